@@ -8,20 +8,14 @@
 #include "select/simulate.h"
 #include "base/status.h"
 
-enum { LEAST_SLICES = 2, EQUAL = 256 /* times that differ by less than one part in so many are equal */ };
+enum {
+    LEAST_SLICES = 2,
+    LIKENESS = 8, /* ranks do as much if their steps differ by less than one in so many */
+    EQUAL = 256, /* times that differ by less than one part in so many are equal */
+    FEW = 1024, /* ranks: among so many any algorithm is simulated in no time */
+    CANDIDATES = 32, /* algorithms of one collective */
+};
 #define BYTES_MAX ((uint64_t)1 << 30) /* beyond, the times of all algorithms grow by the same factor */
-
-static tutti_status build(const struct tt_cost_query *q, int algorithm, int me, struct tt_schedule *schedule)
-{
-    const struct tt_collective_row *row = &tt_collectives[q->collective];
-    struct tt_key key = { .collective = (uint8_t)q->collective,
-        .algorithm = (uint8_t)algorithm,
-        .exact = q->requirements.exact && (row->result == TT_RESULT_REDUCED || q->collective == TT_BARRIER),
-        .n = q->requirements.n,
-        .me = me,
-        .topology = q->requirements.topology };
-    return tt_schedule_build(schedule, &key);
-}
 
 /* The layout of a call; where one rank stands for all, all chunks are as long as the longest. */
 static struct tt_layout lay_out(
@@ -55,16 +49,19 @@ static void go_on(const struct tt_simulation_result *more, const struct tt_simul
 }
 
 static tutti_status simulate(const struct tt_cost_query *q, const struct tt_schedule *schedules, int ranks,
-    uint64_t limit, struct tt_prediction *prediction)
+    const struct tt_classes *classes, struct tt_prediction *prediction)
 {
     bool representative = ranks < q->requirements.n;
     struct tt_layout layout = lay_out(q, &schedules[0], representative);
     struct tt_simulation_result result, half;
-    uint64_t steps = (uint64_t)schedules[0].nsteps * (uint64_t)ranks;
+    uint64_t steps = 0;
+    for (int r = 0; r < ranks; r++)
+        steps += schedules[r].nsteps;
     uint32_t slices = layout.slices < TT_COST_SLICES ? layout.slices : TT_COST_SLICES;
     while (slices > LEAST_SLICES && slices * steps > TT_COST_STEPS)
         slices = slices / 2 > LEAST_SLICES ? slices / 2 : LEAST_SLICES;
-    struct tt_simulation_params params = { q, schedules, ranks, &layout, slices, limit };
+    struct tt_simulation_params params = { q, schedules, ranks, classes, &layout, slices,
+        q->limit != 0 ? q->limit : UINT64_MAX };
     tutti_status status = tt_cost_simulate(&params, &result);
     if (status != TUTTI_OK)
         return status;
@@ -81,77 +78,198 @@ static tutti_status simulate(const struct tt_cost_query *q, const struct tt_sche
     return status;
 }
 
-/* Returns the steps of all ranks, counted by those of two: rank 0 may be a root that does the work of all,
- * and rank 1 is one of many. */
-static uint64_t steps_of_all(const struct tt_schedule *two, int n)
+/* Simulates these ranks; NULL: all. Their schedules need no counts of messages, which would be n of each. */
+static tutti_status simulate_ranks(const struct tt_cost_query *q, int algorithm,
+    const struct tt_classes *classes, struct tt_prediction *prediction)
 {
-    return two[0].nsteps + (uint64_t)two[1].nsteps * (uint64_t)(n - 1);
-}
-
-/* Predicts UINT64_MAX for a time beyond the limit. */
-static tutti_status predict_within(
-    const struct tt_cost_query *q, int algorithm, uint64_t limit, struct tt_prediction *prediction)
-{
-    struct tt_schedule first;
-    tutti_status status = build(q, algorithm, 0, &first);
-    if (status != TUTTI_OK)
-        return status;
-    if (first.max_chunks > 1 &&
-        (q->requirements.long_elements || (uint64_t)first.max_chunks * TT_ELEMENT_BYTES > q->slot_bytes)) {
-        tt_schedule_free(&first); /* an element of each chunk of a message might not fit a slot */
-        *prediction = (struct tt_prediction){ .total = UINT64_MAX };
-        return TUTTI_OK;
-    }
-    int n = q->requirements.n, ranks = n, built = 1;
-    struct tt_schedule *schedules = calloc((size_t)n, sizeof *schedules);
-    if (schedules == NULL) {
-        tt_schedule_free(&first);
+    int n = q->requirements.n, ranks = classes != NULL ? classes->count : n, built = 0;
+    struct tt_schedule *schedules = calloc((size_t)ranks, sizeof *schedules);
+    tutti_status status = TUTTI_OK;
+    if (schedules == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to predict the time of an algorithm on %d ranks", n);
-    }
-    schedules[0] = first;
-    for (; built < ranks && status == TUTTI_OK; built += status == TUTTI_OK) {
-        status = build(q, algorithm, built, &schedules[built]);
-        if (status == TUTTI_OK && built == 1 && steps_of_all(schedules, n) > TT_COST_SIMULATED)
-            ranks = 1;
-    }
+    for (; built < ranks && status == TUTTI_OK; built += status == TUTTI_OK)
+        status = tt_cost_build(q, algorithm, classes != NULL ? classes->first[built] : built,
+            classes != NULL ? classes->counts : NULL, &schedules[built]);
     if (status == TUTTI_OK)
-        status = simulate(q, schedules, ranks, limit, prediction);
+        status = simulate(q, schedules, ranks, classes, prediction);
     for (int r = 0; r < built; r++)
         tt_schedule_free(&schedules[r]);
     free(schedules);
     return status;
 }
 
-tutti_status tt_cost_predict(const struct tt_cost_query *q, int algorithm, struct tt_prediction *prediction)
+static tutti_status simulate_classes(
+    const struct tt_cost_query *q, int algorithm, struct tt_prediction *prediction)
 {
-    return predict_within(q, algorithm, UINT64_MAX, prediction);
+    struct tt_classes classes;
+    tutti_status status = tt_classes_find(q, algorithm, &classes);
+    if (status != TUTTI_OK)
+        return status;
+    status = simulate_ranks(q, algorithm, &classes, prediction);
+    tt_classes_free(&classes);
+    return status;
 }
 
-static bool eligible(const struct tt_cost_query *q, int algorithm)
+static tutti_status simulate_one(
+    const struct tt_cost_query *q, int algorithm, int rank, struct tt_prediction *prediction)
 {
-    const struct tt_algorithm *a = &tt_algorithms[algorithm];
-    return a->collective == q->collective && tt_algorithm_refuse(a, q->requirements) == NULL;
+    struct tt_schedule schedule;
+    tutti_status status = tt_cost_build(q, algorithm, rank, NULL, &schedule);
+    if (status != TUTTI_OK)
+        return status;
+    status = simulate(q, &schedule, 1, NULL, prediction);
+    tt_schedule_free(&schedule);
+    return status;
+}
+
+/* Returns what it takes to build a schedule, which notes who last used each chunk. */
+static uint64_t work_of(const struct tt_schedule *s)
+{
+    uint64_t work = 0;
+    for (uint32_t i = 0; i < s->nsteps; i++)
+        work += 1 + s->steps[i].nchunks;
+    return work;
+}
+
+/* Returns what the messages of a rank cost it at least, where that is worth a look. */
+static uint64_t floor_of(const struct tt_cost_query *q, const struct tt_schedule *s)
+{
+    uint64_t floor = 0;
+    for (uint32_t i = 0; i < s->nsteps && q->requirements.n > FEW; i++)
+        if (s->steps[i].peer != TT_NONE)
+            floor += q->costs->message[tt_cost_level(q, s->key.me, s->steps[i].peer)];
+    return floor;
+}
+
+/* Looks at some ranks: rank 0 may be a root that does the work of all, and rank 1 is one of many. Where all
+ * have about as many steps, as in a ring or where all talk to all, each does as much as the other. Else one
+ * is simulated only if classes would take too long: the busiest. */
+static tutti_status pick_subjects(const struct tt_cost_query *q, int algorithm,
+    const struct tt_schedule *first, enum tt_cost_subjects *subjects, int *busiest)
+{
+    int n = q->requirements.n;
+    int others[] = { 1, n / 2, n - 1 };
+    uint64_t steps = first->nsteps, work = 0, most = first->nsteps, least = most;
+    *subjects = TT_COST_ALL;
+    *busiest = 0;
+    for (int i = 0; i < 3 && n > 1; i++) {
+        struct tt_schedule other;
+        tutti_status status = tt_cost_build(q, algorithm, others[i], NULL, &other);
+        if (status != TUTTI_OK)
+            return status;
+        if (i == 0)
+            steps += (uint64_t)other.nsteps * (uint64_t)(n - 1);
+        work += work_of(&other);
+        least = other.nsteps < least ? other.nsteps : least;
+        if (other.nsteps > most) {
+            most = other.nsteps;
+            *busiest = others[i];
+        }
+        tt_schedule_free(&other);
+        if (steps <= TT_COST_SIMULATED)
+            return TUTTI_OK;
+    }
+    bool alike = most - least <= most / LIKENESS;
+    if (n > 1)
+        *subjects = alike || work / 3 * (uint64_t)n > TT_COST_SORTED ? TT_COST_ONE : TT_COST_CLASSES;
+    return TUTTI_OK;
+}
+
+tutti_status tt_cost_predict(const struct tt_cost_query *q, int algorithm, struct tt_prediction *prediction)
+{
+    struct tt_schedule first;
+    enum tt_cost_subjects subjects;
+    int busiest;
+    tutti_status status = tt_cost_build(q, algorithm, 0, NULL, &first);
+    if (status != TUTTI_OK)
+        return status;
+    /* an element of each chunk of a message might not fit a slot */
+    bool fits = first.max_chunks == 1 || (!q->requirements.long_elements &&
+                                             (uint64_t)first.max_chunks * TT_ELEMENT_BYTES <= q->slot_bytes);
+    if (!fits || (q->limit != 0 && floor_of(q, &first) > q->limit)) {
+        tt_schedule_free(&first);
+        *prediction = (struct tt_prediction){ .total = UINT64_MAX };
+        return TUTTI_OK;
+    }
+    status = pick_subjects(q, algorithm, &first, &subjects, &busiest);
+    tt_schedule_free(&first);
+    if (status != TUTTI_OK)
+        return status;
+    if (q->subjects != TT_COST_AS_FITS)
+        subjects = q->subjects;
+    if (subjects == TT_COST_ONE)
+        return simulate_one(q, algorithm, busiest, prediction);
+    if (subjects == TT_COST_CLASSES)
+        return simulate_classes(q, algorithm, prediction);
+    return simulate_ranks(q, algorithm, NULL, prediction);
+}
+
+/* --- The choice */
+
+struct candidate {
+    int algorithm;
+    uint64_t floor, total; /* total UINT64_MAX: beyond the limit */
+    bool done;
+};
+
+/* Lists who can serve, in the order of the registry. */
+static tutti_status list_candidates(const struct tt_cost_query *q, struct candidate *list, int *count)
+{
+    *count = 0;
+    for (int i = 0; i < tt_algorithm_count; i++) {
+        const struct tt_algorithm *a = &tt_algorithms[i];
+        struct tt_schedule first;
+        if (a->collective != q->collective || tt_algorithm_refuse(a, q->requirements) != NULL)
+            continue;
+        list[*count] = (struct candidate){ .algorithm = i, .total = UINT64_MAX };
+        if (q->requirements.n > FEW) {
+            tutti_status status = tt_cost_build(q, i, 0, NULL, &first);
+            if (status != TUTTI_OK)
+                return status;
+            list[*count].floor = floor_of(q, &first);
+            tt_schedule_free(&first);
+        }
+        ++*count;
+    }
+    return TUTTI_OK;
+}
+
+/* Predicts the candidates, those first whose messages take least, so that what sends to each of very many
+ * ranks is not simulated at all. */
+static tutti_status predict_candidates(
+    const struct tt_cost_query *query, struct candidate *list, int count, uint64_t *least)
+{
+    struct tt_cost_query q = *query;
+    for (int i = 0; i < count; i++) {
+        struct tt_prediction prediction;
+        int next = -1;
+        for (int k = 0; k < count; k++)
+            if (!list[k].done && (next < 0 || list[k].floor < list[next].floor))
+                next = k;
+        q.limit = *least == UINT64_MAX ? 0 : *least + *least / EQUAL + 1;
+        tutti_status status = tt_cost_predict(&q, list[next].algorithm, &prediction);
+        if (status != TUTTI_OK)
+            return status;
+        list[next].done = true;
+        list[next].total = prediction.total;
+        *least = prediction.total < *least ? prediction.total : *least;
+    }
+    return TUTTI_OK;
 }
 
 tutti_status tt_cost_choose(const struct tt_cost_query *q, int *algorithm)
 {
-    int best = -1, count = 0;
+    struct candidate list[CANDIDATES];
     uint64_t least = UINT64_MAX;
-    for (int i = 0; i < tt_algorithm_count; i++)
-        if (eligible(q, i)) {
-            best = i;
-            count++;
-        }
-    for (int i = 0; i < tt_algorithm_count && count > 1 && q->requirements.n > 1; i++) {
-        struct tt_prediction prediction;
-        tutti_status status = eligible(q, i) ? predict_within(q, i, least, &prediction) : TUTTI_OK;
-        if (status != TUTTI_OK)
-            return status;
-        if (eligible(q, i) && prediction.total < least - least / EQUAL) {
-            least = prediction.total;
-            best = i;
-        }
-    }
-    *algorithm = best;
+    int count;
+    tutti_status status = list_candidates(q, list, &count);
+    if (status == TUTTI_OK && count > 1 && q->requirements.n > 1)
+        status = predict_candidates(q, list, count, &least);
+    if (status != TUTTI_OK)
+        return status;
+    *algorithm = count > 0 ? list[count - 1].algorithm : -1;
+    for (int i = count - 1; i >= 0 && least != UINT64_MAX; i--)
+        if (list[i].total != UINT64_MAX && list[i].total - list[i].total / EQUAL <= least)
+            *algorithm = list[i].algorithm;
     return TUTTI_OK;
 }

@@ -8,18 +8,28 @@
  * The cost model simulates all ranks' schedules in virtual time, by the rules of the executor: a fold is one
  * unit, slices go in a window, messages of a pair keep the order of slots (base/ready.h). So a prediction
  * equals what the real executor takes over the simulator, to the femtosecond. Of many slices the first few
- * are simulated, and the others are taken to need as long each. Where the simulation would be long, as among
- * many ranks that all talk to all, rank 0 is the representative of all: it alone is simulated, among peers
- * that do at each moment what it does, or one after the other where they share cores. */
+ * are simulated, and the others are taken to need as long each. Among many ranks, one of each class is
+ * simulated (classes.h). Where all do as much, as in a ring, and where even the schedules would be too long, the
+ * busiest is the representative of all: it alone is simulated, among peers that do at each moment what it
+ * does, or one after the other where they share cores. */
 #ifndef TT_COST_MODEL_H
 #define TT_COST_MODEL_H
 #include "algorithms/algorithms.h"
 #include "base/costs.h"
 
 enum {
-    TT_COST_SIMULATED = 2048, /* steps of all ranks, of one slice: more are not simulated */
+    TT_COST_SIMULATED = 2048, /* steps of all ranks, of one slice: of more, not all ranks are simulated */
+    TT_COST_SORTED = 1 << 22, /* chunks in those: of more, ranks are not sorted into classes either */
     TT_COST_STEPS = 8192, /* of all slices, or fewer of these are simulated, two at least */
     TT_COST_SLICES = 32, /* that are simulated */
+};
+
+/* Which ranks are simulated. */
+enum tt_cost_subjects {
+    TT_COST_AS_FITS, /* what the bounds above allow */
+    TT_COST_ALL,
+    TT_COST_CLASSES, /* the first of each class */
+    TT_COST_ONE, /* the busiest of some */
 };
 
 /* A call without its buffers, and what it runs on. */
@@ -30,6 +40,8 @@ struct tt_cost_query {
     uint32_t element_bytes;
     uint64_t slot_bytes; /* the longest message */
     const struct tt_costs *costs;
+    enum tt_cost_subjects subjects;
+    uint64_t limit; /* femtoseconds: what takes longer need not be predicted; 0: there is none */
 };
 
 enum tt_cost_part {
@@ -42,10 +54,10 @@ enum tt_cost_part {
 };
 
 struct tt_prediction {
-    uint64_t total; /* femtoseconds; UINT64_MAX: slots are too short for its messages */
+    uint64_t total; /* femtoseconds; UINT64_MAX: slots are too short for its messages, or beyond the limit */
     uint64_t parts[TT_COST_PARTS]; /* work of the rank that ends last; the rest of the total it waits */
     uint32_t slices, simulated;
-    bool representative; /* rank 0 was simulated for all */
+    bool representative; /* ranks were simulated for others */
 };
 
 /* Predicts the time of a call by this algorithm. Fails with OUT_OF_MEMORY, or with what the generator fails

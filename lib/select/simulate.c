@@ -47,7 +47,7 @@ TT_HEAP_HOLDS(struct event);
 struct simulation {
     const struct tt_simulation_params *params;
     const struct tt_costs *costs;
-    bool representative;
+    bool representative; /* of all, or of a class */
     uint64_t share; /* of a representative: how many share its core ... */
     uint64_t round; /* ... and the time until each of them has run there */
     struct rank *ranks;
@@ -110,10 +110,18 @@ static void spend(struct simulation *sim, int rank, enum tt_cost_part part, uint
 
 /* --- Steps */
 
+/* Of a simulated rank and a peer. */
 static enum tt_level level(const struct simulation *sim, int rank, int peer)
 {
-    const struct tt_topology *t = sim->params->query->requirements.topology;
-    return tt_costs_level(sim->costs, t == NULL || t->domains < 2 || t->domain[rank] == t->domain[peer]);
+    return tt_cost_level(sim->params->query, sim->ranks[rank].s->key.me, peer);
+}
+
+/* Returns who is simulated for this peer of a rank. */
+static int stand_in(const struct simulation *sim, int rank, int peer)
+{
+    if (sim->params->classes != NULL)
+        return sim->params->classes->class_of[peer];
+    return sim->representative ? rank : peer;
 }
 
 static uint64_t bytes_of(const struct simulation *sim, uint32_t chunk, uint32_t nchunks, uint32_t slice)
@@ -141,7 +149,7 @@ static void tell(struct simulation *sim, int rank, const struct slice *slice, ui
     if (r->mate[step] == TT_NO_STEP)
         return;
     push(sim, (struct event){ .time = clock_of(sim, rank) + delay(sim, rank, peer),
-                  .rank = sim->representative ? rank : peer,
+                  .rank = stand_in(sim, rank, peer),
                   .step = r->mate[step],
                   .window = slice->index % TT_WINDOW,
                   .count = slice->index / TT_WINDOW + 1 });
@@ -261,13 +269,14 @@ static void drive(struct simulation *sim, int rank)
         wake(sim, rank, clock_of(sim, rank));
 }
 
-/* Representative rank only: no peer is simulated, so if no event is pending, each awaited message is
+/* One rank alone: no peer is simulated, so if no event is pending, each awaited message is
  * delivered after one latency, as if all peers were on time. */
 static bool unstick(struct simulation *sim)
 {
     bool any = false;
     struct rank *r = &sim->ranks[0];
-    for (int i = 0; i < TT_WINDOW && sim->representative; i++)
+    bool alone = sim->representative && sim->params->classes == NULL;
+    for (int i = 0; i < TT_WINDOW && alone; i++)
         for (uint32_t at = 0; at < r->slices[i].ready.nactive; at++) {
             const struct slice *slice = &r->slices[i];
             uint32_t first = slice->ready.active[at].step;
@@ -334,7 +343,15 @@ static void find_mates(struct simulation *sim, uint32_t *first, uint32_t *places
             }
 }
 
-/* Representative rank only: pairs each send with the receive that a peer's equal send answers. */
+static void take_mates(struct simulation *sim)
+{
+    for (int c = 0; c < sim->params->ranks; c++)
+        for (uint32_t i = 0; i < sim->ranks[c].s->nsteps; i++)
+            if (sim->ranks[c].s->steps[i].peer != TT_NONE)
+                sim->ranks[c].mate[i] = sim->params->classes->mates[c][i];
+}
+
+/* One rank alone: pairs each send with the receive that a peer's equal send answers. */
 static void mirror(struct rank *r)
 {
     const struct tt_schedule *s = r->s;
@@ -376,18 +393,20 @@ static void open_rank(struct rank *r, struct tt_active **units, uint32_t **words
 static tutti_status open_simulation(struct simulation *sim, const struct tt_simulation_params *params)
 {
     int n = params->query->requirements.n;
-    size_t steps = 0, ranks = (size_t)params->ranks, messages = 0;
+    size_t steps = 0, ranks = (size_t)params->ranks, messages = 0, pairs = 0;
     for (int r = 0; r < params->ranks; r++)
         steps += (size_t)params->schedules[r].nsteps + 1;
-    messages = steps;
+    if (params->classes == NULL) {
+        messages = steps;
+        pairs = ranks * ranks;
+    }
     sim->ncores = sim->representative || sim->costs->cores > (uint64_t)params->ranks ? params->ranks
                                                                                      : (int)sim->costs->cores;
     sim->share = 1;
     if (sim->representative)
         sim->share = ((uint64_t)n + sim->costs->cores - 1) / sim->costs->cores;
     sim->round = sim->share > 1 ? sim->share * sim->costs->context_switch : 0;
-    size_t words =
-        steps * (2 * TT_WINDOW + 3) + 2 * (size_t)n * TT_SLOTS_AHEAD + ranks * ranks + 2 * messages;
+    size_t words = steps * (2 * TT_WINDOW + 3) + 2 * (size_t)n * TT_SLOTS_AHEAD + pairs + 2 * messages;
     sim->memory = calloc(1, ranks * (sizeof *sim->ranks + sizeof *sim->cores) +
                                 steps * TT_WINDOW * sizeof(struct tt_active) + words * sizeof(uint32_t));
     if (sim->memory == NULL)
@@ -403,7 +422,9 @@ static tutti_status open_simulation(struct simulation *sim, const struct tt_simu
         open_rank(&sim->ranks[r], &units, &word);
         tt_ready_order(&sim->ranks[r].order, &params->schedules[r], recent);
     }
-    if (sim->representative) {
+    if (params->classes != NULL) {
+        take_mates(sim);
+    } else if (sim->representative) {
         mirror(&sim->ranks[0]);
     } else {
         uint32_t *first = cut(&word, ranks * ranks);

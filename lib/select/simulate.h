@@ -2,15 +2,17 @@
 /* simulate.h: all ranks' schedules in virtual time, for the cost model. */
 #ifndef TT_SIMULATE_H
 #define TT_SIMULATE_H
+#include "select/classes.h"
 #include "select/cost_model.h"
 #include "base/layout.h"
 
-/* The schedules of `ranks` ranks, of which rank 0 is the representative of all where it is one of several.
- * The layout has all slices; the first `slices` of them are simulated. */
+/* The schedules of `ranks` ranks: of all; or of the first of each class (classes.h); or of one rank alone,
+ * as the representative of all. The layout has all slices; the first `slices` of them are simulated. */
 struct tt_simulation_params {
     const struct tt_cost_query *query;
     const struct tt_schedule *schedules;
     int ranks;
+    const struct tt_classes *classes; /* NULL: of all, or of one */
     const struct tt_layout *layout;
     uint32_t slices;
     uint64_t limit; /* what takes longer is not simulated to the end */

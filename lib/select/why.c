@@ -26,7 +26,7 @@ static void put_prediction(const struct tt_prediction *p, struct tt_text *a)
     if (p->slices > 1)
         tt_put(a, "; %u slices", p->slices);
     if (p->representative)
-        tt_put(a, "; of rank 0 alone");
+        tt_put(a, "; of a few ranks for all");
 }
 
 static tutti_status put_row(const struct tt_request *request, int algorithm, int chosen, struct tt_text *a)
