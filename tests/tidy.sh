@@ -104,6 +104,8 @@ function check_include(line,    name, target)
         return
     if (target == "lib/base" && room ~ /^(algorithms|transports|kernels)$/)
         return
+    if (FILENAME ~ /^perf\/sim\//) # it shows what the library would do, and looks inside as tests do
+        return
     if (FILENAME == "perf/collperf/device.c" && name == "base/dev.h") # memory of a device: not in tutti.h
         return
     if (place[target] && place[target] < place[room])
@@ -316,7 +318,7 @@ directive || plain ~ /^[ \t]*#/ {
     directive = plain ~ /\\$/
     plain = ""
 }
-room ~ /^(lib\/.*|algorithms|transports|kernels|perf)$/ {
+room ~ /^(lib\/.*|algorithms|transports|kernels|perf)$/ && FILENAME !~ /^(transports|perf)\/sim\// {
     read_declarations(plain)
 }
 /^\{/ {

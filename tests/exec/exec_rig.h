@@ -13,7 +13,7 @@
 
 #include "base/schedule.h"
 #include "exec/exec.h"
-#include "tests/sim/sim.h"
+#include "transports/sim/sim.h"
 
 enum rig_in_place { RIG_OUT_OF_PLACE, RIG_IN_PLACE, RIG_MIXED /* odd ranks in place */ };
 

@@ -11,7 +11,7 @@
 
 #include "comm/lifecycle.h"
 #include "run/run.h"
-#include "tests/sim/sim.h"
+#include "transports/sim/sim.h"
 
 enum { CALLS = 8, SLOT_BYTES = 400, POISON = 0x77 };
 

@@ -11,7 +11,7 @@
 #include "select/cost_model.h"
 #include "exec/exec.h"
 #include "tests/proof/schedules.h"
-#include "tests/sim/sim.h"
+#include "transports/sim/sim.h"
 
 enum { ELEMENT = 4, NOWHERE = -1 };
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "transport_suite.h"
-#include "tests/sim/sim.h"
+#include "transports/sim/sim.h"
 
 static struct {
     struct tt_sim *world;

@@ -13,7 +13,7 @@
 #include "transport_suite.h"
 #include "transports/arena.h"
 #include "transports/shm_segment.h"
-#include "tests/sim/sim.h"
+#include "transports/sim/sim.h"
 
 /* Criterion's own timers leak, which ends a run under a sanitizer. */
 static void limit_time(void)

@@ -2,7 +2,7 @@
 /* sim.c: the simulated world: what happens, in which order, and to whom.
  *
  * Chance is drawn in the order of calls and events only. Memory is allocated freely: this is for tests. */
-#include "tests/sim/sim_world.h"
+#include "transports/sim/sim_world.h"
 
 #include <stdlib.h>
 

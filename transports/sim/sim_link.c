@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "tests/sim/sim_world.h"
+#include "transports/sim/sim_world.h"
 
 enum { INLINE_BYTES = 48, PARTS_MAX = 4, POISON = 0xdb };
 

@@ -5,7 +5,7 @@
 #define TT_TRANSPORTS_SIM_WORLD_H
 #include "base/heap.h"
 #include "base/schedule.h"
-#include "tests/sim/sim.h"
+#include "transports/sim/sim.h"
 
 enum tt_sim_happening {
     TT_SIM_ARRIVAL, /* more of a message from src can be read at dst */
