@@ -62,6 +62,24 @@ void tt_costs_bound(struct tt_costs *costs)
         costs->hosts = 1;
 }
 
+bool tt_costs_set(struct tt_costs *costs, const char *name, double value)
+{
+    for (int i = 0; i < ROWS; i++) {
+        double exact = value;
+        if (strcmp(rows[i].name, name) != 0)
+            continue;
+        if (strcmp(rows[i].unit, "ps") == 0)
+            exact = 1e6 * value;
+        else if (strcmp(rows[i].unit, "fs") == 0)
+            exact = 1e6 / value;
+        if (!(exact >= 0 && exact <= (double)rows[i].most))
+            return false;
+        *at(costs, i) = (uint64_t)(exact + 0.5);
+        return true;
+    }
+    return false;
+}
+
 void tt_costs_tell(const struct tt_costs *costs, struct tt_text *text)
 {
     struct tt_costs c = *costs;

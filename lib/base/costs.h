@@ -2,9 +2,9 @@
 /* costs.h: what a machine charges for the parts of a collective, in numbers that all ranks share.
  *
  * A rank is a processor that does one thing at a time; where ranks outnumber the cores, some of them share
- * one. A message costs its sender and its receiver a little work each, can be seen by the other end a
- * latency later, and its bytes cost whoever reads them. The predicted time of an algorithm
- * (lib/select/cost_model.h) and the simulated time (tests/sim/sim.h) are two evaluations of these numbers.
+ * one. A message costs its sender and its receiver a little work each, can be seen by the other end a latency
+ * later, and its bytes cost whoever reads them. The predicted time of an algorithm (lib/select/cost_model.h)
+ * and the simulated time (transports/sim/sim.h) are two evaluations of these numbers.
  *
  * Times are whole femtoseconds, so that sums are exact and equal on all ranks. */
 #ifndef TT_BASE_COSTS_H
@@ -76,6 +76,9 @@ struct tt_costs tt_costs_default(void);
 /* Puts each cost into the bounds within which predictions cannot overflow: costs may come by a wire. */
 void tt_costs_bound(struct tt_costs *costs);
 
+/* Sets a cost by its name, in the unit in which tt_costs_tell tells it. False: there is no such cost, or the
+ * value is out of bounds. */
+bool tt_costs_set(struct tt_costs *costs, const char *name, double value);
 /* A line for each, for people: its name, its value in ns, GB/s or bytes, and its meaning. */
 void tt_costs_tell(const struct tt_costs *costs, struct tt_text *text);
 

@@ -145,8 +145,8 @@ struct tt_schedule {
 /* Begin an empty schedule; on failure *schedule is untouched. The generator calls tt_chunks first. */
 tutti_status tt_schedule_begin(struct tt_schedule *schedule, const struct tt_key *key, const char *algorithm);
 /* The same with memory for `sends` and `recvs` that the caller lends: 2n zeros, which are zeros again at the
- * end, when the schedule loses them. To have it anew for each schedule would take most of the time, and of the
- * memory, where those of very many ranks are built. */
+ * end, when the schedule loses them. To have it anew for each schedule would take most of the time, and of
+ * the memory, where those of very many ranks are built. */
 tutti_status tt_schedule_begin_lent(
     struct tt_schedule *schedule, const struct tt_key *key, const char *algorithm, uint32_t *counts);
 /* End it: returns the first error of the whole build (a bad range, no memory, more than TT_STEPS_MAX

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* classes.h: ranks that do the same at the same time, so that one of each class is simulated for all.
  *
- * Two ranks are of one class if their schedules look alike (verbs, lengths, levels, dependencies) and if, step
- * by step, the other ends of their messages are of one class, too, and stand at the same step. By induction
- * over time, all of a class then do the same at the same moment. The classes are found by refinement: all
- * begin in the class of how they look, and are told apart by their peers until nothing new is told (Paige,
- * Tarjan 1987, with hashes of 64 bits in place of lists). Of a ring there is one class, of a doubling on any
- * number of ranks a few; in a tree nearly each rank is its own, but there they have few steps. */
+ * Two ranks are of one class if their schedules look alike (verbs, lengths, levels, dependencies) and if,
+ * step by step, the other ends of their messages are of one class, too, and stand at the same step. By
+ * induction over time, all of a class then do the same at the same moment. The classes are found by
+ * refinement: all begin in the class of how they look, and are told apart by their peers until nothing new is
+ * told (Paige, Tarjan 1987, with hashes of 64 bits in place of lists). Of a ring there is one class, of a
+ * doubling on any number of ranks a few; in a tree nearly each rank is its own, but there they have few
+ * steps. */
 #ifndef TT_CLASSES_H
 #define TT_CLASSES_H
 #include <stdint.h>

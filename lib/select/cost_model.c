@@ -10,7 +10,7 @@
 
 enum {
     LEAST_SLICES = 2,
-    LIKENESS = 8, /* ranks do as much if their steps differ by less than one in so many */
+    LIKENESS = 8, /* ranks have about as much to do if it differs by less than one part in so many */
     EQUAL = 256, /* times that differ by less than one part in so many are equal */
     FEW = 1024, /* ranks: among so many any algorithm is simulated in no time */
     CANDIDATES = 32, /* algorithms of one collective */
@@ -61,17 +61,20 @@ static tutti_status simulate(const struct tt_cost_query *q, const struct tt_sche
     while (slices > LEAST_SLICES && slices * steps > TT_COST_STEPS)
         slices = slices / 2 > LEAST_SLICES ? slices / 2 : LEAST_SLICES;
     struct tt_simulation_params params = { q, schedules, ranks, classes, &layout, slices,
-        q->limit != 0 ? q->limit : UINT64_MAX };
+        q->limit != 0 ? q->limit : UINT64_MAX, true };
     tutti_status status = tt_cost_simulate(&params, &result);
     if (status != TUTTI_OK)
         return status;
-    *prediction = (struct tt_prediction){
-        .total = result.total, .slices = layout.slices, .simulated = slices, .representative = representative
-    };
+    *prediction = (struct tt_prediction){ .total = result.total,
+        .rank = result.rank,
+        .slices = layout.slices,
+        .simulated = slices,
+        .representative = representative };
     memcpy(prediction->parts, result.parts, sizeof prediction->parts);
     if (slices == layout.slices || result.total == UINT64_MAX)
         return TUTTI_OK;
     params.slices = slices / 2;
+    params.logs = false;
     status = tt_cost_simulate(&params, &half);
     if (status == TUTTI_OK)
         go_on(&result, &half, prediction);
@@ -122,13 +125,40 @@ static tutti_status simulate_one(
     return status;
 }
 
-/* Returns what it takes to build a schedule, which notes who last used each chunk. */
-static uint64_t work_of(const struct tt_schedule *s)
+/* What a rank has to do: steps, and chunks that it sends and that it receives. */
+struct load {
+    uint64_t steps, sent, received;
+};
+
+static struct load load_of(const struct tt_schedule *s)
 {
-    uint64_t work = 0;
-    for (uint32_t i = 0; i < s->nsteps; i++)
-        work += 1 + s->steps[i].nchunks;
-    return work;
+    struct load load = { .steps = s->nsteps };
+    for (uint32_t i = 0; i < s->nsteps; i++) {
+        const struct tt_step *step = &s->steps[i];
+        if (step->verb == TT_VERB_SEND)
+            load.sent += step->nchunks;
+        else if (step->peer != TT_NONE)
+            load.received += step->nchunks;
+    }
+    return load;
+}
+
+static bool are_near(uint64_t a, uint64_t b)
+{
+    uint64_t more = a > b ? a : b;
+    return more - (a < b ? a : b) <= more / LIKENESS;
+}
+
+static bool are_alike(struct load a, struct load b)
+{
+    return are_near(a.steps, b.steps) && are_near(a.sent, b.sent) && are_near(a.received, b.received);
+}
+
+/* Returns what it takes to build a schedule, which notes who last used each chunk; and, since bytes cost
+ * whoever reads them, who is busy. */
+static uint64_t work_of(struct load load)
+{
+    return load.steps + load.sent + 2 * load.received;
 }
 
 /* Returns what the messages of a rank cost it at least, where that is worth a look. */
@@ -142,14 +172,16 @@ static uint64_t floor_of(const struct tt_cost_query *q, const struct tt_schedule
 }
 
 /* Looks at some ranks: rank 0 may be a root that does the work of all, and rank 1 is one of many. Where all
- * have about as many steps, as in a ring or where all talk to all, each does as much as the other. Else one
- * is simulated only if classes would take too long: the busiest. */
+ * have about as much to do, as in a ring or where all talk to all, any stands for all. Else one is simulated
+ * only if classes would take too long: the busiest. */
 static tutti_status pick_subjects(const struct tt_cost_query *q, int algorithm,
     const struct tt_schedule *first, enum tt_cost_subjects *subjects, int *busiest)
 {
     int n = q->requirements.n;
     int others[] = { 1, n / 2, n - 1 };
-    uint64_t steps = first->nsteps, work = 0, most = first->nsteps, least = most;
+    struct load of_first = load_of(first);
+    uint64_t steps = first->nsteps, work = 0, most = work_of(of_first);
+    bool alike = true;
     *subjects = TT_COST_ALL;
     *busiest = 0;
     for (int i = 0; i < 3 && n > 1; i++) {
@@ -157,19 +189,17 @@ static tutti_status pick_subjects(const struct tt_cost_query *q, int algorithm,
         tutti_status status = tt_cost_build(q, algorithm, others[i], NULL, &other);
         if (status != TUTTI_OK)
             return status;
-        if (i == 0)
-            steps += (uint64_t)other.nsteps * (uint64_t)(n - 1);
-        work += work_of(&other);
-        least = other.nsteps < least ? other.nsteps : least;
-        if (other.nsteps > most) {
-            most = other.nsteps;
-            *busiest = others[i];
-        }
+        struct load load = load_of(&other);
         tt_schedule_free(&other);
+        if (i == 0)
+            steps += load.steps * (uint64_t)(n - 1);
         if (steps <= TT_COST_SIMULATED)
             return TUTTI_OK;
+        alike = alike && are_alike(of_first, load);
+        work += work_of(load);
+        *busiest = work_of(load) > most ? others[i] : *busiest;
+        most = work_of(load) > most ? work_of(load) : most;
     }
-    bool alike = most - least <= most / LIKENESS;
     if (n > 1)
         *subjects = alike || work / 3 * (uint64_t)n > TT_COST_SORTED ? TT_COST_ONE : TT_COST_CLASSES;
     return TUTTI_OK;

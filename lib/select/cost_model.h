@@ -9,8 +9,8 @@
  * unit, slices go in a window, messages of a pair keep the order of slots (base/ready.h). So a prediction
  * equals what the real executor takes over the simulator, to the femtosecond. Of many slices the first few
  * are simulated, and the others are taken to need as long each. Among many ranks, one of each class is
- * simulated (classes.h). Where all do as much, as in a ring, and where even the schedules would be too long, the
- * busiest is the representative of all: it alone is simulated, among peers that do at each moment what it
+ * simulated (classes.h). Where all do as much, as in a ring, and where even the schedules would be too long,
+ * the busiest is the representative of all: it alone is simulated, among peers that do at each moment what it
  * does, or one after the other where they share cores. */
 #ifndef TT_COST_MODEL_H
 #define TT_COST_MODEL_H
@@ -22,6 +22,28 @@ enum {
     TT_COST_SORTED = 1 << 22, /* chunks in those: of more, ranks are not sorted into classes either */
     TT_COST_STEPS = 8192, /* of all slices, or fewer of these are simulated, two at least */
     TT_COST_SLICES = 32, /* that are simulated */
+};
+
+enum tt_cost_part {
+    TT_COST_MESSAGES,
+    TT_COST_BYTES,
+    TT_COST_FOLDS,
+    TT_COST_COPIES,
+    TT_COST_SWITCHES,
+    TT_COST_PARTS
+};
+
+/* Work of a simulated rank, in femtoseconds from the beginning. */
+struct tt_work {
+    int32_t rank;
+    uint32_t step, slice;
+    enum tt_cost_part part;
+    uint64_t from, to;
+    int64_t cause; /* the work that had to be done before: index in the log; -1: none */
+};
+struct tt_simulation_log { /* begins as zeros; `work` is to be freed */
+    struct tt_work *work;
+    size_t count, capacity;
 };
 
 /* Which ranks are simulated. */
@@ -41,21 +63,14 @@ struct tt_cost_query {
     uint64_t slot_bytes; /* the longest message */
     const struct tt_costs *costs;
     enum tt_cost_subjects subjects;
+    struct tt_simulation_log *log; /* where all work is written; NULL: nowhere */
     uint64_t limit; /* femtoseconds: what takes longer need not be predicted; 0: there is none */
-};
-
-enum tt_cost_part {
-    TT_COST_MESSAGES,
-    TT_COST_BYTES,
-    TT_COST_FOLDS,
-    TT_COST_COPIES,
-    TT_COST_SWITCHES,
-    TT_COST_PARTS
 };
 
 struct tt_prediction {
     uint64_t total; /* femtoseconds; UINT64_MAX: slots are too short for its messages, or beyond the limit */
     uint64_t parts[TT_COST_PARTS]; /* work of the rank that ends last; the rest of the total it waits */
+    int32_t rank; /* that ends last, of the simulated ones */
     uint32_t slices, simulated;
     bool representative; /* ranks were simulated for others */
 };

@@ -14,7 +14,7 @@
 #include "base/ready.h"
 #include "base/status.h"
 
-enum { NOBODY = -1 };
+enum { NOBODY = -1, NO_WORK = -1 };
 
 struct slice {
     uint32_t index;
@@ -29,6 +29,7 @@ struct rank {
     uint32_t *mate; /* the step at the other end of a message */
     struct slice slices[TT_WINDOW];
     bool called; /* an event is under way that lets it go on */
+    int64_t last_work; /* of the log */
     uint64_t end, parts[TT_COST_PARTS];
 };
 
@@ -41,6 +42,7 @@ struct event { /* a rank goes on; before that, if there is a step, its message o
     uint64_t time, order;
     int rank;
     uint32_t step, window, count;
+    int64_t work; /* of the log: what it comes from */
 };
 TT_HEAP_HOLDS(struct event);
 
@@ -57,6 +59,8 @@ struct simulation {
     int running; /* ranks that have not ended */
     struct tt_heap events;
     bool moved, failed; /* failed: no memory */
+    uint32_t step, slice; /* what a rank tries, for the log */
+    int64_t news; /* of the log: what the message comes from that lets a rank go on */
     struct tt_simulation_result *result;
     void *memory;
 };
@@ -90,7 +94,35 @@ static void wake(struct simulation *sim, int rank, uint64_t time)
     if (sim->ranks[rank].called)
         return;
     sim->ranks[rank].called = true;
-    push(sim, (struct event){ .time = time, .rank = rank, .step = TT_NO_STEP });
+    push(sim, (struct event){ .time = time, .rank = rank, .step = TT_NO_STEP, .work = NO_WORK });
+}
+
+/* Writes work into the log, and why it began then: a rank that did something else until then had that to do,
+ * one that waited got news. */
+static void note(struct simulation *sim, int rank, enum tt_cost_part part, uint64_t from, uint64_t to)
+{
+    struct tt_simulation_log *log = sim->params->query->log;
+    struct rank *r = &sim->ranks[rank];
+    if (log == NULL || !sim->params->logs || from == to)
+        return;
+    if (log->count == log->capacity) {
+        size_t wanted = log->capacity == 0 ? 1024 : 2 * log->capacity;
+        struct tt_work *bigger = realloc(log->work, wanted * sizeof *bigger);
+        sim->failed = sim->failed || bigger == NULL;
+        if (bigger == NULL)
+            return;
+        log->work = bigger;
+        log->capacity = wanted;
+    }
+    bool waited = r->last_work == NO_WORK || log->work[r->last_work].to < from;
+    log->work[log->count] = (struct tt_work){ .rank = r->s->key.me,
+        .step = sim->step,
+        .slice = sim->slice,
+        .part = part,
+        .from = from,
+        .to = to,
+        .cause = waited && sim->news != NO_WORK ? sim->news : r->last_work };
+    r->last_work = (int64_t)log->count++;
 }
 
 /* A context switch begins when the core has nothing to do: its rank lets the next one go on, whether that has
@@ -105,6 +137,7 @@ static void spend(struct simulation *sim, int rank, enum tt_cost_part part, uint
     }
     core->last = rank;
     core->free = from + time * sim->share;
+    note(sim, rank, part, from, core->free);
     parts[part] += time * sim->share;
 }
 
@@ -152,7 +185,8 @@ static void tell(struct simulation *sim, int rank, const struct slice *slice, ui
                   .rank = stand_in(sim, rank, peer),
                   .step = r->mate[step],
                   .window = slice->index % TT_WINDOW,
-                  .count = slice->index / TT_WINDOW + 1 });
+                  .count = slice->index / TT_WINDOW + 1,
+                  .work = r->last_work });
 }
 
 static bool heard(const struct slice *slice, uint32_t step)
@@ -211,6 +245,8 @@ static void work(struct simulation *sim, int rank, const struct slice *slice, co
 static bool advance(struct simulation *sim, int rank, struct slice *slice, struct tt_active *unit)
 {
     const struct tt_step *step = &sim->ranks[rank].s->steps[unit->step];
+    sim->step = unit->step;
+    sim->slice = slice->index;
     switch (step->verb) {
     case TT_VERB_SEND:
         return advance_send(sim, rank, slice, unit);
@@ -285,7 +321,8 @@ static bool unstick(struct simulation *sim)
                 push(sim, (struct event){ .time = sim->now + delay(sim, 0, r->s->steps[k].peer),
                               .step = k,
                               .window = (uint32_t)i,
-                              .count = slice->index / TT_WINDOW + 1 });
+                              .count = slice->index / TT_WINDOW + 1,
+                              .work = r->last_work });
             }
         }
     return any;
@@ -299,6 +336,7 @@ static void run(struct simulation *sim)
         struct event e;
         tt_heap_pop(&sim->events, &e, sizeof e);
         sim->now = e.time;
+        sim->news = e.work;
         if (sim->now > sim->params->limit)
             return;
         if (e.step == TT_NO_STEP) {
@@ -388,6 +426,7 @@ static void open_rank(struct rank *r, struct tt_active **units, uint32_t **words
     r->order.next_in_slot = cut(words, steps);
     r->mate = cut(words, steps);
     memset(r->mate, 0xff, steps * sizeof *r->mate);
+    r->last_work = NO_WORK;
 }
 
 static tutti_status open_simulation(struct simulation *sim, const struct tt_simulation_params *params)
@@ -446,6 +485,7 @@ static tutti_status conclude(struct simulation *sim)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to predict the time of an algorithm on %d ranks",
             sim->params->query->requirements.n);
     sim->result->total = sim->running > 0 ? UINT64_MAX : last->end;
+    sim->result->rank = last->s->key.me;
     memcpy(sim->result->parts, last->parts, sizeof last->parts);
     return TUTTI_OK;
 }

@@ -16,11 +16,13 @@ struct tt_simulation_params {
     const struct tt_layout *layout;
     uint32_t slices;
     uint64_t limit; /* what takes longer is not simulated to the end */
+    bool logs; /* if the query has a log */
 };
 
 struct tt_simulation_result {
     uint64_t total;
-    uint64_t parts[TT_COST_PARTS]; /* of the rank that ends last */
+    uint64_t parts[TT_COST_PARTS]; /* of the rank that ends last ... */
+    int32_t rank; /* ... which is this one */
 };
 
 tutti_status tt_cost_simulate(const struct tt_simulation_params *params, struct tt_simulation_result *result);
