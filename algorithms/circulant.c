@@ -47,8 +47,8 @@ static int base(const struct circulant *g, int rank)
     return k;
 }
 
-/* Returns the set of the bases of the ranks in [low, high), of those below skip[k]. What follows a distance has
- * that of rank 0, `zero`, where it ends there. All of them together have each base below k. */
+/* Returns the set of the bases of the ranks in [low, high), of those below skip[k]. What follows a distance
+ * has that of rank 0, `zero`, where it ends there. All of them together have each base below k. */
 static uint64_t bases(const struct circulant *g, int k, int low, int high, int zero)
 {
     low = low > 0 ? low : 0;
@@ -61,7 +61,8 @@ static uint64_t bases(const struct circulant *g, int k, int low, int high, int z
     return bases(g, k - 1, low, high, zero) | bases(g, k - 1, low - half, high - half, k - 1);
 }
 
-/* Returns the greatest base that is not taken, of the ranks in [low, high), which count modulo n; -1: none. */
+/* Returns the greatest base that is not taken, of the ranks in [low, high), which count modulo n; -1: none.
+ */
 static int greatest(const struct circulant *g, int low, int high, uint64_t taken)
 {
     uint64_t left =

@@ -4,12 +4,13 @@
 # of --help, the commands of tutti-info and tutti-train, the functions of tutti.h.
 #
 # usage: COLLPERF=path INFO=path TRAIN=path test_manuals.sh
-#        (default: ./collperf, ./tutti-info, ./tutti-train)
+#        (default: ./collperf, ./tutti-info, ./tutti-sim, ./tutti-train)
 set -u
 LC_ALL=C
 export LC_ALL
 collperf=${COLLPERF:-./collperf}
 info=${INFO:-./tutti-info}
+sim=${SIM:-./tutti-sim}
 train=${TRAIN:-./tutti-train}
 sources=$(cd "${srcdir:-$(dirname "$0")/..}" && pwd) || exit 1
 [ -d "$sources/docs/man" ] || sources=$(dirname "$sources")
@@ -81,6 +82,9 @@ same "options of tutti-info"
 "$info" --help | sed -n 's/^\(usage:\)\{0,1\} *tutti-info \([a-z][a-z]*\)  *.*/\2/p' >"$scratch/there"
 awk '/^\.It Cm/ { print $3 }' "$pages/tutti-info.1" >"$scratch/described"
 same "commands of tutti-info"
+"$sim" --help | options_of_help >"$scratch/there"
+options_of_page "$pages/tutti-sim.1" >"$scratch/described"
+same "options of tutti-sim"
 "$train" --help | sed -n 's/^  \([a-z][a-z]*\)  *.*/\1/p' >"$scratch/commands"
 while read -r command; do
     "$train" "$command" --help | options_of_help

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_classes.c: what is predicted from one rank of each class is what all ranks take, and what is chosen for
- * very many ranks is the best, or nearly so. */
+/* test_classes.c: what is predicted from one rank of each class is what all ranks take, and what is chosen
+ * for very many ranks is the best, or nearly so. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
@@ -146,5 +146,15 @@ Test(classes, of_the_most_ranks_are_found)
     int choice;
     cr_assert_eq(tt_cost_choose(&w->query, &choice), TUTTI_OK);
     cr_expect_eq(choice, tt_algorithm_find(TT_ALL_REDUCE, "doubling"), "%s", tt_algorithms[choice].name);
+    free_world(w);
+}
+
+/* A root that sends what the others receive has as many steps as they, but reads nothing. */
+Test(classes, a_root_does_not_stand_for_those_who_read)
+{
+    struct world *w = world_of(TT_BROADCAST, 64, 8, 1 << 20);
+    int split = tt_algorithm_find(TT_BROADCAST, "split");
+    double all = (double)predicted(w, split, TT_COST_ALL), fit = (double)predicted(w, split, TT_COST_AS_FITS);
+    cr_expect(fit > 0.95 * all && fit < 1.05 * all, "%g fs by all, %g as fits", all, fit);
     free_world(w);
 }

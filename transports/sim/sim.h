@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* sim.h: a transport over virtual time, for tests: a world of any number of ranks in one thread.
+/* sim.h: a transport over virtual time, for tests and tutti-sim: a world of any number of ranks in one
+ * thread.
  *
  * All that can vary between machines and moments varies by seed: how long a message takes, whether it
  * overtakes another or comes in parts, by which path it travels, when its acknowledgement is seen, which

@@ -1,0 +1,143 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# test_sim.sh: tutti-sim as a user meets it: what it says of machines that are not here, its files,
+# its refusals.
+#
+# usage: SIM=path test_sim.sh   (default: ./tutti-sim)
+set -u
+LC_ALL=C
+export LC_ALL
+sim=${SIM:-./tutti-sim}
+scratch=$(mktemp -d) || exit 1
+trap 'rm -rf "$scratch"' EXIT
+trap 'exit 1' HUP INT TERM
+failures=0
+
+fail()
+{
+    echo "FAILED: $*"
+    sed 's/^/    /' "$scratch/out" "$scratch/err" | tail -n 20
+    failures=$((failures + 1))
+}
+
+expect() # code command..
+{
+    code=$1
+    shift
+    timeout 300 "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
+    got=$?
+    [ "$got" -eq "$code" ] || fail "exit code $got, expected $code: $*"
+}
+
+says() # out|err pattern what
+{
+    grep -q -e "$2" "$scratch/$1" || fail "$3 does not say \"$2\""
+}
+
+# --- What it says.
+
+expect 0 "$sim" --help
+says out 'usage: tutti-sim COLLECTIVE SIZE -n RANKS' "the help"
+expect 0 "$sim" --machines
+says out 'dgx-h100' "the list of machines"
+says out '#.*NCCL' "the list of machines, of its sources,"
+
+expect 0 "$sim" all_reduce 1M -n 64
+says out '64 ranks on 8 hosts, machine dgx-h100' "a report"
+[ "$(grep -c 'chosen$' "$scratch/out")" -eq 1 ] || fail "one algorithm is chosen"
+says out '  ring  *[0-9.]* us' "a report"
+says out 'LogGP bound  *[0-9.]* us; [0-9.]* times that' "a report"
+says out 'critical path: [0-9]* messages in flight' "a report"
+# No algorithm is below the bound.
+awk '/LogGP bound/ { exit !($6 >= 1) }' "$scratch/out" || fail "a time is below the bound"
+
+# A hundred thousand ranks; of those that all do the same, one is simulated.
+expect 0 "$sim" all_reduce 1M -n 100000
+says out '100000 ranks on 12500 hosts' "the report of very many ranks"
+says out 'some for all   <- chosen' "the report of very many ranks"
+
+# By the real executor it takes as long as was predicted, or nearly so where some were simulated for all.
+for call in 'all_reduce 64K -n 48' 'all_reduce 8 -n 128 -m slingshot-11' 'broadcast 1M -n 33 -m ethernet' \
+    'all_gather 256K -n 40 --per-host 4' 'barrier -n 96' \
+    'all_reduce 100K -n 24 --slice 4K --algo hierarchical'; do
+    # shellcheck disable=SC2086
+    expect 0 "$sim" $call --execute
+    awk '/by the real executor/ { sub(/^\(/, "", $7); found = $7 > 0.95 && $7 < 1.05 } END { exit !found }' \
+        "$scratch/out" || fail "the executor does not agree: $call"
+done
+
+# --- Hosts and machines as files.
+
+printf 'a slots=3\n# none\nb slots=1\nc\n' >"$scratch/hosts"
+expect 0 "$sim" all_gather 4K -n 5 --hosts "$scratch/hosts"
+says out '5 ranks on 3 hosts' "hosts of a file"
+expect 2 "$sim" all_gather 4K -n 6 --hosts "$scratch/hosts"
+says err 'fewer slots than there are ranks' "too few slots"
+expect 2 "$sim" all_gather 4K -n 6 --hosts "$scratch/none"
+
+# What --costs prints is a machine again, and a faster network takes less time.
+expect 0 "$sim" -m ethernet --costs
+cp "$scratch/out" "$scratch/machine"
+expect 0 "$sim" all_reduce 1M -n 16 -m ethernet
+cp "$scratch/out" "$scratch/one"
+expect 0 "$sim" all_reduce 1M -n 16 -m "$scratch/machine"
+time_of()
+{
+    awk '/<- chosen/ { print $2 }' "$1"
+}
+awk -v a="$(time_of "$scratch/one")" -v b="$(time_of "$scratch/out")" \
+    'BEGIN { exit !(b > 0.99 * a && b < 1.01 * a) }' ||
+    fail "a machine that was printed takes another time"
+sed 's/^byte_away.*/byte_away 16 GB\/s/' "$scratch/machine" >"$scratch/faster"
+expect 0 "$sim" all_reduce 1M -n 16 -m "$scratch/faster"
+awk -v a="$(time_of "$scratch/one")" -v b="$(time_of "$scratch/out")" 'BEGIN { exit !(b < a / 2) }' ||
+    fail "ten times the bandwidth takes more than half the time"
+printf 'latency_near 5 ns\nbyte_awy 3 GB/s\n' >"$scratch/wrong"
+expect 2 "$sim" barrier -n 4 -m "$scratch/wrong"
+says err 'line 2: "byte_awy"' "a wrong machine"
+printf 'latency_near -5 ns\n' >"$scratch/wrong"
+expect 2 "$sim" barrier -n 4 -m "$scratch/wrong"
+expect 2 "$sim" barrier -n 4 -m nowhere
+says err 'no machine, and no file, "nowhere"' "an unknown machine"
+
+# --- Files that it writes.
+
+expect 0 "$sim" all_reduce 64K -n 16 --svg "$scratch/a.svg" --goal "$scratch/a.goal"
+python3 - "$scratch/a.svg" <<'END' || fail "the drawing is no SVG, or lacks ranks or the critical path"
+import sys, xml.etree.ElementTree as tree
+bars = [e for e in tree.parse(sys.argv[1]).iter() if e.tag.endswith('rect') and len(e)]
+sys.exit(not (len({e[0].text.split(',')[0] for e in bars}) == 16 and any(e.get('stroke') for e in bars)))
+END
+# Each message is sent once and received once, with one length and tag.
+awk '/^rank/ { me = $2 }
+     / send / { sub(/b$/, "", $3); sent[me " " $5 " " $7 " " $3]++ }
+     / recv / { sub(/b$/, "", $3); sent[$5 " " me " " $7 " " $3]-- ; received++ }
+     / requires / { required++ }
+     END { for (m in sent) if (sent[m]) exit 1; exit !(received >= 64 && required >= 48) }' \
+    "$scratch/a.goal" || fail "the ends of messages in GOAL do not match"
+expect 3 "$sim" all_reduce 64K -n 4 --svg "$scratch/no/such"
+says err 'could not be written' "a file that cannot be written"
+
+# --- Refusals.
+
+expect 2 "$sim" allreduce 1M -n 4
+says err 'all_reduce, reduce_scatter' "an unknown collective"
+expect 2 "$sim" all_gather_v 1M -n 4
+expect 2 "$sim" all_reduce -n 4
+expect 2 "$sim" all_reduce 1X -n 4
+expect 2 "$sim" all_reduce 1M
+says err 'a number of ranks must be given' "no number of ranks"
+expect 2 "$sim" all_reduce 1M -n 0
+expect 2 "$sim" all_reduce 1M -n 4 --algo rong
+expect 2 "$sim" all_reduce 1M -n 4 --algo hierarchical
+says err 'domains' "an algorithm that cannot serve"
+expect 2 "$sim" all_reduce 1M -n 2048 --execute
+expect 2 "$sim" all_reduce 8G -n 512 --execute
+expect 2 "$sim" all_reduce 1M -n 4 --rong
+expect 2 "$sim" all_reduce 1M -n
+says err 'a value must follow' "a flag without its value"
+expect 0 "$sim" all_reduce 0 -n 4
+expect 0 "$sim" all_reduce 8 -n 1
+
+[ "$failures" -eq 0 ] || exit 1
+echo "tutti-sim says what it should"
