@@ -45,8 +45,8 @@ Test(shm, a_layout_has_a_version)
 
 Test(shm, threads_exchange)
 {
-    cr_expect_str_empty(threads_exchange(2, 25, true));
-    cr_expect_str_empty(threads_exchange(5, 10, false));
+    cr_expect_str_empty(threads_exchange(&tt_shm, 2, 25, true));
+    cr_expect_str_empty(threads_exchange(&tt_shm, 5, 10, false));
 }
 
 Test(shm, threads_abort)

@@ -14,6 +14,7 @@
 enum { RANKS_MAX = 8 };
 
 struct rank_threads {
+    const struct tt_transport *transport;
     int n, rounds;
     bool map;
     uint64_t first_number;
@@ -43,9 +44,9 @@ static struct tt_endpoint *join(struct rank_threads *c, int me, struct transport
         .n = c->n, .me = me, .slot_bytes = SUITE_SLOT_BYTES, .first_number = c->first_number, .map = c->map
     };
     struct tt_endpoint *e = NULL;
-    suite_expect(s, tt_shm.open(&params, c->addresses[me], &e) == TUTTI_OK, "open failed");
+    suite_expect(s, c->transport->open(&params, c->addresses[me], &e) == TUTTI_OK, "open failed");
     together(c);
-    suite_expect(s, tt_shm.connect(e, c->addresses[0]) == TUTTI_OK, "connect failed");
+    suite_expect(s, c->transport->connect(e, c->addresses[0]) == TUTTI_OK, "connect failed");
     together(c);
     return e;
 }
@@ -65,7 +66,7 @@ static const char *run_threads(struct rank_threads *c)
     c->first_number = 0xfffffff5u;
     pthread_barrier_init(&c->barrier, NULL, (unsigned)c->n);
     for (int i = 0; i < c->n; i++) {
-        c->suites[i].transport = &tt_shm;
+        c->suites[i].transport = c->transport;
         members[i] = (struct member){ c, i };
         if (pthread_create(&threads[i], NULL, run_member, &members[i]) != 0)
             abort();
@@ -89,6 +90,7 @@ static struct rank_threads *new_threads(
     struct rank_threads *c = calloc(1, sizeof *c);
     if (c == NULL)
         abort();
+    c->transport = &tt_shm;
     c->n = n;
     c->rounds = rounds;
     c->map = true;
@@ -103,14 +105,15 @@ static void exchange(struct rank_threads *c, int me, struct transport_suite *s)
     suite_expect(s, tt_arena_alloc(SUITE_EXCHANGE_BYTES, (void **)&s->memory[1]) == TUTTI_OK, "no memory");
     suite_exchange(s, e, c->first_number, c->rounds, 11);
     together(c); /* memory that is mapped is read until all are done */
-    tt_shm.close(e);
+    c->transport->close(e);
     free(s->memory[0]);
     tt_arena_free(s->memory[1]);
 }
 
-const char *threads_exchange(int n, int batches, bool map)
+const char *threads_exchange(const struct tt_transport *transport, int n, int batches, bool map)
 {
     struct rank_threads *c = new_threads(n, batches, exchange);
+    c->transport = transport;
     c->map = map;
     return run_threads(c);
 }
@@ -141,7 +144,7 @@ static void abort_together(struct rank_threads *c, int me, struct transport_suit
         suite_expect(s, atomic_load(&c->winners[round & 1]) == 1, "not one winner");
         if (me == 0)
             atomic_store(&c->winners[(round + 1) & 1], 0);
-        tt_shm.close(e);
+        c->transport->close(e);
         together(c);
     }
 }
@@ -192,7 +195,7 @@ static void close_by_turns(struct rank_threads *c, int me, struct transport_suit
         for (int peer = 0; peer < c->n; peer++)
             for (uint64_t i = 0; i < TT_SLOTS; i++)
                 read_note(c, s, e, peer, i, i % 2 == 0 ? 48 : sizeof text);
-        tt_shm.close(e);
+        c->transport->close(e);
     }
 }
 
@@ -219,7 +222,7 @@ static void tell_and_ask(struct rank_threads *c, int me, struct transport_suite 
                 suite_expect(s, record.count == q * 3 && record.signature == (uint32_t)q, "a torn record");
     }
     together(c);
-    tt_shm.close(e);
+    c->transport->close(e);
 }
 
 const char *threads_calls(int n, int rounds)

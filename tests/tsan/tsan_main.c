@@ -16,6 +16,7 @@
 #include "tests/tsan/tsan_emulated.h"
 #include "tests/tsan/tsan_device.h"
 #include "tests/tsan/tsan_stub.h"
+#include "transports/tcp.h"
 
 enum { THREADS = 4 };
 
@@ -70,8 +71,14 @@ static bool said_nothing(const char *wrong)
 
 static bool exchange(void)
 {
-    return said_nothing(threads_exchange(THREADS, 20, true)) &&
-           said_nothing(threads_exchange(THREADS, 20, false));
+    return said_nothing(threads_exchange(&tt_shm, THREADS, 20, true)) &&
+           said_nothing(threads_exchange(&tt_shm, THREADS, 20, false));
+}
+
+/* A rank has a thread that reads and writes while it does so itself. */
+static bool exchange_by_tcp(void)
+{
+    return said_nothing(threads_exchange(&tt_tcp, THREADS, 20, false));
 }
 
 static bool aborts(void)
@@ -401,6 +408,7 @@ static const struct {
 } cases[] = {
     { "once_only_state", once_only_state },
     { "exchange", exchange },
+    { "exchange_by_tcp", exchange_by_tcp },
     { "aborts", aborts },
     { "closes", closes },
     { "calls", calls },
