@@ -13,6 +13,12 @@
  * the root if that is in it. Operands are combined inside in the order of the ranks, then in that of the
  * domains.
  *
+ * Across domains everybody talks to everybody at once, which is the fewest rounds for a few of them. Where
+ * there are hundreds, the messages of that are too many. For these the same parts are put together with
+ * something of ceil(log2(domains)) rounds across:
+ *
+ *     n = 4, all_reduce hierarchical_circulant    as above, but across by the circulant all-reduce
+ *
  * N. T. Karonis et al.: Exploiting hierarchy in parallel computer networks to optimize collective operation
  * performance. IPDPS 2000 (leaders). J. L. Traeff, S. Hunold: Decomposing MPI collectives for exploiting
  * multi-lane communication. IEEE CLUSTER 2020 (shares). */
@@ -62,8 +68,8 @@ static struct tt_cells all_of(const struct tt_schedule *s, enum tt_buffer buffer
     return tt_range(buffer, 0, s->chunks);
 }
 
-/* Each member of a domain has a share of as many chunks as there are domains. */
-static void all_reduce_in_shares(struct tt_schedule *s)
+/* Each member of a domain has a share of as many chunks as there are domains, which `across` combines. */
+static void all_reduce_in_shares(struct tt_schedule *s, tt_generator across)
 {
     struct teams t;
     if (!open_teams(s, COLUMN, &t))
@@ -79,7 +85,7 @@ static void all_reduce_in_shares(struct tt_schedule *s)
     };
     struct tt_sub_schedule gather = { .collective = TT_ALL_GATHER, .in = out, .out = out };
     tt_run_sub_schedule(s, &scatter, &t.inside, 0, tt_reduce_scatter_direct);
-    tt_run_sub_schedule(s, &reduce, &t.across, 0, tt_all_reduce_direct);
+    tt_run_sub_schedule(s, &reduce, &t.across, 0, across);
     tt_run_sub_schedule(s, &gather, &t.inside, 0, tt_all_gather_direct);
     free(t.ranks);
 }
@@ -114,9 +120,16 @@ void tt_all_reduce_hierarchical(struct tt_schedule *s, const struct tt_team *tea
     (void)team;
     (void)root;
     if (s->key.topology->even)
-        all_reduce_in_shares(s);
+        all_reduce_in_shares(s, tt_all_reduce_direct);
     else
         all_reduce_by_leaders(s, TT_OUT);
+}
+
+void tt_all_reduce_hierarchical_circulant(struct tt_schedule *s, const struct tt_team *team, int root)
+{
+    (void)team;
+    (void)root;
+    all_reduce_in_shares(s, tt_all_reduce_circulant);
 }
 
 void tt_barrier_hierarchical(struct tt_schedule *s, const struct tt_team *team, int root)

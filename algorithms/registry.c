@@ -37,6 +37,8 @@ const struct tt_algorithm tt_algorithms[] = {
         TRAEFF },
     { "hierarchical", TT_ALL_REDUCE, TT_ASSOCIATION_BY_DOMAIN, TT_CANONICAL_IF_NESTED, TT_SEVERAL,
         tt_all_reduce_hierarchical, LANES },
+    { "hierarchical_circulant", TT_ALL_REDUCE, TT_ASSOCIATION_UNORDERED, TT_CANONICAL_NEVER, TT_EVEN,
+        tt_all_reduce_hierarchical_circulant, LANES },
     { "direct", TT_REDUCE_SCATTER, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, ANY, tt_reduce_scatter_direct,
         CHAN },
     { "ring", TT_REDUCE_SCATTER, TT_ASSOCIATION_ROTATED, TT_CANONICAL_NEVER, ANY, tt_reduce_scatter_ring,

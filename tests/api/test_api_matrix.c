@@ -191,6 +191,13 @@ static bool by_domain(int n, char *options, size_t bytes)
     return n >= 4 && n <= 8;
 }
 
+/* What is for many domains, over as many as there may be. */
+static bool by_many_domains(int n, char *options, size_t bytes)
+{
+    snprintf(options, bytes, "slice=%d;algo=all_reduce:hierarchical_circulant;topology=%dx2", SLICE, n / 2);
+    return n == 4 || n == 8;
+}
+
 static bool walk_with(struct ranks_me *me, struct rig *rig, const char *options, int k)
 {
     tutti_config config = { .size = sizeof config, .options = options, .timeout_ms = 200000 };
@@ -221,6 +228,8 @@ static void walk_all(struct ranks_me *me)
         if (!walk_with(me, &rig, options, k))
             return;
     if (by_domain(me->n, options, sizeof options) && !walk_with(me, &rig, options, k))
+        return;
+    if (by_many_domains(me->n, options, sizeof options) && !walk_with(me, &rig, options, k))
         return;
     for (int i = 0; i < IN_FLIGHT; i++)
         for (int way = 0; way < 2; way++)

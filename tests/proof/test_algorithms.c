@@ -28,13 +28,18 @@ static uint32_t partner_of(const struct tt_schedule *peer, int me, const struct 
     return i;
 }
 
-/* The two parts of a range that wraps around go in one round. */
+/* The two parts of a range that wraps around, at the end of the vector or of a share of it, go in one
+ * round. */
 static bool wraps(const struct tt_schedule *s, const struct tt_step *a, const struct tt_step *b)
 {
     uint32_t at_a = a->verb == TT_VERB_SEND ? a->src_chunk : a->dst_chunk;
     uint32_t at_b = b->verb == TT_VERB_SEND ? b->src_chunk : b->dst_chunk;
+    uint32_t share = s->key.topology != NULL ? (uint32_t)s->key.topology->domains : s->chunks;
+    bool from_b_to_a = at_a + share == at_b + b->nchunks, from_a_to_b = at_b + share == at_a + a->nchunks;
+    bool around =
+        (at_a == 0 && at_b + b->nchunks == s->chunks) || (at_b == 0 && at_a + a->nchunks == s->chunks);
     return a->peer == b->peer &&
-           ((at_a == 0 && at_b + b->nchunks == s->chunks) || (at_b == 0 && at_a + a->nchunks == s->chunks));
+           (around || (from_b_to_a && at_a % share == 0) || (from_a_to_b && at_b % share == 0));
 }
 
 /* A rank sends to one other in a round and receives from one, in program order; what came can be passed on in
@@ -153,6 +158,40 @@ Test(algorithms, rounds)
             cr_expect_eq(rounds, promises[p].rounds((uint32_t)n), "%s %s of %d ranks takes %u rounds",
                 tt_collectives[promises[p].collective].name, promises[p].name, n, rounds);
             set_free(&set);
+        }
+}
+
+/* Inside domains of two everything is one round. */
+static uint32_t two_logs_and_two(uint32_t domains)
+{
+    return 2 * log2_up(domains) + 2;
+}
+
+static const struct {
+    enum tt_collective collective;
+    const char *name;
+    uint32_t (*rounds)(uint32_t domains);
+} promises_of_pairs[] = {
+    { TT_ALL_REDUCE, "hierarchical_circulant", two_logs_and_two },
+};
+
+Test(algorithms, rounds_over_domains_of_two)
+{
+    for (size_t p = 0; p < sizeof promises_of_pairs / sizeof promises_of_pairs[0]; p++)
+        for (int domains = 2; domains <= ROUNDS_N; domains++) {
+            const char *name = promises_of_pairs[p].name;
+            enum tt_collective collective = promises_of_pairs[p].collective;
+            char text[16];
+            snprintf(text, sizeof text, "%dx2", domains);
+            struct tt_topology *topology = topology_of(text);
+            struct tt_key key = { .collective = (uint8_t)collective, .n = 2 * domains, .topology = topology };
+            key.algorithm = (uint8_t)tt_algorithm_find(collective, name);
+            struct schedule_set set = set_build(key, 0);
+            uint32_t rounds = rounds_of(&set), promised = promises_of_pairs[p].rounds((uint32_t)domains);
+            cr_expect_eq(rounds, promised, "%s %s of %d domains takes %u rounds, not %u",
+                tt_collectives[collective].name, name, domains, rounds, promised);
+            set_free(&set);
+            topology_free(topology);
         }
 }
 

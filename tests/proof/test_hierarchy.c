@@ -9,7 +9,8 @@ enum { ALL_MIXTURES = 6 };
 
 static const char *const topologies[] = { "2x2", "0,2/1,3", "3,0/2,1", "0-1/2-4", "0,3/1,2,4", "3x2", "2x3",
     "0,2,4/1,3,5", "0-1/2/3-5", "0-2/3-5/6", "2x4", "4x2", "0-2/3-7", "0-3/4-6", "0,7/1,6/2,5/3,4", "3x3",
-    "0-3/4-7/8-10", "2x9", "0-9/10-19", "5x5", "8x4", "0-31/32-63", "0-30/31-63" };
+    "0-3/4-7/8-10", "2x9", "0-9/10-19", "5x5", "8x4", "0-31/32-63", "0-30/31-63", "7x3", "13x2", "31x2",
+    "0,8,16/1,9,17/2,10,18/3,11,19/4,12,20/5,13,21/6,14,22/7,15,23" };
 enum { TOPOLOGIES = sizeof topologies / sizeof topologies[0] };
 
 struct theory {
@@ -57,19 +58,50 @@ static struct theory one_vector(const struct tt_topology *t)
     return (struct theory){ n - 1, n - 1, 0, d - 1 };
 }
 
-static struct theory theory_of(enum tt_collective collective, const struct tt_topology *t)
+/* The messages of ceil(log2(d)) rounds of the circulant graph: see theories.h. */
+static uint64_t circulant_messages(uint64_t d)
 {
-    switch (collective) {
-    case TT_ALL_REDUCE:
-        return all_reduce(t);
-    case TT_BARRIER:
-        return barrier(t);
-    case TT_BROADCAST:
-    case TT_REDUCE:
-        return one_vector(t);
-    default:
-        return block_each(t);
+    uint64_t messages = 0, next;
+    for (uint64_t have = 1; have < d; have = next) {
+        next = d;
+        for (uint64_t half = d; half > have; half = (half + 1) / 2)
+            next = half;
+        messages += d + next - have - 1;
     }
+    return messages;
+}
+
+static struct theory all_reduce_circulant(const struct tt_topology *t)
+{
+    uint64_t n = (uint64_t)t->n, d = (uint64_t)t->domains, each = n / d;
+    struct theory theory = all_reduce(t);
+    theory.messages = 2 * n * (each - 1) + 2 * each * circulant_messages(d);
+    return theory;
+}
+
+static const struct {
+    enum tt_collective collective;
+    const char *name;
+    struct theory (*theory)(const struct tt_topology *t);
+} theories[] = {
+    { TT_ALL_REDUCE, "hierarchical", all_reduce },
+    { TT_ALL_REDUCE, "hierarchical_circulant", all_reduce_circulant },
+    { TT_ALL_GATHER, "hierarchical", block_each },
+    { TT_ALL_GATHER_V, "hierarchical", block_each },
+    { TT_BROADCAST, "hierarchical", one_vector },
+    { TT_REDUCE, "hierarchical", one_vector },
+    { TT_BARRIER, "hierarchical", barrier },
+};
+enum { THEORIES = sizeof theories / sizeof theories[0] };
+
+static struct theory theory_of(const struct tt_algorithm *a, const struct tt_topology *t)
+{
+    int i = 0;
+    while (
+        i < THEORIES && (theories[i].collective != a->collective || strcmp(theories[i].name, a->name) != 0))
+        i++;
+    cr_assert_lt(i, THEORIES, "%s %s has no theory", tt_collectives[a->collective].name, a->name);
+    return theories[i].theory(t);
 }
 
 static uint64_t crossing(const struct schedule_set *set, const struct tt_topology *t)
@@ -90,10 +122,11 @@ static void prove(const struct tt_algorithm *a, struct tt_key key, uint64_t in_p
     struct schedule_set set = set_build(key, in_place);
     struct tt_proof proof = proof_of(a, key.exact, t);
     struct tt_proof_report report;
-    struct theory theory = theory_of((enum tt_collective)a->collective, t);
+    struct theory theory = theory_of(a, t);
     char text[64];
     tt_topology_put(t, &(struct tt_text){ text, sizeof text, 0 });
-    const char *name = tt_collectives[a->collective].name;
+    char name[64];
+    snprintf(name, sizeof name, "%s %s", tt_collectives[a->collective].name, a->name);
     cr_assert(tt_verify(set.list, set.n, &proof, &report), "%s over %s, root %d exact %d: %s", name, text,
         key.root, key.exact, report.text);
     cr_expect(report.messages == theory.messages && report.chunks_sent == theory.chunks,
@@ -138,6 +171,27 @@ Test(hierarchy, proven_over_texts)
                     tt_algorithm_refuse(&tt_algorithms[row], requirements) == NULL)
                     prove_roots(row, t, exact);
             }
+        topology_free(t);
+    }
+}
+
+/* What goes across in rounds of which there are few for hundreds of domains. */
+Test(hierarchy, many_domains)
+{
+    static const char *const texts[] = { "64x2", "85x3", "129x2" };
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        struct tt_topology *t = topology_of(texts[i]);
+        for (int row = 0; row < tt_algorithm_count; row++) {
+            const struct tt_algorithm *a = &tt_algorithms[row];
+            struct tt_requirements requirements = { .n = t->n, .topology = t };
+            if (strncmp(a->name, "hierarchical_", 13) != 0 || tt_algorithm_refuse(a, requirements) != NULL)
+                continue;
+            struct tt_key key = {
+                .collective = a->collective, .algorithm = (uint8_t)row, .n = t->n, .topology = t
+            };
+            key.root = tt_collectives[a->collective].rooted ? t->n / 3 : 0;
+            prove(a, key, 0);
+        }
         topology_free(t);
     }
 }

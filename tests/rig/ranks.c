@@ -237,9 +237,10 @@ int ranks_algorithm(const tutti_comm *comm, const char *collective, int k, char 
     snprintf(question, sizeof question, "algorithms %s", collective);
     if (tutti_query(comm, question, list, sizeof list) >= sizeof list)
         return 0;
-    char *by_domain = comm == NULL ? strstr(list, "hierarchical\t") : NULL;
-    if (by_domain != NULL) /* serves only some communicators */
-        memmove(by_domain, strchr(by_domain, '\n') + 1, strlen(strchr(by_domain, '\n') + 1) + 1);
+    for (char *by_domain; comm == NULL && (by_domain = strstr(list, "hierarchical")) != NULL;) {
+        char *next = strchr(by_domain, '\n') + 1; /* that one serves only some communicators */
+        memmove(by_domain, next, strlen(next) + 1);
+    }
     for (const char *at = list; *at != '\0'; at++)
         total += *at == '\n';
     for (int i = 0; total > 0 && i < k % total; i++)
