@@ -24,6 +24,7 @@ enum tt_canonical {
     TT_CANONICAL_NEVER,
     TT_CANONICAL_POWER_OF_TWO,
     TT_CANONICAL_IF_NESTED, /* its cache domains nest (topology.h) */
+    TT_CANONICAL_IF_POWERS_NEST, /* both: they nest, and there are 2^k of them */
     TT_CANONICAL_ALWAYS
 };
 

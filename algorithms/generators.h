@@ -12,6 +12,7 @@ void tt_all_reduce_double_tree(struct tt_schedule *s, const struct tt_team *team
 void tt_all_reduce_circulant(struct tt_schedule *s, const struct tt_team *team, int root);
 void tt_all_reduce_hierarchical(struct tt_schedule *s, const struct tt_team *team, int root);
 void tt_all_reduce_hierarchical_circulant(struct tt_schedule *s, const struct tt_team *team, int root);
+void tt_all_reduce_hierarchical_doubling(struct tt_schedule *s, const struct tt_team *team, int root);
 void tt_all_reduce_one_shot(struct tt_schedule *s, const struct tt_team *team, int root);
 void tt_all_reduce_direct(struct tt_schedule *s, const struct tt_team *team, int root);
 void tt_all_reduce_star(struct tt_schedule *s, const struct tt_team *team, int root);

@@ -18,6 +18,8 @@
  * something of ceil(log2(domains)) rounds across:
  *
  *     n = 4, all_reduce hierarchical_circulant    as above, but across by the circulant all-reduce
+ *     n = 4, all_reduce hierarchical_doubling     inside   0 = 1   2 = 3    all-reduce of the whole vector
+ *                                                 across   0 = 2   1 = 3    the same, by doubling
  *
  * N. T. Karonis et al.: Exploiting hierarchy in parallel computer networks to optimize collective operation
  * performance. IPDPS 2000 (leaders). J. L. Traeff, S. Hunold: Decomposing MPI collectives for exploiting
@@ -130,6 +132,27 @@ void tt_all_reduce_hierarchical_circulant(struct tt_schedule *s, const struct tt
     (void)team;
     (void)root;
     all_reduce_in_shares(s, tt_all_reduce_circulant);
+}
+
+/* Nobody leads: all of a domain have its sum, and each goes on with its peers in the others, who combine the
+ * same sums in the same order. The sum of the domain lies in the first row of TMP, so that in place nothing
+ * is copied. */
+void tt_all_reduce_hierarchical_doubling(struct tt_schedule *s, const struct tt_team *team, int root)
+{
+    struct teams t;
+    (void)team;
+    (void)root;
+    tt_chunks(s, 1);
+    if (!open_teams(s, COLUMN, &t))
+        return;
+    struct tt_cells in = tt_in(0), sum = tt_tmp(0), out = tt_out(0);
+    struct tt_sub_schedule inside = { .collective = TT_ALL_REDUCE, .in = in, .out = sum, .tmp = 1 };
+    struct tt_sub_schedule across = {
+        .collective = TT_ALL_REDUCE, .in = sum, .out = out, .tmp = 1, .completes = true
+    };
+    tt_run_sub_schedule(s, &inside, &t.inside, 0, tt_all_reduce_one_shot);
+    tt_run_sub_schedule(s, &across, &t.across, 0, tt_all_reduce_doubling);
+    free(t.ranks);
 }
 
 void tt_barrier_hierarchical(struct tt_schedule *s, const struct tt_team *team, int root)

@@ -39,6 +39,8 @@ const struct tt_algorithm tt_algorithms[] = {
         tt_all_reduce_hierarchical, LANES },
     { "hierarchical_circulant", TT_ALL_REDUCE, TT_ASSOCIATION_UNORDERED, TT_CANONICAL_NEVER, TT_EVEN,
         tt_all_reduce_hierarchical_circulant, LANES },
+    { "hierarchical_doubling", TT_ALL_REDUCE, TT_ASSOCIATION_BY_DOMAIN, TT_CANONICAL_IF_POWERS_NEST, TT_EVEN,
+        tt_all_reduce_hierarchical_doubling, LANES },
     { "direct", TT_REDUCE_SCATTER, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, ANY, tt_reduce_scatter_direct,
         CHAN },
     { "ring", TT_REDUCE_SCATTER, TT_ASSOCIATION_ROTATED, TT_CANONICAL_NEVER, ANY, tt_reduce_scatter_ring,
@@ -125,11 +127,11 @@ const char *tt_algorithm_refuse(const struct tt_algorithm *a, struct tt_requirem
         return NULL;
     if (a->canonical == TT_CANONICAL_NEVER)
         return "its association is not the canonical tree that exact asks for";
+    bool nests = a->canonical == TT_CANONICAL_IF_NESTED || a->canonical == TT_CANONICAL_IF_POWERS_NEST;
+    if (nests && !requirements.topology->nests)
+        return "its association is the canonical tree only where cache domains are of 2^k neighbours each";
     if (a->canonical == TT_CANONICAL_IF_NESTED)
-        return requirements.topology->nests
-                   ? NULL
-                   : "its association is the canonical tree only where cache domains are "
-                     "of 2^k neighbours each";
+        return NULL;
     if ((requirements.n & (requirements.n - 1)) != 0)
         return "its association is the canonical tree only where the number of ranks is a power of two";
     return NULL;

@@ -167,12 +167,19 @@ static uint32_t two_logs_and_two(uint32_t domains)
     return 2 * log2_up(domains) + 2;
 }
 
+/* Who is beyond a power of two waits a round before it, and one after it. */
+static uint32_t one_and_doublings(uint32_t domains)
+{
+    return (domains & (domains - 1)) == 0 ? 1 + log2_up(domains) : 1 + log2_up(domains) + 1;
+}
+
 static const struct {
     enum tt_collective collective;
     const char *name;
     uint32_t (*rounds)(uint32_t domains);
 } promises_of_pairs[] = {
     { TT_ALL_REDUCE, "hierarchical_circulant", two_logs_and_two },
+    { TT_ALL_REDUCE, "hierarchical_doubling", one_and_doublings },
 };
 
 Test(algorithms, rounds_over_domains_of_two)

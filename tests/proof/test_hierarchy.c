@@ -79,6 +79,14 @@ static struct theory all_reduce_circulant(const struct tt_topology *t)
     return theory;
 }
 
+static struct theory all_reduce_doubling(const struct tt_topology *t)
+{
+    uint64_t n = (uint64_t)t->n, d = (uint64_t)t->domains, each = n / d;
+    uint64_t rounds = log2_up(d + 1) - 1, power = (uint64_t)1 << rounds, extra = d - power;
+    uint64_t across = each * (power * rounds + 2 * extra), inside = n * (each - 1);
+    return (struct theory){ inside + across, inside + across, each - 1 + rounds + (extra > 0), across };
+}
+
 static const struct {
     enum tt_collective collective;
     const char *name;
@@ -86,6 +94,7 @@ static const struct {
 } theories[] = {
     { TT_ALL_REDUCE, "hierarchical", all_reduce },
     { TT_ALL_REDUCE, "hierarchical_circulant", all_reduce_circulant },
+    { TT_ALL_REDUCE, "hierarchical_doubling", all_reduce_doubling },
     { TT_ALL_GATHER, "hierarchical", block_each },
     { TT_ALL_GATHER_V, "hierarchical", block_each },
     { TT_BROADCAST, "hierarchical", one_vector },
@@ -196,15 +205,21 @@ Test(hierarchy, many_domains)
     }
 }
 
-static const char *refusal(enum tt_collective collective, const char *text, bool exact, bool ordered)
+static const char *refusal_of(
+    const char *name, enum tt_collective collective, const char *text, bool exact, bool ordered)
 {
     struct tt_topology *t = topology_of(text);
     struct tt_requirements requirements = { .n = t->n, .exact = exact, .ordered = ordered, .topology = t };
-    int row = tt_algorithm_find(collective, "hierarchical");
+    int row = tt_algorithm_find(collective, name);
     cr_assert_geq(row, 0);
     const char *why = tt_algorithm_refuse(&tt_algorithms[row], requirements);
     topology_free(t);
     return why != NULL ? why : "";
+}
+
+static const char *refusal(enum tt_collective collective, const char *text, bool exact, bool ordered)
+{
+    return refusal_of("hierarchical", collective, text, exact, ordered);
 }
 
 Test(hierarchy, refusals)
@@ -227,6 +242,18 @@ Test(hierarchy, refusals)
     struct tt_requirements nobody_knows = { .n = 4 };
     int row = tt_algorithm_find(TT_BROADCAST, "hierarchical");
     cr_expect(strstr(tt_algorithm_refuse(&tt_algorithms[row], nobody_knows), "two cache domains"));
+}
+
+Test(hierarchy, refusals_of_what_doubles)
+{
+    static const char doubling[] = "hierarchical_doubling";
+    cr_expect_str_empty(refusal_of(doubling, TT_ALL_REDUCE, "4x2", true, true));
+    cr_expect_str_empty(refusal_of(doubling, TT_ALL_REDUCE, "3x3", false, true));
+    cr_expect(strstr(refusal_of(doubling, TT_ALL_REDUCE, "3x2", true, false), "power of two"));
+    cr_expect(strstr(refusal_of(doubling, TT_ALL_REDUCE, "2x3", true, false), "neighbours"));
+    cr_expect(strstr(refusal_of(doubling, TT_ALL_REDUCE, "0,2/1,3", true, false), "neighbours"));
+    cr_expect(strstr(refusal_of(doubling, TT_ALL_REDUCE, "0,2/1,3", false, true), "rank order"));
+    cr_expect(strstr(refusal_of(doubling, TT_ALL_REDUCE, "0-1/2-4", false, false), "one size"));
 }
 
 static void nothing(struct tt_schedule *s, const struct tt_team *team, int root)
