@@ -7,10 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "algorithms/algorithms.h"
 #include "run/run.h"
 #include "tests/rig/json.h"
 #include "tests/rig/ranks.h"
 #include "observe/recorder.h"
+#include "observe/recorder_file.h"
 
 TestSuite(recorder_words, .timeout = 120);
 
@@ -166,4 +168,14 @@ Test(recorder_words, no_answer_is_an_empty_text)
 Test(recorder_words, texts_in_two_steps_are_whole)
 {
     ranks_run(&(struct ranks_plan){ .n = 1, .run = ask_in_two_steps });
+}
+
+/* The file has each name as a whole. */
+Test(recorder_words, names_fit)
+{
+    cr_expect_leq(tt_algorithm_count, TT_RECORDER_ALGORITHMS);
+    for (int i = 0; i < tt_algorithm_count; i++)
+        cr_expect_lt(strlen(tt_algorithms[i].name), TT_RECORDER_NAME_BYTES, "%s", tt_algorithms[i].name);
+    for (int c = 0; c < TT_COLLECTIVES; c++)
+        cr_expect_lt(strlen(tt_collectives[c].name), TT_RECORDER_NAME_BYTES, "%s", tt_collectives[c].name);
 }
