@@ -43,6 +43,7 @@ void tt_reduce_direct(struct tt_schedule *s, const struct tt_team *team, int roo
 void tt_reduce_split(struct tt_schedule *s, const struct tt_team *team, int root);
 void tt_barrier_direct(struct tt_schedule *s, const struct tt_team *team, int root);
 void tt_barrier_hierarchical(struct tt_schedule *s, const struct tt_team *team, int root);
+void tt_barrier_hierarchical_dissemination(struct tt_schedule *s, const struct tt_team *team, int root);
 void tt_barrier_dissemination(struct tt_schedule *s, const struct tt_team *team, int root);
 void tt_point_send(struct tt_schedule *s, const struct tt_team *team, int root);
 void tt_point_recv(struct tt_schedule *s, const struct tt_team *team, int root);

@@ -20,6 +20,7 @@
  *     n = 4, all_reduce hierarchical_circulant    as above, but across by the circulant all-reduce
  *     n = 4, all_reduce hierarchical_doubling     inside   0 = 1   2 = 3    all-reduce of the whole vector
  *                                                 across   0 = 2   1 = 3    the same, by doubling
+ *     n = 4, barrier hierarchical_dissemination   0 <- 1, 2 <- 3, then 0 = 2, then 0 -> 1, 2 -> 3
  *
  * N. T. Karonis et al.: Exploiting hierarchy in parallel computer networks to optimize collective operation
  * performance. IPDPS 2000 (leaders). J. L. Traeff, S. Hunold: Decomposing MPI collectives for exploiting
@@ -160,6 +161,30 @@ void tt_barrier_hierarchical(struct tt_schedule *s, const struct tt_team *team, 
     (void)team;
     (void)root;
     all_reduce_by_leaders(s, TT_TMP);
+}
+
+/* In a round of dissemination a leader has a token of its own cell: the last one, which has heard of all, is
+ * what it passes on. */
+void tt_barrier_hierarchical_dissemination(struct tt_schedule *s, const struct tt_team *team, int root)
+{
+    struct teams t;
+    uint32_t rounds = 0;
+    (void)team;
+    (void)root;
+    tt_chunks(s, 1);
+    if (!open_teams(s, 0, &t))
+        return;
+    while (1 << rounds < t.across.n)
+        rounds++;
+    struct tt_cells heard = tt_tmp(0), all = tt_tmp(rounds);
+    struct tt_sub_schedule gather = { .collective = TT_REDUCE, .in = tt_in(0), .out = heard, .tmp = 1 };
+    struct tt_sub_schedule across = { .collective = TT_BARRIER, .in = heard, .out = heard, .tmp = 1 };
+    struct tt_sub_schedule release = { .collective = TT_BROADCAST, .in = all, .out = all };
+    tt_run_sub_schedule(s, &gather, &t.inside, t.leader, tt_reduce_direct);
+    if (t.leads)
+        tt_run_sub_schedule(s, &across, &t.across, 0, tt_barrier_dissemination);
+    tt_run_sub_schedule(s, &release, &t.inside, t.leader, tt_broadcast_tree);
+    free(t.ranks);
 }
 
 /* The root gives to the leaders, they to the others. */

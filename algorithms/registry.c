@@ -71,6 +71,8 @@ const struct tt_algorithm tt_algorithms[] = {
     { "direct", TT_BARRIER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, tt_barrier_direct, "flat" },
     { "hierarchical", TT_BARRIER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, TT_SEVERAL,
         tt_barrier_hierarchical, LEADERS },
+    { "hierarchical_dissemination", TT_BARRIER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, TT_SEVERAL,
+        tt_barrier_hierarchical_dissemination, LEADERS },
     { "dissemination", TT_BARRIER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, tt_barrier_dissemination,
         "Hensgen, Finkel, Manber 1988" },
     { "direct", TT_ALL_GATHER_V, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, tt_all_gather_direct, CHAN },

@@ -194,7 +194,8 @@ static bool by_domain(int n, char *options, size_t bytes)
 /* What is for many domains, over as many as there may be. */
 static bool by_many_domains(int n, char *options, size_t bytes)
 {
-    snprintf(options, bytes, "slice=%d;algo=all_reduce:hierarchical_%s;topology=%dx2", SLICE,
+    snprintf(options, bytes,
+        "slice=%d;algo=all_reduce:hierarchical_%s,barrier:hierarchical_dissemination;topology=%dx2", SLICE,
         n == 4 ? "doubling" : "circulant", n / 2);
     return n == 4 || n == 8;
 }

@@ -167,6 +167,11 @@ static uint32_t two_logs_and_two(uint32_t domains)
     return 2 * log2_up(domains) + 2;
 }
 
+static uint32_t one_log_and_two(uint32_t domains)
+{
+    return log2_up(domains) + 2;
+}
+
 /* Who is beyond a power of two waits a round before it, and one after it. */
 static uint32_t one_and_doublings(uint32_t domains)
 {
@@ -180,6 +185,7 @@ static const struct {
 } promises_of_pairs[] = {
     { TT_ALL_REDUCE, "hierarchical_circulant", two_logs_and_two },
     { TT_ALL_REDUCE, "hierarchical_doubling", one_and_doublings },
+    { TT_BARRIER, "hierarchical_dissemination", one_log_and_two },
 };
 
 Test(algorithms, rounds_over_domains_of_two)

@@ -52,6 +52,12 @@ static struct theory barrier(const struct tt_topology *t)
     return (struct theory){ 2 * (n - d) + d * (d - 1), 2 * (n - d) + d * (d - 1), 0, d * (d - 1) };
 }
 
+static struct theory barrier_dissemination(const struct tt_topology *t)
+{
+    uint64_t n = (uint64_t)t->n, d = (uint64_t)t->domains, across = d * log2_up(d);
+    return (struct theory){ 2 * (n - d) + across, 2 * (n - d) + across, 0, across };
+}
+
 static struct theory one_vector(const struct tt_topology *t)
 {
     uint64_t n = (uint64_t)t->n, d = (uint64_t)t->domains;
@@ -100,6 +106,7 @@ static const struct {
     { TT_BROADCAST, "hierarchical", one_vector },
     { TT_REDUCE, "hierarchical", one_vector },
     { TT_BARRIER, "hierarchical", barrier },
+    { TT_BARRIER, "hierarchical_dissemination", barrier_dissemination },
 };
 enum { THEORIES = sizeof theories / sizeof theories[0] };
 
