@@ -20,6 +20,7 @@
  *     n = 4, all_reduce hierarchical_circulant    as above, but across by the circulant all-reduce
  *     n = 4, all_reduce hierarchical_doubling     inside   0 = 1   2 = 3    all-reduce of the whole vector
  *                                                 across   0 = 2   1 = 3    the same, by doubling
+ *     n = 4, reduce hierarchical_tree             0 <- 1, 2 <- 3, then 0 <- 2, which is a tree of the leaders
  *     n = 4, barrier hierarchical_dissemination   0 <- 1, 2 <- 3, then 0 = 2, then 0 -> 1, 2 -> 3
  *
  * N. T. Karonis et al.: Exploiting hierarchy in parallel computer networks to optimize collective operation
@@ -204,7 +205,8 @@ void tt_broadcast_hierarchical(struct tt_schedule *s, const struct tt_team *team
 }
 
 /* Leaders that are not the root have no OUT: their sum lies in the first row of TMP. */
-void tt_reduce_hierarchical(struct tt_schedule *s, const struct tt_team *team, int root)
+static void reduce_by_leaders(
+    struct tt_schedule *s, const struct tt_team *team, int root, tt_generator among_leaders)
 {
     struct teams t;
     tt_chunks(s, 1);
@@ -217,8 +219,18 @@ void tt_reduce_hierarchical(struct tt_schedule *s, const struct tt_team *team, i
     };
     tt_run_sub_schedule(s, &inside, &t.inside, t.leader, tt_reduce_direct);
     if (t.leads)
-        tt_run_sub_schedule(s, &across, &t.across, t.home, tt_reduce_direct);
+        tt_run_sub_schedule(s, &across, &t.across, t.home, among_leaders);
     free(t.ranks);
+}
+
+void tt_reduce_hierarchical(struct tt_schedule *s, const struct tt_team *team, int root)
+{
+    reduce_by_leaders(s, team, root, tt_reduce_direct);
+}
+
+void tt_reduce_hierarchical_tree(struct tt_schedule *s, const struct tt_team *team, int root)
+{
+    reduce_by_leaders(s, team, root, tt_reduce_tree);
 }
 
 /* Everybody gets the blocks of its peers in other domains; each domain's are then gathered in turn. */

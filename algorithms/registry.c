@@ -67,6 +67,8 @@ const struct tt_algorithm tt_algorithms[] = {
         BLOCKS },
     { "hierarchical", TT_REDUCE, TT_ASSOCIATION_BY_DOMAIN, TT_CANONICAL_IF_NESTED, TT_SEVERAL,
         tt_reduce_hierarchical, LEADERS },
+    { "hierarchical_tree", TT_REDUCE, TT_ASSOCIATION_UNORDERED, TT_CANONICAL_NEVER, TT_SEVERAL,
+        tt_reduce_hierarchical_tree, LEADERS },
     { "split", TT_REDUCE, TT_ASSOCIATION_ORDERED, TT_CANONICAL_ALWAYS, ANY, tt_reduce_split, CHAN },
     { "direct", TT_BARRIER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, tt_barrier_direct, "flat" },
     { "hierarchical", TT_BARRIER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, TT_SEVERAL,

@@ -195,8 +195,9 @@ static bool by_domain(int n, char *options, size_t bytes)
 static bool by_many_domains(int n, char *options, size_t bytes)
 {
     snprintf(options, bytes,
-        "slice=%d;algo=all_reduce:hierarchical_%s,barrier:hierarchical_dissemination;topology=%dx2", SLICE,
-        n == 4 ? "doubling" : "circulant", n / 2);
+        "slice=%d;algo=all_reduce:hierarchical_%s,reduce:hierarchical_tree,"
+        "barrier:hierarchical_dissemination;topology=%dx2",
+        SLICE, n == 4 ? "doubling" : "circulant", n / 2);
     return n == 4 || n == 8;
 }
 

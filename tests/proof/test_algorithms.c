@@ -167,6 +167,11 @@ static uint32_t two_logs_and_two(uint32_t domains)
     return 2 * log2_up(domains) + 2;
 }
 
+static uint32_t one_log_and_one(uint32_t domains)
+{
+    return log2_up(domains) + 1;
+}
+
 static uint32_t one_log_and_two(uint32_t domains)
 {
     return log2_up(domains) + 2;
@@ -185,6 +190,7 @@ static const struct {
 } promises_of_pairs[] = {
     { TT_ALL_REDUCE, "hierarchical_circulant", two_logs_and_two },
     { TT_ALL_REDUCE, "hierarchical_doubling", one_and_doublings },
+    { TT_REDUCE, "hierarchical_tree", one_log_and_one },
     { TT_BARRIER, "hierarchical_dissemination", one_log_and_two },
 };
 

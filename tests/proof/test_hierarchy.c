@@ -105,6 +105,7 @@ static const struct {
     { TT_ALL_GATHER_V, "hierarchical", block_each },
     { TT_BROADCAST, "hierarchical", one_vector },
     { TT_REDUCE, "hierarchical", one_vector },
+    { TT_REDUCE, "hierarchical_tree", one_vector },
     { TT_BARRIER, "hierarchical", barrier },
     { TT_BARRIER, "hierarchical_dissemination", barrier_dissemination },
 };
