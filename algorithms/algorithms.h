@@ -29,7 +29,12 @@ enum tt_canonical {
 };
 
 /* Which cache domains it needs. */
-enum tt_domains { TT_ANY_DOMAINS, TT_SEVERAL /* that divide the ranks */, TT_EVEN /* and of one size */ };
+enum tt_domains {
+    TT_ANY_DOMAINS,
+    TT_SEVERAL, /* that divide the ranks */
+    TT_EVEN, /* and are of one size */
+    TT_EVEN_NEIGHBOURS /* and of neighbouring ranks, so that their blocks are one range */
+};
 
 struct tt_algorithm {
     const char *name;

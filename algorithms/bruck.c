@@ -12,9 +12,18 @@
  * longest, carries floor(n / 2) blocks. Backwards it is a reduce-scatter, and both together an all-reduce of
  * 2 ceil(log2(n)) rounds and the least bytes, for every n.
  *
+ * Over domains of m neighbours each the graph is one of the domains: a round brings the blocks of some
+ * domains, member i the i-th m-th of them from member i, and then all of a domain tell each other. So a block
+ * comes to a domain once, in ceil(log2(domains)) rounds across:
+ *
+ *     n = 4, domains 0-1/2-3    inside   0 = 1    2 = 3
+ *                               across   0 <-2- 2, 1 <-3- 3, 2 <-0- 0, 3 <-1- 1
+ *                               inside   0 = 1: 2, 3    2 = 3: 0, 1
+ *
  * J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby: Efficient algorithms for all-to-all
  * communications in multiport message-passing systems. IEEE TPDS 8(11), 1997. J. L. Traeff: Optimal,
- * non-pipelined reduce-scatter and allreduce algorithms. arXiv 2410.14234, 2024. */
+ * non-pipelined reduce-scatter and allreduce algorithms. arXiv 2410.14234, 2024. J. L. Traeff, S. Hunold:
+ * Decomposing MPI collectives for exploiting multi-lane communication. IEEE CLUSTER 2020 (over domains). */
 #include "algorithms/generators.h"
 
 typedef int (*growth)(int have, int n); /* blocks held after a round */
@@ -98,4 +107,47 @@ void tt_all_reduce_circulant(struct tt_schedule *s, const struct tt_team *team, 
 {
     tt_reduce_scatter_circulant(s, team, root);
     gather(s, team, tt_out((uint32_t)team->me), halved);
+}
+
+/* The blocks first .. first + count * each - 1 are in equal parts with the members of a domain, of which
+ * `mine` is this rank's; afterwards all have all. */
+static void exchange_inside(struct tt_schedule *s, const struct tt_team *team, int each, int first, int count,
+    const struct tt_cells *mine, int pieces_of_mine)
+{
+    int leader = team->me / each * each, index = team->me % each;
+    for (int i = 1; i < each; i++)
+        for (int k = 0; k < pieces_of_mine; k++)
+            tt_send(s, tt_team_rank(team, leader + (index + i) % each), mine[k]);
+    for (int i = 1; i < each; i++) {
+        int other = (index + i) % each;
+        struct tt_cells part[2];
+        int parts = pieces(team, first + other * count, count, part);
+        for (int k = 0; k < parts; k++)
+            tt_recv(s, tt_team_rank(team, leader + other), part[k]);
+    }
+}
+
+void tt_all_gather_hierarchical_circulant(struct tt_schedule *s, const struct tt_team *team, int root)
+{
+    const struct tt_topology *topology = s->key.topology;
+    int domains = topology->domains, each = tt_topology_size(topology, 0), me = team->me, next;
+    int first = me / each * each, index = me % each;
+    struct tt_cells own = tt_in((uint32_t)me);
+    (void)root;
+    tt_chunks(s, (uint32_t)team->n);
+    tt_max_chunks(s, (uint32_t)longest(domains, halved));
+    tt_copy(s, tt_out((uint32_t)me), own);
+    exchange_inside(s, team, each, first, 1, &own, 1);
+    for (int have = 1; have < domains; have = next) {
+        struct tt_cells give[2], take[2];
+        next = halved(have, domains);
+        int count = next - have, away = have * each;
+        int gives = pieces(team, first + index * count, count, give);
+        int takes = pieces(team, first + away + index * count, count, take);
+        for (int i = 0; i < gives; i++)
+            tt_send(s, tt_team_rank(team, me - away), have == 1 ? own : give[i]);
+        for (int i = 0; i < takes; i++)
+            tt_recv(s, tt_team_rank(team, me + away), take[i]);
+        exchange_inside(s, team, each, first + away, count, take, takes);
+    }
 }

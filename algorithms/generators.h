@@ -23,6 +23,7 @@ void tt_all_gather_ring(struct tt_schedule *s, const struct tt_team *team, int r
 void tt_all_gather_bruck(struct tt_schedule *s, const struct tt_team *team, int root);
 void tt_all_gather_circulant(struct tt_schedule *s, const struct tt_team *team, int root);
 void tt_all_gather_hierarchical(struct tt_schedule *s, const struct tt_team *team, int root);
+void tt_all_gather_hierarchical_circulant(struct tt_schedule *s, const struct tt_team *team, int root);
 void tt_all_gather_direct(struct tt_schedule *s, const struct tt_team *team, int root);
 void tt_all_to_all_bruck(struct tt_schedule *s, const struct tt_team *team, int root);
 void tt_all_to_all_pairwise(struct tt_schedule *s, const struct tt_team *team, int root);

@@ -54,6 +54,8 @@ const struct tt_algorithm tt_algorithms[] = {
         TRAEFF },
     { "hierarchical", TT_ALL_GATHER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, TT_EVEN,
         tt_all_gather_hierarchical, LANES },
+    { "hierarchical_circulant", TT_ALL_GATHER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, TT_EVEN_NEIGHBOURS,
+        tt_all_gather_hierarchical_circulant, LANES },
     { "direct", TT_BROADCAST, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, tt_broadcast_direct, CHAN },
     { "tree", TT_BROADCAST, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, tt_broadcast_tree, "binomial" },
     { "circulant", TT_BROADCAST, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, tt_broadcast_circulant,
@@ -84,6 +86,8 @@ const struct tt_algorithm tt_algorithms[] = {
         TRAEFF },
     { "hierarchical", TT_ALL_GATHER_V, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, TT_EVEN,
         tt_all_gather_hierarchical, LANES },
+    { "hierarchical_circulant", TT_ALL_GATHER_V, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, TT_EVEN_NEIGHBOURS,
+        tt_all_gather_hierarchical_circulant, LANES },
     { "direct", TT_ALL_TO_ALL, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, tt_all_to_all_direct, THAKUR },
     { "bruck", TT_ALL_TO_ALL, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, tt_all_to_all_bruck, BRUCK },
     { "pairwise", TT_ALL_TO_ALL, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, tt_all_to_all_pairwise,
@@ -123,8 +127,10 @@ const char *tt_algorithm_refuse(const struct tt_algorithm *a, struct tt_requirem
 {
     if (a->domains != ANY && (requirements.topology == NULL || !requirements.topology->divides))
         return "it needs at least two cache domains of several ranks each (tutti-info topology)";
-    if (a->domains == TT_EVEN && !requirements.topology->even)
+    if (a->domains >= TT_EVEN && !requirements.topology->even)
         return "it needs cache domains of one size (tutti-info topology)";
+    if (a->domains == TT_EVEN_NEIGHBOURS && !requirements.topology->ordered)
+        return "it needs cache domains of neighbouring ranks (tutti-info topology)";
     if (requirements.ordered && !keeps_order(a, requirements.topology))
         return "its operands do not stand in rank order, which an operator that does not commute needs";
     if (!requirements.exact || a->association == TT_ASSOCIATION_NONE || a->canonical == TT_CANONICAL_ALWAYS)

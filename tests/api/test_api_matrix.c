@@ -196,6 +196,7 @@ static bool by_many_domains(int n, char *options, size_t bytes)
 {
     snprintf(options, bytes,
         "slice=%d;algo=all_reduce:hierarchical_%s,reduce:hierarchical_tree,"
+        "all_gather:hierarchical_circulant,all_gather_v:hierarchical_circulant,"
         "barrier:hierarchical_dissemination;topology=%dx2",
         SLICE, n == 4 ? "doubling" : "circulant", n / 2);
     return n == 4 || n == 8;

@@ -162,6 +162,11 @@ Test(algorithms, rounds)
 }
 
 /* Inside domains of two everything is one round. */
+static uint32_t two_logs_and_one(uint32_t domains)
+{
+    return 2 * log2_up(domains) + 1;
+}
+
 static uint32_t two_logs_and_two(uint32_t domains)
 {
     return 2 * log2_up(domains) + 2;
@@ -190,6 +195,7 @@ static const struct {
 } promises_of_pairs[] = {
     { TT_ALL_REDUCE, "hierarchical_circulant", two_logs_and_two },
     { TT_ALL_REDUCE, "hierarchical_doubling", one_and_doublings },
+    { TT_ALL_GATHER, "hierarchical_circulant", two_logs_and_one },
     { TT_REDUCE, "hierarchical_tree", one_log_and_one },
     { TT_BARRIER, "hierarchical_dissemination", one_log_and_two },
 };

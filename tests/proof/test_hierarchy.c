@@ -46,6 +46,22 @@ static struct theory block_each(const struct tt_topology *t)
     return (struct theory){ n * (n - 1), n * (n - 1), n - 1, n * (d - 1) };
 }
 
+/* Whoever is the j-th from the last domain on sends blocks that begin again with the first domain, but only
+ * the member whose part that is sends them as two messages; and each part goes on inside. */
+static struct theory all_gather_circulant(const struct tt_topology *t)
+{
+    uint64_t n = (uint64_t)t->n, d = (uint64_t)t->domains, each = n / d, parts = 0, next;
+    for (uint64_t have = 1; have < d; have = next) {
+        next = d;
+        for (uint64_t half = d; half > have; half = (half + 1) / 2)
+            next = half;
+        parts += n;
+        for (uint64_t j = 1; j < next - have; j++)
+            parts += j * each % (next - have) != 0;
+    }
+    return (struct theory){ n * (each - 1) + each * parts, n * (n - 1), n - 1, n * (d - 1) };
+}
+
 static struct theory barrier(const struct tt_topology *t)
 {
     uint64_t n = (uint64_t)t->n, d = (uint64_t)t->domains;
@@ -102,7 +118,9 @@ static const struct {
     { TT_ALL_REDUCE, "hierarchical_circulant", all_reduce_circulant },
     { TT_ALL_REDUCE, "hierarchical_doubling", all_reduce_doubling },
     { TT_ALL_GATHER, "hierarchical", block_each },
+    { TT_ALL_GATHER, "hierarchical_circulant", all_gather_circulant },
     { TT_ALL_GATHER_V, "hierarchical", block_each },
+    { TT_ALL_GATHER_V, "hierarchical_circulant", all_gather_circulant },
     { TT_BROADCAST, "hierarchical", one_vector },
     { TT_REDUCE, "hierarchical", one_vector },
     { TT_REDUCE, "hierarchical_tree", one_vector },
@@ -262,6 +280,15 @@ Test(hierarchy, refusals_of_what_doubles)
     cr_expect(strstr(refusal_of(doubling, TT_ALL_REDUCE, "0,2/1,3", true, false), "neighbours"));
     cr_expect(strstr(refusal_of(doubling, TT_ALL_REDUCE, "0,2/1,3", false, true), "rank order"));
     cr_expect(strstr(refusal_of(doubling, TT_ALL_REDUCE, "0-1/2-4", false, false), "one size"));
+}
+
+Test(hierarchy, refusals_of_what_needs_neighbours)
+{
+    static const char circulant[] = "hierarchical_circulant";
+    cr_expect_str_empty(refusal_of(circulant, TT_ALL_GATHER, "3x2", true, false));
+    cr_expect(strstr(refusal_of(circulant, TT_ALL_GATHER, "0,2/1,3", false, false), "neighbouring ranks"));
+    cr_expect(strstr(refusal_of(circulant, TT_ALL_GATHER, "0-1/2-4", false, false), "one size"));
+    cr_expect(strstr(refusal_of(circulant, TT_ALL_GATHER, "4x1", false, false), "two cache domains"));
 }
 
 static void nothing(struct tt_schedule *s, const struct tt_team *team, int root)
