@@ -151,3 +151,11 @@ void tt_all_gather_hierarchical_circulant(struct tt_schedule *s, const struct tt
         exchange_inside(s, team, each, first + away, count, take, takes);
     }
 }
+
+/* The last message to a member is often of this rank's own input, and could go at once. But the member adds
+ * it to what it makes of the earlier ones, so it must not take their slots. */
+void tt_reduce_scatter_hierarchical_circulant(struct tt_schedule *s, const struct tt_team *team, int root)
+{
+    tt_in_turn(s, true);
+    tt_reverse(s, team, root, TT_ALL_GATHER, tt_all_gather_hierarchical_circulant);
+}

@@ -18,6 +18,8 @@ void tt_all_reduce_direct(struct tt_schedule *s, const struct tt_team *team, int
 void tt_all_reduce_star(struct tt_schedule *s, const struct tt_team *team, int root);
 void tt_reduce_scatter_ring(struct tt_schedule *s, const struct tt_team *team, int root);
 void tt_reduce_scatter_circulant(struct tt_schedule *s, const struct tt_team *team, int root);
+void tt_reduce_scatter_hierarchical(struct tt_schedule *s, const struct tt_team *team, int root);
+void tt_reduce_scatter_hierarchical_circulant(struct tt_schedule *s, const struct tt_team *team, int root);
 void tt_reduce_scatter_direct(struct tt_schedule *s, const struct tt_team *team, int root);
 void tt_all_gather_ring(struct tt_schedule *s, const struct tt_team *team, int root);
 void tt_all_gather_bruck(struct tt_schedule *s, const struct tt_team *team, int root);

@@ -251,3 +251,9 @@ void tt_all_gather_hierarchical(struct tt_schedule *s, const struct tt_team *tea
     }
     free(t.ranks);
 }
+
+/* What is gathered goes back, a sum in place of a block: the sums of a domain, then those of all. */
+void tt_reduce_scatter_hierarchical(struct tt_schedule *s, const struct tt_team *team, int root)
+{
+    tt_reverse(s, team, root, TT_ALL_GATHER, tt_all_gather_hierarchical);
+}

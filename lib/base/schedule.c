@@ -31,7 +31,7 @@ struct tt_builder {
     const struct tt_sub_schedule *sub;
     uint32_t whole, width; /* chunks of the whole; of it per chunk of the sub-schedule */
     int queue;
-    bool final, folding, fold_tree, order_edge;
+    bool final, folding, fold_tree, order_edge, in_turn;
     uint32_t fold_first;
     uint32_t step_capacity, dep_capacity, page_count[TT_BUFFERS];
     struct cell **pages[TT_BUFFERS]; /* NULL: nothing there was used yet */
@@ -359,6 +359,27 @@ void tt_order_edge(struct tt_schedule *s)
     s->builder->order_edge = true;
 }
 
+void tt_in_turn(struct tt_schedule *s, bool in_turn)
+{
+    s->builder->in_turn = in_turn;
+}
+
+/* The last step waits for the send before it to the same peer, but not for one that it follows at once: these
+ * go together. */
+static void wait_for_last_send(struct tt_schedule *s)
+{
+    uint32_t last = s->nsteps - 1;
+    bool together = true;
+    for (uint32_t i = last; i-- > 0;) {
+        bool same = s->steps[i].verb == TT_VERB_SEND && s->steps[i].peer == s->steps[last].peer;
+        together = together && same;
+        if (same && !together) {
+            depend(s, last, i);
+            return;
+        }
+    }
+}
+
 void tt_send(struct tt_schedule *s, int peer, struct tt_cells src)
 {
     struct tt_step *step;
@@ -366,6 +387,8 @@ void tt_send(struct tt_schedule *s, int peer, struct tt_cells src)
         return;
     src = carry(s, src);
     set_src(s, step, src);
+    if (s->builder->in_turn)
+        wait_for_last_send(s);
     reads(s, s->nsteps - 1, src);
 }
 

@@ -161,6 +161,9 @@ void tt_max_chunks(struct tt_schedule *s, uint32_t max_chunks);
 void tt_queue(struct tt_schedule *s, int queue); /* queue of the steps to come; 0 at first */
 void tt_order_edge(
     struct tt_schedule *s); /* the next step waits for the last one, though they share no cell */
+/* Each send to come waits for the last one to the same peer, unless that is the step before it: where the
+ * receiver needs that first, though this rank has both. */
+void tt_in_turn(struct tt_schedule *s, bool in_turn);
 void tt_final(struct tt_schedule *s, bool final); /* the reducing steps to come complete their chunks */
 
 void tt_send(struct tt_schedule *s, int peer, struct tt_cells src);

@@ -104,7 +104,7 @@ static struct tt_topology domains_of(int n)
     int32_t *domain_of = reserve((size_t)n, sizeof *domain_of);
     bool halves = (n & (n - 1)) == 0 || n % 2 != 0;
     for (int r = 0; r < n; r++)
-        domain_of[r] = halves ? 2 * r / n : r % 2;
+        domain_of[r] = halves ? (n == 16 ? 4 : 2) * r / n : r % 2;
     if (tt_topology_create(&topology, n, domain_of) != TUTTI_OK)
         abort();
     free(domain_of);

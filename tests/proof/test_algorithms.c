@@ -195,6 +195,7 @@ static const struct {
 } promises_of_pairs[] = {
     { TT_ALL_REDUCE, "hierarchical_circulant", two_logs_and_two },
     { TT_ALL_REDUCE, "hierarchical_doubling", one_and_doublings },
+    { TT_REDUCE_SCATTER, "hierarchical_circulant", two_logs_and_one },
     { TT_ALL_GATHER, "hierarchical_circulant", two_logs_and_one },
     { TT_REDUCE, "hierarchical_tree", one_log_and_one },
     { TT_BARRIER, "hierarchical_dissemination", one_log_and_two },

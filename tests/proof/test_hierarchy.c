@@ -121,6 +121,8 @@ static const struct {
     { TT_ALL_GATHER, "hierarchical_circulant", all_gather_circulant },
     { TT_ALL_GATHER_V, "hierarchical", block_each },
     { TT_ALL_GATHER_V, "hierarchical_circulant", all_gather_circulant },
+    { TT_REDUCE_SCATTER, "hierarchical", block_each },
+    { TT_REDUCE_SCATTER, "hierarchical_circulant", all_gather_circulant },
     { TT_BROADCAST, "hierarchical", one_vector },
     { TT_REDUCE, "hierarchical", one_vector },
     { TT_REDUCE, "hierarchical_tree", one_vector },

@@ -304,7 +304,8 @@ static bool holds(
     if (strcmp(reason, "implied") == 0)
         return kind >= EDGE && leads_to(c, i, s->deps[s->steps[i].dep_first + kind - EDGE]);
     if (strcmp(reason, "paces") == 0)
-        return kind >= EDGE && strcmp(s->algorithm, "pairwise") == 0;
+        return kind >= EDGE &&
+               (strcmp(s->algorithm, "pairwise") == 0 || strcmp(s->algorithm, "hierarchical_circulant") == 0);
     if (strcmp(reason, "commutes") == 0)
         return kind == FLIP_LEFT && tt_algorithms[s->key.algorithm].association == TT_ASSOCIATION_UNORDERED;
     bool cells = kind >= DST_NEXT && kind <= SRC_BEFORE;
