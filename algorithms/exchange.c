@@ -11,13 +11,19 @@
  *     n = 4, bruck: block d is for the d-th rank behind its origin; in round k those with bit k go on by 2^k
  *       round 0    blocks 1, 3: 0 -> 1 -> 2 -> 3 -> 0      round 1    blocks 2, 3: 0 -> 2 -> 0, 1 -> 3 -> 1
  *
+ *     n = 4, hierarchical, domains 0-1/2-3: what goes to the i-th members goes by the i-th of this domain
+ *       inside    0 = 1, 2 = 3: 0 gets from 1 what that has for 0 and 2
+ *       across    0 = 2, 1 = 3: 2 gets from 0 what 0 and 1 have for 2
+ *
  * In place OUT(j) lies where IN(j) waits to be sent, and rank j may be in the same state: what is sent goes
  * through TMP. The messages are the same, so ranks may differ in whether they work in place.
  *
  * J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby: Efficient algorithms for all-to-all
  * communications in multiport message-passing systems. IEEE TPDS 8(11), 1997.
  * R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH.
- * IJHPCA 19(1), 2005: the all-to-all of medium messages, and the pairwise one of long messages. */
+ * IJHPCA 19(1), 2005: the all-to-all of medium messages, and the pairwise one of long messages.
+ * J. L. Traeff, S. Hunold: Decomposing MPI collectives for exploiting multi-lane communication. IEEE CLUSTER
+ * 2020: the one over domains. */
 #include "algorithms/generators.h"
 
 void tt_all_to_all_direct(struct tt_schedule *s, const struct tt_team *team, int root)
@@ -110,4 +116,83 @@ void tt_all_to_all_bruck(struct tt_schedule *s, const struct tt_team *team, int 
     }
     for (uint32_t d = 1; d < n; d++)
         tt_copy(s, tt_out((me + n - d) % n), place_of(d, k, n, me));
+}
+
+/* Where things are while they go over domains. Rows of TMP: what is given inside, d blocks for each member;
+ * what is taken there; what is given across, m blocks for each domain; what is taken there. */
+struct over_domains {
+    const struct tt_topology *topology;
+    uint32_t d, m, domain, index; /* the domains, the members of each; this rank's */
+};
+enum { GIVEN_INSIDE, TAKEN_INSIDE, GIVEN_ACROSS, TAKEN_ACROSS };
+
+static uint32_t rank_of(const struct over_domains *o, uint32_t domain, uint32_t index)
+{
+    return (uint32_t)o->topology->ranks[(uint32_t)o->topology->first[domain] + index];
+}
+
+static struct tt_cells blocks_of(const struct over_domains *o, uint32_t row, uint32_t first, uint32_t count)
+{
+    return tt_range(TT_TMP, row * o->d * o->m + first, count);
+}
+
+/* Each member gets what this rank has for those of its index in all domains. */
+static void exchange_inside(struct tt_schedule *s, const struct tt_team *team, const struct over_domains *o)
+{
+    for (uint32_t i = 1; i < o->m; i++) {
+        uint32_t to = (o->index + i) % o->m;
+        for (uint32_t b = 0; b < o->d; b++)
+            tt_copy(s, blocks_of(o, GIVEN_INSIDE, to * o->d + b, 1), tt_in(rank_of(o, b, to)));
+        tt_send(s, tt_team_rank(team, (int)rank_of(o, o->domain, to)),
+            blocks_of(o, GIVEN_INSIDE, to * o->d, o->d));
+    }
+    for (uint32_t i = 1; i < o->m; i++) {
+        uint32_t from = (o->index + o->m - i) % o->m;
+        tt_recv(s, tt_team_rank(team, (int)rank_of(o, o->domain, from)),
+            blocks_of(o, TAKEN_INSIDE, from * o->d, o->d));
+    }
+}
+
+/* What member j of this domain has for the rank of this one's index in domain b. */
+static struct tt_cells block_from(const struct over_domains *o, uint32_t j, uint32_t b)
+{
+    return j == o->index ? tt_in(rank_of(o, b, j)) : blocks_of(o, TAKEN_INSIDE, j * o->d + b, 1);
+}
+
+/* The blocks of a domain are one range of OUT, if they are of neighbours. */
+static void exchange_across(struct tt_schedule *s, const struct tt_team *team, const struct over_domains *o)
+{
+    bool ordered = o->topology->ordered;
+    for (uint32_t i = 1; i < o->d; i++) {
+        uint32_t to = (o->domain + i) % o->d;
+        for (uint32_t j = 0; j < o->m; j++)
+            tt_copy(s, blocks_of(o, GIVEN_ACROSS, to * o->m + j, 1), block_from(o, j, to));
+        tt_send(s, tt_team_rank(team, (int)rank_of(o, to, o->index)),
+            blocks_of(o, GIVEN_ACROSS, to * o->m, o->m));
+    }
+    for (uint32_t j = 0; j < o->m; j++)
+        tt_copy(s, tt_out(rank_of(o, o->domain, j)), block_from(o, j, o->domain));
+    for (uint32_t i = 1; i < o->d; i++) {
+        uint32_t from = (o->domain + o->d - i) % o->d;
+        struct tt_cells taken = blocks_of(o, TAKEN_ACROSS, from * o->m, o->m);
+        tt_recv(s, tt_team_rank(team, (int)rank_of(o, from, o->index)),
+            ordered ? tt_range(TT_OUT, from * o->m, o->m) : taken);
+        for (uint32_t j = 0; j < o->m && !ordered; j++)
+            tt_copy(s, tt_out(rank_of(o, from, j)), blocks_of(o, TAKEN_ACROSS, from * o->m + j, 1));
+    }
+}
+
+void tt_all_to_all_hierarchical(struct tt_schedule *s, const struct tt_team *team, int root)
+{
+    const struct tt_topology *topology = s->key.topology;
+    struct over_domains o = { .topology = topology, .d = (uint32_t)topology->domains };
+    (void)root;
+    o.m = (uint32_t)team->n / o.d;
+    o.domain = (uint32_t)topology->domain[team->me];
+    while (rank_of(&o, o.domain, o.index) != (uint32_t)team->me)
+        o.index++;
+    tt_chunks(s, (uint32_t)team->n);
+    tt_max_chunks(s, o.d > o.m ? o.d : o.m);
+    exchange_inside(s, team, &o);
+    exchange_across(s, team, &o);
 }

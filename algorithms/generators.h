@@ -29,6 +29,7 @@ void tt_all_gather_hierarchical_circulant(struct tt_schedule *s, const struct tt
 void tt_all_gather_direct(struct tt_schedule *s, const struct tt_team *team, int root);
 void tt_all_to_all_bruck(struct tt_schedule *s, const struct tt_team *team, int root);
 void tt_all_to_all_pairwise(struct tt_schedule *s, const struct tt_team *team, int root);
+void tt_all_to_all_hierarchical(struct tt_schedule *s, const struct tt_team *team, int root);
 void tt_all_to_all_direct(struct tt_schedule *s, const struct tt_team *team, int root);
 void tt_gather_tree(struct tt_schedule *s, const struct tt_team *team, int root);
 void tt_gather_direct(struct tt_schedule *s, const struct tt_team *team, int root);

@@ -96,6 +96,8 @@ const struct tt_algorithm tt_algorithms[] = {
     { "bruck", TT_ALL_TO_ALL, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, tt_all_to_all_bruck, BRUCK },
     { "pairwise", TT_ALL_TO_ALL, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, tt_all_to_all_pairwise,
         THAKUR },
+    { "hierarchical", TT_ALL_TO_ALL, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, TT_EVEN,
+        tt_all_to_all_hierarchical, LANES },
     { "direct", TT_GATHER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, tt_gather_direct, CHAN },
     { "tree", TT_GATHER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, tt_gather_tree, CHAN },
     { "direct", TT_SCATTER, TT_ASSOCIATION_NONE, TT_CANONICAL_NEVER, ANY, tt_scatter_direct, CHAN },

@@ -186,7 +186,10 @@ static bool by_domain(int n, char *options, size_t bytes)
     snprintf(options, bytes,
         "slice=%d;algo=all_reduce:hierarchical,reduce:hierarchical,broadcast:hierarchical,"
         "barrier:hierarchical%s;topology=%s",
-        SLICE, even ? ",all_gather:hierarchical,all_gather_v:hierarchical,reduce_scatter:hierarchical" : "",
+        SLICE,
+        even ? ",all_gather:hierarchical,all_gather_v:hierarchical,reduce_scatter:hierarchical,"
+               "all_to_all:hierarchical"
+             : "",
         n < 4 || n > 8 ? "" : topologies[n - 4]);
     return n >= 4 && n <= 8;
 }
@@ -196,9 +199,9 @@ static bool by_many_domains(int n, char *options, size_t bytes)
 {
     snprintf(options, bytes,
         "slice=%d;algo=all_reduce:hierarchical_%s,reduce:hierarchical_tree,"
-        "reduce_scatter:hierarchical_circulant,all_gather:hierarchical_circulant,all_gather_v:hierarchical_"
-        "circulant,"
-        "barrier:hierarchical_dissemination;topology=%dx2",
+        "reduce_scatter:hierarchical_circulant,all_gather:hierarchical_circulant,"
+        "all_gather_v:hierarchical_circulant,"
+        "barrier:hierarchical_dissemination,all_to_all:hierarchical;topology=%dx2",
         SLICE, n == 4 ? "doubling" : "circulant", n / 2);
     return n == 4 || n == 8;
 }

@@ -172,6 +172,11 @@ static uint32_t two_logs_and_two(uint32_t domains)
     return 2 * log2_up(domains) + 2;
 }
 
+static uint32_t one_and_the_others(uint32_t domains)
+{
+    return 1 + domains - 1;
+}
+
 static uint32_t one_log_and_one(uint32_t domains)
 {
     return log2_up(domains) + 1;
@@ -197,6 +202,7 @@ static const struct {
     { TT_ALL_REDUCE, "hierarchical_doubling", one_and_doublings },
     { TT_REDUCE_SCATTER, "hierarchical_circulant", two_logs_and_one },
     { TT_ALL_GATHER, "hierarchical_circulant", two_logs_and_one },
+    { TT_ALL_TO_ALL, "hierarchical", one_and_the_others },
     { TT_REDUCE, "hierarchical_tree", one_log_and_one },
     { TT_BARRIER, "hierarchical_dissemination", one_log_and_two },
 };

@@ -62,6 +62,13 @@ static struct theory all_gather_circulant(const struct tt_topology *t)
     return (struct theory){ n * (each - 1) + each * parts, n * (n - 1), n - 1, n * (d - 1) };
 }
 
+static struct theory exchange(const struct tt_topology *t)
+{
+    uint64_t n = (uint64_t)t->n, d = (uint64_t)t->domains, each = n / d;
+    uint64_t inside = (each - 1) * d, across = (d - 1) * each;
+    return (struct theory){ n * (each - 1 + d - 1), n * (inside + across), inside + across, n * across };
+}
+
 static struct theory barrier(const struct tt_topology *t)
 {
     uint64_t n = (uint64_t)t->n, d = (uint64_t)t->domains;
@@ -123,6 +130,7 @@ static const struct {
     { TT_ALL_GATHER_V, "hierarchical_circulant", all_gather_circulant },
     { TT_REDUCE_SCATTER, "hierarchical", block_each },
     { TT_REDUCE_SCATTER, "hierarchical_circulant", all_gather_circulant },
+    { TT_ALL_TO_ALL, "hierarchical", exchange },
     { TT_BROADCAST, "hierarchical", one_vector },
     { TT_REDUCE, "hierarchical", one_vector },
     { TT_REDUCE, "hierarchical_tree", one_vector },
