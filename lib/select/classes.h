@@ -3,11 +3,11 @@
  *
  * Two ranks are of one class if their schedules look alike (verbs, lengths, levels, dependencies) and if,
  * step by step, the other ends of their messages are of one class, too, and stand at the same step. By
- * induction over time, all of a class then do the same at the same moment. The classes are found by
- * refinement: all begin in the class of how they look, and are told apart by their peers until nothing new is
- * told (Paige, Tarjan 1987, with hashes of 64 bits in place of lists). Of a ring there is one class, of a
- * doubling on any number of ranks a few; in a tree nearly each rank is its own, but there they have few
- * steps. */
+ * induction over time, all of a class then do the same at the same moment, but for the order of what comes to
+ * them at one moment. The classes are found by refinement: all begin in the class of how they look, and are
+ * told apart by their peers until nothing new is told (Paige, Tarjan 1987, with hashes of 64 bits in place of
+ * lists). Of a ring there is one class, of a doubling on any number of ranks a few; in a tree nearly each
+ * rank is its own, but there they have few steps. */
 #ifndef TT_CLASSES_H
 #define TT_CLASSES_H
 #include <stdint.h>

@@ -125,20 +125,27 @@ static tutti_status simulate_one(
     return status;
 }
 
-/* What a rank has to do: steps, and chunks that it sends and that it receives. */
+/* What a rank has to do: steps, chunks that it sends and that it receives, and the price of both. */
 struct load {
-    uint64_t steps, sent, received;
+    uint64_t steps, sent, received, price;
 };
 
-static struct load load_of(const struct tt_schedule *s)
+static struct load load_of(const struct tt_cost_query *q, const struct tt_schedule *s)
 {
     struct load load = { .steps = s->nsteps };
+    uint64_t chunk = (q->bytes < BYTES_MAX ? q->bytes : BYTES_MAX) / s->chunks + 1;
     for (uint32_t i = 0; i < s->nsteps; i++) {
         const struct tt_step *step = &s->steps[i];
-        if (step->verb == TT_VERB_SEND)
+        if (step->peer == TT_NONE)
+            continue;
+        enum tt_level level = tt_cost_level(q, s->key.me, step->peer);
+        load.price += q->costs->message[level];
+        if (step->verb == TT_VERB_SEND) {
             load.sent += step->nchunks;
-        else if (step->peer != TT_NONE)
+        } else {
             load.received += step->nchunks;
+            load.price += q->costs->byte[level] * chunk * step->nchunks;
+        }
     }
     return load;
 }
@@ -154,11 +161,10 @@ static bool are_alike(struct load a, struct load b)
     return are_near(a.steps, b.steps) && are_near(a.sent, b.sent) && are_near(a.received, b.received);
 }
 
-/* Returns what it takes to build a schedule, which notes who last used each chunk; and, since bytes cost
- * whoever reads them, who is busy. */
+/* Returns what it takes to build a schedule, which notes who last used each chunk. */
 static uint64_t work_of(struct load load)
 {
-    return load.steps + load.sent + 2 * load.received;
+    return load.steps + load.sent + load.received;
 }
 
 /* Returns what the messages of a rank cost it at least, where that is worth a look. */
@@ -172,15 +178,15 @@ static uint64_t floor_of(const struct tt_cost_query *q, const struct tt_schedule
 }
 
 /* Looks at some ranks: rank 0 may be a root that does the work of all, and rank 1 is one of many. Where all
- * have about as much to do, as in a ring or where all talk to all, any stands for all. Else one is simulated
- * only if classes would take too long: the busiest. */
+ * have about as much to do, as in a ring or where all talk to all, one stands for all. Else one is simulated
+ * only if classes would take too long. It is the one for which that is dearest. */
 static tutti_status pick_subjects(const struct tt_cost_query *q, int algorithm,
     const struct tt_schedule *first, enum tt_cost_subjects *subjects, int *busiest)
 {
     int n = q->requirements.n;
     int others[] = { 1, n / 2, n - 1 };
-    struct load of_first = load_of(first);
-    uint64_t steps = first->nsteps, work = 0, most = work_of(of_first);
+    struct load of_first = load_of(q, first);
+    uint64_t steps = first->nsteps, work = 0, most = of_first.price;
     bool alike = true;
     *subjects = TT_COST_ALL;
     *busiest = 0;
@@ -189,7 +195,7 @@ static tutti_status pick_subjects(const struct tt_cost_query *q, int algorithm,
         tutti_status status = tt_cost_build(q, algorithm, others[i], NULL, &other);
         if (status != TUTTI_OK)
             return status;
-        struct load load = load_of(&other);
+        struct load load = load_of(q, &other);
         tt_schedule_free(&other);
         if (i == 0)
             steps += load.steps * (uint64_t)(n - 1);
@@ -197,8 +203,8 @@ static tutti_status pick_subjects(const struct tt_cost_query *q, int algorithm,
             return TUTTI_OK;
         alike = alike && are_alike(of_first, load);
         work += work_of(load);
-        *busiest = work_of(load) > most ? others[i] : *busiest;
-        most = work_of(load) > most ? work_of(load) : most;
+        *busiest = load.price > most ? others[i] : *busiest;
+        most = load.price > most ? load.price : most;
     }
     if (n > 1)
         *subjects = alike || work / 3 * (uint64_t)n > TT_COST_SORTED ? TT_COST_ONE : TT_COST_CLASSES;

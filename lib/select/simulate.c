@@ -14,7 +14,7 @@
 #include "base/ready.h"
 #include "base/status.h"
 
-enum { NOBODY = -1, NO_WORK = -1 };
+enum { NOBODY = -1, NO_WORK = -1, NEAR_RECEIVES = 4 };
 
 struct slice {
     uint32_t index;
@@ -305,27 +305,36 @@ static void drive(struct simulation *sim, int rank)
         wake(sim, rank, clock_of(sim, rank));
 }
 
-/* One rank alone: no peer is simulated, so if no event is pending, each awaited message is
- * delivered after one latency, as if all peers were on time. */
+static void deliver(struct simulation *sim, const struct slice *slice, uint32_t first)
+{
+    const struct rank *r = &sim->ranks[0];
+    for (uint32_t k = first; k < first + r->s->steps[first].fold_count; k++)
+        push(sim, (struct event){ .time = sim->now + delay(sim, 0, r->s->steps[k].peer),
+                      .step = k,
+                      .window = slice->index % TT_WINDOW,
+                      .count = slice->index / TT_WINDOW + 1,
+                      .work = r->last_work });
+}
+
+/* One rank alone: no peer is simulated, so if no event is pending, what comes next by the schedule, and from
+ * that peer, is delivered after one latency, as if all peers were on time. What comes later waits for its
+ * turn, as what it is answered by would. */
 static bool unstick(struct simulation *sim)
 {
-    bool any = false;
     struct rank *r = &sim->ranks[0];
     bool alone = sim->representative && sim->params->classes == NULL;
+    uint32_t next = TT_NO_STEP;
     for (int i = 0; i < TT_WINDOW && alone; i++)
+        for (uint32_t at = 0; at < r->slices[i].ready.nactive; at++)
+            if (r->slices[i].ready.active[at].step < next)
+                next = r->slices[i].ready.active[at].step;
+    for (int i = 0; i < TT_WINDOW && next != TT_NO_STEP; i++)
         for (uint32_t at = 0; at < r->slices[i].ready.nactive; at++) {
-            const struct slice *slice = &r->slices[i];
-            uint32_t first = slice->ready.active[at].step;
-            for (uint32_t k = first; k < first + r->s->steps[first].fold_count; k++) {
-                any = true;
-                push(sim, (struct event){ .time = sim->now + delay(sim, 0, r->s->steps[k].peer),
-                              .step = k,
-                              .window = (uint32_t)i,
-                              .count = slice->index / TT_WINDOW + 1,
-                              .work = r->last_work });
-            }
+            uint32_t step = r->slices[i].ready.active[at].step;
+            if (r->s->steps[step].peer == r->s->steps[next].peer)
+                deliver(sim, &r->slices[i], step);
         }
-    return any;
+    return next != TT_NO_STEP;
 }
 
 static void run(struct simulation *sim)
@@ -389,20 +398,37 @@ static void take_mates(struct simulation *sim)
                 sim->ranks[c].mate[i] = sim->params->classes->mates[c][i];
 }
 
-/* One rank alone: pairs each send with the receive that a peer's equal send answers. */
+/* Returns the next receive from this step on that is paired with no send, or nsteps. */
+static uint32_t next_receive(const struct rank *r, uint32_t step)
+{
+    const struct tt_schedule *s = r->s;
+    while (step < s->nsteps && (s->steps[step].peer == TT_NONE || s->steps[step].verb == TT_VERB_SEND ||
+                                   r->mate[step] != TT_NO_STEP))
+        step++;
+    return step;
+}
+
+/* One rank alone: pairs each send with the receive that a peer's equal send answers: one of as many chunks,
+ * which is not far. Where there is none, as where a range wraps at one end only, the receive waits until
+ * nothing else happens. */
 static void mirror(struct rank *r)
 {
     const struct tt_schedule *s = r->s;
-    uint32_t recv = 0;
+    uint32_t first = 0;
     for (uint32_t i = 0; i < s->nsteps; i++) {
         if (s->steps[i].verb != TT_VERB_SEND)
             continue;
-        while (recv < s->nsteps && (s->steps[recv].peer == TT_NONE || s->steps[recv].verb == TT_VERB_SEND))
-            recv++;
-        if (recv == s->nsteps)
-            return;
+        first = next_receive(r, first);
+        uint32_t recv = first;
+        for (int tries = 0; tries < NEAR_RECEIVES && recv < s->nsteps; tries++) {
+            if (s->steps[recv].nchunks == s->steps[i].nchunks)
+                break;
+            recv = next_receive(r, recv + 1);
+        }
+        if (recv == s->nsteps || s->steps[recv].nchunks != s->steps[i].nchunks)
+            continue;
         r->mate[i] = recv;
-        r->mate[recv++] = i;
+        r->mate[recv] = i;
     }
 }
 

@@ -2,15 +2,16 @@
 /* bound.c: what no algorithm can go below, by LogGP: A. Alexandrov, M. Ionescu, K. Schauser, C. Scheiman:
  * LogGP, incorporating long messages into the LogP model. SPAA 1995.
  *
- * Two bounds, of which the greater holds. Rounds: what all ranks know of each other, or one knows of all, has
- * passed log2 of the hosts between hosts and log2 of their ranks inside, each for a latency and the work of
- * two ends. Bytes: a rank reads what it lacks, the share of it that must come from other hosts at their
- * price, the rest at the price inside. */
+ * Two bounds, of which the greater holds. Rounds: what one rank has goes to one of each host, and then to the
+ * others there, by the tree that is best where who sends may send on while its messages are in flight (R.
+ * Karp, A. Sahay, E. Santos, K. Schauser: Optimal broadcast and summation in the LogP model. SPAA 1993).
+ * Bytes: a rank reads what it lacks, the share of it that must come from other hosts at their price, the rest
+ * at the price inside. */
 #include "request.h"
 
 struct volume { /* in vectors: what a rank reads at least, and what of it comes from other hosts */
     double all, away;
-    bool rounds; /* it needs logarithmic rounds; else each pair may talk at once */
+    bool rounds; /* one rank's part goes to all, or all parts to one; else each pair may talk at once */
 };
 
 static struct volume volume_of(enum tt_collective collective, double n, double hosts)
@@ -36,12 +37,24 @@ static struct volume volume_of(enum tt_collective collective, double n, double h
     }
 }
 
-static int rounds_of(int n)
+/* Returns the least time until n ranks know what one knows: of those who know, each tells one more in the
+ * time that a message costs it. */
+static double tree_time(int n, double latency, double message)
 {
-    int rounds = 0;
-    while ((1LL << rounds) < n)
-        rounds++;
-    return rounds;
+    enum { TICKS = 4096 };
+    double known[TICKS] = { 1 };
+    double hop = latency + 2 * message;
+    if (n == 1)
+        return 0;
+    int ticks = message > 0 ? (int)(hop / message) : TICKS;
+    if (ticks >= TICKS / 2)
+        return hop;
+    int t = 0;
+    while (t + 1 < TICKS && known[t] < n) {
+        t++;
+        known[t] = known[t - 1] + (t >= ticks ? known[t - ticks] : 0);
+    }
+    return t * message > hop ? t * message : hop;
 }
 
 uint64_t sim_bound(const struct sim_request *r)
@@ -52,11 +65,15 @@ uint64_t sim_bound(const struct sim_request *r)
         most = tt_topology_size(&r->topology, h) > most ? tt_topology_size(&r->topology, h) : most;
     enum tt_level between = tt_costs_level(c, false);
     struct volume v = volume_of(r->query.collective, r->n, hosts);
-    double near = (double)(c->latency[TT_NEAR] + 2 * c->message[TT_NEAR]);
-    double away = (double)(c->latency[between] + 2 * c->message[between]);
-    double rounds = rounds_of(hosts) * away + rounds_of(most) * near;
-    if (!v.rounds)
-        rounds = r->n == 1 ? 0 : hosts > 1 ? away : near;
+    double near = tree_time(v.rounds   ? most
+                            : most > 1 ? 2
+                                       : 1,
+        (double)c->latency[TT_NEAR], (double)c->message[TT_NEAR]);
+    double away = tree_time(v.rounds    ? hosts
+                            : hosts > 1 ? 2
+                                        : 1,
+        (double)c->latency[between], (double)c->message[between]);
+    double rounds = v.rounds ? away + near : away > near ? away : near;
     double bytes = (double)r->bytes * (v.away * (double)c->byte[between] +
                                           (v.all > v.away ? v.all - v.away : 0) * (double)c->byte[TT_NEAR]);
     return (uint64_t)(rounds > bytes ? rounds : bytes);
