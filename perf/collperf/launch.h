@@ -33,6 +33,7 @@ struct perf_rank_group {
     struct perf_shared_page *page; /* NULL under a launcher */
     tutti_comm *comm; /* of all ranks; NULL until perf_group_connect */
     double began, ended; /* when perf_group_connect did; with a shared page all ranks began together */
+    double clock_offset; /* seconds by which rank 0's clock is ahead of this rank's; 0: it is the same clock */
     struct perf_flag *flag; /* in the shared page, or in memory of ranks 0 and 1 alone */
     bool flagged; /* ranks 0 and 1 share the flag; the same at all ranks */
     struct perf_progress progress; /* used without a shared page */
@@ -56,6 +57,9 @@ tutti_status perf_group_connect(struct perf_rank_group *group, const tutti_confi
 /* Gathers a record of every rank at every rank: that of rank i begins at byte i * bytes of `all`. All ranks
  * call it, with the same `bytes`, at most PERF_RECORD_BYTES. */
 tutti_status perf_group_exchange(struct perf_rank_group *group, const void *mine, size_t bytes, void *all);
+
+/* Returns the time by rank 0's clock, to compare with other ranks'. */
+double perf_group_clock_seconds(const struct perf_rank_group *group);
 
 /* Waits until all ranks have called it. Without a shared page (under a launcher) it returns at once. */
 void perf_group_barrier(struct perf_rank_group *group);

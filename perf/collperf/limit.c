@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clock.h"
 #include "stream.h"
 
 enum {
@@ -60,12 +59,12 @@ static tutti_status try_all(struct perf_rank_group *group, const struct perf_pas
     for (int i = 0; i < kinds_of(pass, b) * TRIES && status == TUTTI_OK; i++) {
         int kind = i / TRIES, try = i % TRIES;
         status = tutti_barrier(group->comm, tutti_no_stream());
-        mine->began[kind][try] = perf_clock_seconds();
+        mine->began[kind][try] = perf_group_clock_seconds(group);
         if (b->device != NULL && status == TUTTI_OK)
             status = copy_on_device(b, moved(pass), times);
         for (uint64_t k = 0; k < times && b->device == NULL; k++)
             perf_stream_run(pass, from, to, kind);
-        mine->ended[kind][try] = perf_clock_seconds();
+        mine->ended[kind][try] = perf_group_clock_seconds(group);
     }
     if (status != TUTTI_OK)
         perf_group_print_error(group, "the limit", status);

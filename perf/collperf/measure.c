@@ -138,12 +138,12 @@ static tutti_status make_round(struct perf_session *s, int units, struct perf_ti
     for (int i = 0; i < units && status == TUTTI_OK; i++) {
         status = perf_buffers_rewrite(&s->buffers, mode->at->send, bytes, i);
         r->rewritten += bytes;
-        m->began[i] = perf_clock_seconds();
+        m->began[i] = perf_group_clock_seconds(s->group);
         if (status == TUTTI_OK)
             status = perf_call_mode_issue(mode, 1, &end);
         if (status == TUTTI_OK)
             status = perf_call_mode_wait(mode, end);
-        m->ended[i] = perf_clock_seconds();
+        m->ended[i] = perf_group_clock_seconds(s->group);
     }
     return status;
 }

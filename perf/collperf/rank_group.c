@@ -3,7 +3,8 @@
  *
  * With a shared page the ranks wait in a barrier of the C library, which sleeps: a rank that waits takes no
  * core from one that still computes. No timed loop has a barrier. Under a launcher no common parent made a
- * shared page, and records are gathered by the library itself; ranks 0 and 1 share a file for the flag. */
+ * shared page, and records are gathered by the library itself; ranks 0 and 1 share a file for the flag. Ranks
+ * of several hosts have several clocks, too. */
 #include "launch.h"
 
 #include <fcntl.h>
@@ -15,6 +16,8 @@
 #include <unistd.h>
 
 #include "clock.h"
+
+enum { CLOCK_QUESTIONS = 16 };
 
 void perf_group_print_error(const struct perf_rank_group *group, const char *what, tutti_status status)
 {
@@ -83,6 +86,52 @@ static tutti_status share_flag(struct perf_rank_group *group)
     return status;
 }
 
+/* Rank 0 tells this rank the time, between two readings of its own. Where the clock is one, the answer lies
+ * between them. Else the shortest of several questions says best how far apart the clocks are (F. Cristian:
+ * Probabilistic clock synchronization. Distributed Computing 3, 1989). */
+static tutti_status ask_for_clock(struct perf_rank_group *group)
+{
+    double shortest = -1, there = 0;
+    bool one_clock = true;
+    tutti_status status = TUTTI_OK;
+    for (int i = 0; i < CLOCK_QUESTIONS && status == TUTTI_OK; i++) {
+        double before = perf_clock_seconds();
+        status = tutti_send(&before, 1, TUTTI_FLOAT64, 0, group->comm, tutti_no_stream());
+        if (status == TUTTI_OK)
+            status = tutti_recv(&there, 1, TUTTI_FLOAT64, 0, group->comm, tutti_no_stream());
+        double after = perf_clock_seconds();
+        one_clock = one_clock && before <= there && there <= after;
+        if (shortest < 0 || after - before < shortest) {
+            shortest = after - before;
+            group->clock_offset = there - (before + after) / 2;
+        }
+    }
+    if (one_clock)
+        group->clock_offset = 0;
+    return status;
+}
+
+static tutti_status share_clock(struct perf_rank_group *group)
+{
+    tutti_status status = TUTTI_OK;
+    if (group->rank != 0)
+        return ask_for_clock(group);
+    for (int i = 0; i < (group->n - 1) * CLOCK_QUESTIONS && status == TUTTI_OK; i++) {
+        int rank = 1 + i / CLOCK_QUESTIONS;
+        double asked, now;
+        status = tutti_recv(&asked, 1, TUTTI_FLOAT64, rank, group->comm, tutti_no_stream());
+        now = perf_clock_seconds();
+        if (status == TUTTI_OK)
+            status = tutti_send(&now, 1, TUTTI_FLOAT64, rank, group->comm, tutti_no_stream());
+    }
+    return status;
+}
+
+double perf_group_clock_seconds(const struct perf_rank_group *group)
+{
+    return perf_clock_seconds() + group->clock_offset;
+}
+
 tutti_status perf_group_connect(struct perf_rank_group *group, const tutti_config *config)
 {
     struct perf_shared_page *page = group->page;
@@ -98,6 +147,8 @@ tutti_status perf_group_connect(struct perf_rank_group *group, const tutti_confi
         group->ended = perf_clock_seconds();
         if (status == TUTTI_OK && group->n > 1)
             status = share_flag(group);
+        if (status == TUTTI_OK && group->n > 1)
+            status = share_clock(group);
     } else {
         if (group->rank == 0)
             page->id_status = tutti_get_id(&page->id);

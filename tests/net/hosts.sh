@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# hosts.sh: several hosts on one machine, as namespaces: each has its own network, name, processes, IPC and
-# directories of local sockets, so that two of them reach each other by TCP/IP and by nothing else.
+# hosts.sh: several hosts on one machine, as namespaces: each has its own network, name, processes, IPC, clock
+# (CLOCK_MONOTONIC, where the kernel can) and directories of local sockets, so that two of them reach each
+# other by TCP/IP and by nothing else.
 #
 # usage: hosts.sh K COMMAND..      makes the hosts h0 .. h(K-1), 10.77.0.1 and up, runs the command beside
 #                                  them (10.77.0.254), and takes all down, however it ends
@@ -46,7 +47,12 @@ be_host() # NUMBER HOSTS
 make_host() # NUMBER HOSTS
 {
     log=$TUTTI_HOSTS/log$1
-    unshare -nuimp --fork --kill-child "$self" be_host "$1" "$2" </dev/null >/dev/null 2>"$log" &
+    clock=
+    if unshare -T --monotonic 1 --fork true 2>/dev/null; then
+        clock="-T --monotonic $((10000 * ($1 + 1)))"
+    fi
+    # shellcheck disable=SC2086
+    unshare -nuimp $clock --fork --kill-child "$self" be_host "$1" "$2" </dev/null >/dev/null 2>"$log" &
     outer=$!
     tries=0
     until [ -e "$TUTTI_HOSTS/ready$1" ]; do
@@ -85,7 +91,7 @@ on)
     host=$2
     shift 2
     # shellcheck disable=SC2016
-    exec nsenter -t "$(cat "$TUTTI_HOSTS/$host")" -n -u -i -m -p \
+    exec nsenter -t "$(cat "$TUTTI_HOSTS/$host")" -n -u -i -m -p -T \
         sh -c 'cd "$0" 2>/dev/null; exec sh -c "$1"' "$PWD" "$*"
     ;;
 cut) ip link set "v${2#h}" down ;;
