@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* bruck.c: all-gather in ceil(log2(n)) rounds for every n. Who holds the blocks me .. me + have - 1 passes
  * the first of them on and gets as many from the one `have` behind; a block lies in its own cell all the
- * time, so nothing is rotated at the end. A range that wraps around is two messages.
+ * time, so nothing is rotated at the end. A range that wraps around is two messages, and a long one several.
  *
  *     n = 5    Bruck: 1, 2, 4, 5 held          circulant: 1, 2, 3, 5 held
  *     round 0  0 <-1- 1  0 gets 1              0 gets 1
@@ -28,6 +28,9 @@
 
 typedef int (*growth)(int have, int n); /* blocks held after a round */
 
+/* The blocks of a message, so that the shortest slot has an element of each. */
+enum { LONGEST = 1024 };
+
 static int doubled(int have, int n)
 {
     return 2 * have < n ? 2 * have : n;
@@ -41,7 +44,7 @@ static int halved(int have, int n)
     return next;
 }
 
-/* The blocks of the longest round. */
+/* The blocks of the longest message. */
 static int longest(int n, growth grow)
 {
     int most = 1;
@@ -49,17 +52,33 @@ static int longest(int n, growth grow)
         next = grow(have, n);
         most = next - have > most ? next - have : most;
     }
-    return most;
+    return most < LONGEST ? most : LONGEST;
 }
 
-/* The pieces of blocks first .. first + count - 1, which may wrap around. */
-static int pieces(const struct tt_team *team, int first, int count, struct tt_cells *piece)
+/* The first message of blocks first .. first + count - 1, which may wrap around. */
+static struct tt_cells piece(const struct tt_team *team, int first, int count)
 {
-    first %= team->n;
-    int straight = first + count <= team->n ? count : team->n - first;
-    piece[0] = tt_range(TT_OUT, (uint32_t)first, (uint32_t)straight);
-    piece[1] = tt_range(TT_OUT, 0, (uint32_t)(count - straight));
-    return count > straight ? 2 : 1;
+    int straight = team->n - first % team->n;
+    straight = straight < LONGEST ? straight : LONGEST;
+    return tt_range(TT_OUT, (uint32_t)(first % team->n), (uint32_t)(count < straight ? count : straight));
+}
+
+static void send_blocks(struct tt_schedule *s, const struct tt_team *team, int to, int first, int count)
+{
+    for (int done = 0; done < count;) {
+        struct tt_cells next = piece(team, first + done, count - done);
+        tt_send(s, tt_team_rank(team, to), next);
+        done += (int)next.count;
+    }
+}
+
+static void recv_blocks(struct tt_schedule *s, const struct tt_team *team, int from, int first, int count)
+{
+    for (int done = 0; done < count;) {
+        struct tt_cells next = piece(team, first + done, count - done);
+        tt_recv(s, tt_team_rank(team, from), next);
+        done += (int)next.count;
+    }
 }
 
 /* The own block lies in `own`, IN or OUT. */
@@ -67,13 +86,12 @@ static void gather(struct tt_schedule *s, const struct tt_team *team, struct tt_
 {
     int n = team->n, me = team->me, next;
     for (int have = 1; have < n; have = next) {
-        struct tt_cells give[2], take[2];
         next = grow(have, n);
-        int gives = pieces(team, me, next - have, give), takes = pieces(team, me + have, next - have, take);
-        for (int i = 0; i < gives; i++)
-            tt_send(s, tt_team_rank(team, me - have), have == 1 ? own : give[i]);
-        for (int i = 0; i < takes; i++)
-            tt_recv(s, tt_team_rank(team, me + have), take[i]);
+        if (have == 1)
+            tt_send(s, tt_team_rank(team, me - 1), own);
+        else
+            send_blocks(s, team, me - have, me, next - have);
+        recv_blocks(s, team, me + have, me + have, next - have);
     }
 }
 
@@ -109,21 +127,22 @@ void tt_all_reduce_circulant(struct tt_schedule *s, const struct tt_team *team, 
     gather(s, team, tt_out((uint32_t)team->me), halved);
 }
 
-/* The blocks first .. first + count * each - 1 are in equal parts with the members of a domain, of which
- * `mine` is this rank's; afterwards all have all. */
+/* Of the blocks first .. first + count * each - 1, this rank has its part, as each member of its domain;
+ * afterwards all have all. Its part lies in OUT, but for `own`, if that is one. */
 static void exchange_inside(struct tt_schedule *s, const struct tt_team *team, int each, int first, int count,
-    const struct tt_cells *mine, int pieces_of_mine)
+    const struct tt_cells *own)
 {
     int leader = team->me / each * each, index = team->me % each;
-    for (int i = 1; i < each; i++)
-        for (int k = 0; k < pieces_of_mine; k++)
-            tt_send(s, tt_team_rank(team, leader + (index + i) % each), mine[k]);
+    for (int i = 1; i < each; i++) {
+        int other = leader + (index + i) % each;
+        if (own != NULL)
+            tt_send(s, tt_team_rank(team, other), *own);
+        else
+            send_blocks(s, team, other, first + index * count, count);
+    }
     for (int i = 1; i < each; i++) {
         int other = (index + i) % each;
-        struct tt_cells part[2];
-        int parts = pieces(team, first + other * count, count, part);
-        for (int k = 0; k < parts; k++)
-            tt_recv(s, tt_team_rank(team, leader + other), part[k]);
+        recv_blocks(s, team, leader + other, first + other * count, count);
     }
 }
 
@@ -137,18 +156,16 @@ void tt_all_gather_hierarchical_circulant(struct tt_schedule *s, const struct tt
     tt_chunks(s, (uint32_t)team->n);
     tt_max_chunks(s, (uint32_t)longest(domains, halved));
     tt_copy(s, tt_out((uint32_t)me), own);
-    exchange_inside(s, team, each, first, 1, &own, 1);
+    exchange_inside(s, team, each, first, 1, &own);
     for (int have = 1; have < domains; have = next) {
-        struct tt_cells give[2], take[2];
         next = halved(have, domains);
-        int count = next - have, away = have * each;
-        int gives = pieces(team, first + index * count, count, give);
-        int takes = pieces(team, first + away + index * count, count, take);
-        for (int i = 0; i < gives; i++)
-            tt_send(s, tt_team_rank(team, me - away), have == 1 ? own : give[i]);
-        for (int i = 0; i < takes; i++)
-            tt_recv(s, tt_team_rank(team, me + away), take[i]);
-        exchange_inside(s, team, each, first + away, count, take, takes);
+        int count = next - have, away = have * each, part = index * count;
+        if (have == 1)
+            tt_send(s, tt_team_rank(team, me - away), own);
+        else
+            send_blocks(s, team, me - away, first + part, count);
+        recv_blocks(s, team, me + away, first + away + part, count);
+        exchange_inside(s, team, each, first + away, count, NULL);
     }
 }
 

@@ -358,3 +358,35 @@ Test(algorithms, a_message_beyond_the_span_is_refused)
     says_too_little(&s, &team, 0);
     cr_assert_eq(tt_schedule_end(&s), TUTTI_INTERNAL_ERROR);
 }
+
+/* A schedule of which a message has more chunks than the shortest slot has elements cannot serve. */
+Test(algorithms, ranges_are_cut_for_the_shortest_slot)
+{
+    enum { MANY = 100000, EACH = 8, SHORTEST = 16 << 10 };
+    int32_t *domain_of = calloc(MANY, sizeof *domain_of);
+    struct tt_topology topology;
+    cr_assert(domain_of != NULL);
+    for (int r = 0; r < MANY; r++)
+        domain_of[r] = r / EACH;
+    cr_assert_eq(tt_topology_create(&topology, MANY, domain_of), TUTTI_OK);
+    static const struct {
+        enum tt_collective collective;
+        const char *name;
+    } rows[] = { { TT_ALL_GATHER, "bruck" }, { TT_ALL_GATHER, "circulant" },
+        { TT_ALL_GATHER, "hierarchical_circulant" }, { TT_REDUCE_SCATTER, "circulant" },
+        { TT_REDUCE_SCATTER, "hierarchical_circulant" }, { TT_ALL_REDUCE, "circulant" } };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct tt_key key = { .collective = (uint8_t)rows[i].collective, .n = MANY, .me = MANY / 3 };
+        struct tt_schedule s;
+        key.topology = &topology;
+        key.algorithm = (uint8_t)tt_algorithm_find(rows[i].collective, rows[i].name);
+        cr_assert_eq(tt_schedule_build(&s, &key), TUTTI_OK);
+        cr_expect_leq(s.max_chunks * TT_ELEMENT_BYTES, SHORTEST, "%s", rows[i].name);
+        cr_expect_lt(s.nsteps, 1000, "%s has %u steps", rows[i].name, s.nsteps);
+        tt_schedule_free(&s);
+    }
+    tt_topology_free(&topology);
+    free(domain_of);
+    struct schedule_set set = built(TT_ALL_GATHER, "circulant", 2100, false);
+    accept(&set, (struct tt_proof){ .tree = TT_TREE_ANY });
+}
