@@ -212,7 +212,7 @@ static bool legal(
     else if (message && (peer < 0 || peer >= s->key.n || peer == s->key.me))
         why = "a peer that is not another rank";
     else if (s->nsteps >= TT_STEPS_MAX)
-        why = "more than 2097152 steps";
+        why = "more than 4194304 steps";
     for (int i = 0; i < 2 && why == NULL; i++) {
         const struct tt_cells *r = i == 0 ? a : b;
         if (r != NULL && (r->count == 0 || r->count > s->chunks))

@@ -43,7 +43,7 @@ enum {
 
 enum {
     TT_FOLD_MAX = 8, /* recv_reduces in one fold */
-    TT_STEPS_MAX = 1 << 21, /* a schedule longer than this is refused */
+    TT_STEPS_MAX = 1 << 22, /* a schedule longer than this is refused */
     TT_NONE = 0x7fffffff, /* "no rank" */
     TT_TEXT_VERSION = 1,
 };

@@ -29,11 +29,14 @@ static struct tt_cells gather_sums(
     uint32_t end = first + count, still = 0;
     for (uint32_t c = first; c < end; c++)
         still += chunks[c].sum == TT_IN;
-    for (uint32_t c = first, run; c < end && still<count; c += run> 0 ? run : 1) {
-        for (run = 0; c + run < end && chunks[c + run].sum == TT_IN; run++)
+    uint32_t c = first;
+    while (c < end && still < count) {
+        uint32_t run = 0;
+        for (; c + run < end && chunks[c + run].sum == TT_IN; run++)
             chunks[c + run].sum = TT_TMP;
         if (run > 0)
             tt_copy(s, tt_range(TT_TMP, c, run), tt_range(TT_IN, c, run));
+        c += run > 0 ? run : 1;
     }
     return tt_range((enum tt_buffer)chunks[first].sum, first, count);
 }

@@ -206,8 +206,9 @@ static tutti_status pick_subjects(const struct tt_cost_query *q, int algorithm,
         *busiest = load.price > most ? others[i] : *busiest;
         most = load.price > most ? load.price : most;
     }
+    uint64_t sorted = q->sorted != 0 ? q->sorted : TT_COST_SORTED;
     if (n > 1)
-        *subjects = alike || work / 3 * (uint64_t)n > TT_COST_SORTED ? TT_COST_ONE : TT_COST_CLASSES;
+        *subjects = alike || work / 3 * (uint64_t)n > sorted ? TT_COST_ONE : TT_COST_CLASSES;
     return TUTTI_OK;
 }
 

@@ -64,6 +64,7 @@ struct tt_cost_query {
     const struct tt_costs *costs;
     enum tt_cost_subjects subjects;
     struct tt_simulation_log *log; /* where all work is written; NULL: nowhere */
+    uint64_t sorted; /* in place of TT_COST_SORTED; 0: that */
     uint64_t limit; /* femtoseconds: what takes longer need not be predicted; 0: there is none */
 };
 

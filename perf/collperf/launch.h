@@ -33,7 +33,7 @@ struct perf_rank_group {
     struct perf_shared_page *page; /* NULL under a launcher */
     tutti_comm *comm; /* of all ranks; NULL until perf_group_connect */
     double began, ended; /* when perf_group_connect did; with a shared page all ranks began together */
-    double clock_offset; /* seconds by which rank 0's clock is ahead of this rank's; 0: it is the same clock */
+    double clock_offset; /* seconds by which rank 0's clock is ahead of this rank's; 0: it is the same */
     struct perf_flag *flag; /* in the shared page, or in memory of ranks 0 and 1 alone */
     bool flagged; /* ranks 0 and 1 share the flag; the same at all ranks */
     struct perf_progress progress; /* used without a shared page */

@@ -16,8 +16,9 @@ enum {
     EXIT_GOOD,
     EXIT_USAGE = 2,
     EXIT_BROKEN = 3,
-    RANKS_MAX = 1 << 20,
+    RANKS_MAX = 100000,
     EXECUTED_MAX = 1024,
+    SORTED = 2 * TT_COST_SORTED, /* what has more ranks than a communicator is sorted, too */
 };
 #define EXECUTED_BYTES ((uint64_t)4 << 30)
 
@@ -28,7 +29,7 @@ static const char help[] =
     "       tutti-sim --machines               the machines it knows, and where their figures come from\n"
     "       tutti-sim --machine NAME --costs   what a machine charges, line by line\n"
     "\n"
-    "  -n N                number of ranks, up to 1048576\n"
+    "  -n N                number of ranks, up to 100000\n"
     "  -m, --machine M     a name of --machines, or a file of such lines (default dgx-h100)\n"
     "      --per-host K    ranks on each host (default: what the machine says)\n"
     "      --hosts FILE    a line for each host: NAME [slots=K]; ranks fill them in turn\n"
@@ -194,7 +195,7 @@ static int answer(struct sim_request *r, char **words, int count)
     if (!barrier && (count != 2 || !tt_parse_bytes(words[1], &r->bytes) || r->bytes > (uint64_t)1 << 40))
         return refuse("the size", count == 2 ? words[1] : "", "0 to 1T bytes, as 64K, are");
     if (r->n < 1)
-        return refuse("-n", "", "a number of ranks must be given, 1 to 1048576");
+        return refuse("-n", "", "a number of ranks must be given, 1 to 100000");
     code = open_topology(r);
     if (code != EXIT_GOOD)
         return code;
@@ -202,6 +203,7 @@ static int answer(struct sim_request *r, char **words, int count)
     r->query.bytes = r->bytes;
     r->query.slot_bytes = r->slice_bytes;
     r->query.costs = &r->machine.costs;
+    r->query.sorted = SORTED;
     r->query.requirements =
         (struct tt_requirements){ .n = r->n, .exact = r->exact, .topology = &r->topology };
     code = check_algorithm(r);
@@ -217,7 +219,7 @@ static int take_number(const char *flag, const char *text, int most, int *number
 {
     uint64_t value;
     if (!tt_parse_bytes(text, &value) || value < 1 || value > (uint64_t)most)
-        return refuse(flag, text, "a number from 1 to 1048576 is");
+        return refuse(flag, text, "a number from 1 to 100000 is");
     *number = (int)value;
     return -1;
 }
