@@ -14,6 +14,7 @@
 
 enum { NO_STEP = UINT32_MAX };
 enum {
+    FIRST_PAGES = 4,
     PAGE = 128 /* cells: rows of TMP are as long as the vector, and an algorithm may use a cell of each */
 };
 
@@ -35,6 +36,7 @@ struct tt_builder {
     uint32_t fold_first;
     uint32_t step_capacity, dep_capacity, page_count[TT_BUFFERS];
     struct cell **pages[TT_BUFFERS]; /* NULL: nothing there was used yet */
+    struct cell *first_pages[TT_BUFFERS][FIRST_PAGES]; /* they are those, of a schedule that is not long */
     struct reader *readers;
     uint32_t reader_count, reader_capacity;
     uint32_t *stamp; /* stamp[i] == unit + 1: step i is already a dependency of `unit` */
@@ -75,6 +77,10 @@ tutti_status tt_schedule_begin_lent(
         return tt_fail(TUTTI_OUT_OF_MEMORY, "schedule %s: no memory", algorithm);
     }
     s.builder->key = *key;
+    for (int i = 0; i < TT_BUFFERS; i++) {
+        s.builder->pages[i] = s.builder->first_pages[i];
+        s.builder->page_count[i] = FIRST_PAGES;
+    }
     *schedule = s;
     return TUTTI_OK;
 }
@@ -91,7 +97,8 @@ static void free_builder(struct tt_builder *b)
     for (int i = 0; i < TT_BUFFERS; i++) {
         for (uint32_t page = 0; page < b->page_count[i]; page++)
             free(b->pages[i][page]);
-        free(b->pages[i]);
+        if (b->pages[i] != b->first_pages[i])
+            free(b->pages[i]);
     }
     free(b->readers);
     free(b->stamp);
@@ -125,9 +132,12 @@ void tt_schedule_free(struct tt_schedule *schedule)
 static bool grow_pages(struct tt_builder *b, unsigned buffer, uint32_t pages)
 {
     uint32_t wanted = pages > 2 * b->page_count[buffer] ? pages : 2 * b->page_count[buffer];
-    struct cell **bigger = realloc(b->pages[buffer], wanted * sizeof *bigger);
+    bool first = b->pages[buffer] == b->first_pages[buffer];
+    struct cell **bigger = realloc(first ? NULL : b->pages[buffer], wanted * sizeof *bigger);
     if (bigger == NULL)
         return false;
+    if (first)
+        memcpy(bigger, b->first_pages[buffer], sizeof b->first_pages[buffer]);
     for (uint32_t i = b->page_count[buffer]; i < wanted; i++)
         bigger[i] = NULL;
     b->pages[buffer] = bigger;

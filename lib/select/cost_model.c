@@ -12,6 +12,7 @@ enum {
     LEAST_SLICES = 2,
     LIKENESS = 8, /* ranks have about as much to do if it differs by less than one part in so many */
     EQUAL = 256, /* times that differ by less than one part in so many are equal */
+    FEWEST = 8, /* ranks: all are simulated without a look */
     FEW = 1024, /* ranks: among so many any algorithm is simulated in no time */
     CANDIDATES = 32, /* algorithms of one collective */
 };
@@ -81,15 +82,20 @@ static tutti_status simulate(const struct tt_cost_query *q, const struct tt_sche
     return status;
 }
 
-/* Simulates these ranks; NULL: all. Their schedules need no counts of messages, which would be n of each. */
+/* Simulates the first ranks of these classes, whose schedules need no counts of messages; NULL: all ranks,
+ * and takes the schedule of rank 0, which is there. */
 static tutti_status simulate_ranks(const struct tt_cost_query *q, int algorithm,
-    const struct tt_classes *classes, struct tt_prediction *prediction)
+    const struct tt_classes *classes, struct tt_schedule *first, struct tt_prediction *prediction)
 {
     int n = q->requirements.n, ranks = classes != NULL ? classes->count : n, built = 0;
     struct tt_schedule *schedules = calloc((size_t)ranks, sizeof *schedules);
     tutti_status status = TUTTI_OK;
     if (schedules == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to predict the time of an algorithm on %d ranks", n);
+    if (first != NULL) {
+        schedules[built++] = *first;
+        *first = (struct tt_schedule){ 0 };
+    }
     for (; built < ranks && status == TUTTI_OK; built += status == TUTTI_OK)
         status = tt_cost_build(q, algorithm, classes != NULL ? classes->first[built] : built,
             classes != NULL ? classes->counts : NULL, &schedules[built]);
@@ -108,7 +114,7 @@ static tutti_status simulate_classes(
     tutti_status status = tt_classes_find(q, algorithm, &classes);
     if (status != TUTTI_OK)
         return status;
-    status = simulate_ranks(q, algorithm, &classes, prediction);
+    status = simulate_ranks(q, algorithm, &classes, NULL, prediction);
     tt_classes_free(&classes);
     return status;
 }
@@ -190,6 +196,8 @@ static tutti_status pick_subjects(const struct tt_cost_query *q, int algorithm,
     bool alike = true;
     *subjects = TT_COST_ALL;
     *busiest = 0;
+    if (n <= FEWEST)
+        return TUTTI_OK;
     for (int i = 0; i < 3 && n > 1; i++) {
         struct tt_schedule other;
         tutti_status status = tt_cost_build(q, algorithm, others[i], NULL, &other);
@@ -229,16 +237,16 @@ tutti_status tt_cost_predict(const struct tt_cost_query *q, int algorithm, struc
         return TUTTI_OK;
     }
     status = pick_subjects(q, algorithm, &first, &subjects, &busiest);
-    tt_schedule_free(&first);
-    if (status != TUTTI_OK)
-        return status;
     if (q->subjects != TT_COST_AS_FITS)
         subjects = q->subjects;
-    if (subjects == TT_COST_ONE)
-        return simulate_one(q, algorithm, busiest, prediction);
-    if (subjects == TT_COST_CLASSES)
-        return simulate_classes(q, algorithm, prediction);
-    return simulate_ranks(q, algorithm, NULL, prediction);
+    if (status == TUTTI_OK && subjects == TT_COST_ALL)
+        status = simulate_ranks(q, algorithm, NULL, &first, prediction);
+    tt_schedule_free(&first);
+    if (status == TUTTI_OK && subjects == TT_COST_ONE)
+        status = simulate_one(q, algorithm, busiest, prediction);
+    if (status == TUTTI_OK && subjects == TT_COST_CLASSES)
+        status = simulate_classes(q, algorithm, prediction);
+    return status;
 }
 
 /* --- The choice */
