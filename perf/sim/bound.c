@@ -2,11 +2,11 @@
 /* bound.c: what no algorithm can go below, by LogGP: A. Alexandrov, M. Ionescu, K. Schauser, C. Scheiman:
  * LogGP, incorporating long messages into the LogP model. SPAA 1995.
  *
- * Two bounds, of which the greater holds. Rounds: what one rank has goes to one of each host, and then to the
- * others there, by the tree that is best where who sends may send on while its messages are in flight (R.
- * Karp, A. Sahay, E. Santos, K. Schauser: Optimal broadcast and summation in the LogP model. SPAA 1993).
- * Bytes: a rank reads what it lacks, the share of it that must come from other hosts at their price, the rest
- * at the price inside. */
+ * Three bounds, of which the greatest holds. All ranks: what one has comes to all by the tree that is best
+ * where who sends may send on while its messages are in flight, at the price inside a host (R. Karp, A. Sahay,
+ * E. Santos, K. Schauser: Optimal broadcast and summation in the LogP model. SPAA 1993). All hosts: it comes
+ * to one rank of each, and then all ranks there may send on at once. Bytes: a rank reads what it lacks, the
+ * share of it that must come from other hosts at their price, the rest at the price inside. */
 #include "request.h"
 
 struct volume { /* in vectors: what a rank reads at least, and what of it comes from other hosts */
@@ -37,9 +37,9 @@ static struct volume volume_of(enum tt_collective collective, double n, double h
     }
 }
 
-/* Returns the least time until n ranks know what one knows: of those who know, each tells one more in the
- * time that a message costs it. */
-static double tree_time(int n, double latency, double message)
+/* Returns the least time until n know what one knows: of those who know, each tells `senders` more in the time
+ * that a message costs. */
+static double tree_time(int n, int senders, double latency, double message)
 {
     enum { TICKS = 4096 };
     double known[TICKS] = { 1 };
@@ -52,7 +52,7 @@ static double tree_time(int n, double latency, double message)
     int t = 0;
     while (t + 1 < TICKS && known[t] < n) {
         t++;
-        known[t] = known[t - 1] + (t >= ticks ? known[t - ticks] : 0);
+        known[t] = known[t - 1] + (t >= ticks ? senders * known[t - ticks] : 0);
     }
     return t * message > hop ? t * message : hop;
 }
@@ -65,15 +65,11 @@ uint64_t sim_bound(const struct sim_request *r)
         most = tt_topology_size(&r->topology, h) > most ? tt_topology_size(&r->topology, h) : most;
     enum tt_level between = tt_costs_level(c, false);
     struct volume v = volume_of(r->query.collective, r->n, hosts);
-    double near = tree_time(v.rounds   ? most
-                            : most > 1 ? 2
-                                       : 1,
-        (double)c->latency[TT_NEAR], (double)c->message[TT_NEAR]);
-    double away = tree_time(v.rounds    ? hosts
-                            : hosts > 1 ? 2
-                                        : 1,
-        (double)c->latency[between], (double)c->message[between]);
-    double rounds = v.rounds ? away + near : away > near ? away : near;
+    double near = tree_time(
+        v.rounds || r->n == 1 ? r->n : 2, 1, (double)c->latency[TT_NEAR], (double)c->message[TT_NEAR]);
+    double away = tree_time(
+        v.rounds || hosts == 1 ? hosts : 2, most, (double)c->latency[between], (double)c->message[between]);
+    double rounds = away > near ? away : near;
     double bytes = (double)r->bytes * (v.away * (double)c->byte[between] +
                                           (v.all > v.away ? v.all - v.away : 0) * (double)c->byte[TT_NEAR]);
     return (uint64_t)(rounds > bytes ? rounds : bytes);
