@@ -3,10 +3,10 @@
  * LogGP, incorporating long messages into the LogP model. SPAA 1995.
  *
  * Three bounds, of which the greatest holds. All ranks: what one has comes to all by the tree that is best
- * where who sends may send on while its messages are in flight, at the price inside a host (R. Karp, A. Sahay,
- * E. Santos, K. Schauser: Optimal broadcast and summation in the LogP model. SPAA 1993). All hosts: it comes
- * to one rank of each, and then all ranks there may send on at once. Bytes: a rank reads what it lacks, the
- * share of it that must come from other hosts at their price, the rest at the price inside. */
+ * where who sends may send on while its messages are in flight, at the price inside a host (R. Karp, A.
+ * Sahay, E. Santos, K. Schauser: Optimal broadcast and summation in the LogP model. SPAA 1993). All hosts: it
+ * comes to one rank of each, and then all ranks there may send on at once. Bytes: a rank reads what it lacks,
+ * the share of it that must come from other hosts at their price, the rest at the price inside. */
 #include "request.h"
 
 struct volume { /* in vectors: what a rank reads at least, and what of it comes from other hosts */
@@ -37,8 +37,8 @@ static struct volume volume_of(enum tt_collective collective, double n, double h
     }
 }
 
-/* Returns the least time until n know what one knows: of those who know, each tells `senders` more in the time
- * that a message costs. */
+/* Returns the least time until n know what one knows: of those who know, each tells `senders` more in the
+ * time that a message costs. */
 static double tree_time(int n, int senders, double latency, double message)
 {
     enum { TICKS = 4096 };
