@@ -5,11 +5,13 @@
  * processor, what it costs that a device changes from one process to another, how many streams wait at once
  * without being in each other's way, and what the link carries. Times are medians of many rounds. On the stub
  * the numbers are those of threads and mean nothing: there only the program is tried. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "gpu.h"
+#include "kernels/cuda/cuda_kernels.h"
 
 enum { ROUNDS = 400, LINE = 16 /* words */, LARGE = 64 << 20 };
 
@@ -338,6 +340,95 @@ static void link_rates(struct gpu_me *me)
     }
 }
 
+/* What the kernels carry, bytes read and written: of each length the time between two events, so that no
+ * launch is in it. `launch_us` is what the processor pays, `idle_launch_us` a launch of nothing until it is
+ * known to be over. */
+static double kernel_ms(
+    struct gpu_me *me, const struct tt_dev_launch *launch, void *stream, void *begin_event, void *end_event)
+{
+    enum { TIMES = 7 };
+    double times[TIMES];
+    for (int i = 0; i < TIMES; i++) {
+        float ms;
+        gpu_fine(me, me->dev->event.record(begin_event, stream, false), "record");
+        gpu_fine(me, me->dev->launch(launch, stream), "launch");
+        gpu_fine(me, me->dev->event.record(end_event, stream, false), "record");
+        gpu_sync(me, stream);
+        gpu_fine(me, me->dev->event.elapsed(begin_event, end_event, &ms), "elapsed");
+        times[i] = ms;
+    }
+    return median(times, TIMES);
+}
+
+static void fold_rates(struct gpu_me *me, uint64_t bytes, uint32_t grid, void *stream, void *events[2])
+{
+    static const struct {
+        const char *name;
+        tutti_type type;
+        unsigned size;
+    } types[] = { { "float32", TUTTI_FLOAT32, 4 }, { "bfloat16", TUTTI_BFLOAT16, 2 } };
+    uint8_t *memory = gpu_alloc(me, TT_DEV_DEVICE, bytes * (TT_FOLD_OPERANDS + 1));
+    gpu_fine(me, me->dev->fill(memory, 61, bytes * (TT_FOLD_OPERANDS + 1), stream), "fill");
+    for (unsigned t = 0; t < sizeof types / sizeof types[0]; t++)
+        for (uint32_t k = 2; k <= TT_FOLD_OPERANDS; k *= 2) {
+            struct tt_fold_params params = { .dst = memory, .count = bytes / types[t].size, .k = k };
+            struct tt_dev_launch launch = {
+                .kernel = tt_kernel_number(TT_KERNEL_CHAIN, types[t].type, TUTTI_SUM),
+                .grid = grid,
+                .block = TT_KERNEL_BLOCK,
+                .params = &params,
+                .params_bytes = sizeof params,
+            };
+            char name[40];
+            for (uint32_t i = 0; i < k; i++)
+                params.sources[i] = memory + (i + 1) * bytes;
+            snprintf(name, sizeof name, "%s_of_%u_gb_s", types[t].name, k);
+            gpu_number(me, name,
+                1e-6 * (double)(bytes * (k + 1)) / kernel_ms(me, &launch, stream, events[0], events[1]));
+        }
+}
+
+static void kernel_rates(struct gpu_me *me)
+{
+    struct tt_dev_facts facts;
+    void *events[2], *stream;
+    gpu_fine(me, me->dev->use(me->device), "use");
+    gpu_fine(me, me->dev->facts(me->device, &facts), "facts");
+    stream = gpu_stream(me);
+    for (int i = 0; i < 2; i++)
+        gpu_fine(me, me->dev->event.create(true, &events[i]), "event.create");
+    uint64_t bytes = facts.bytes / 256 < 4 * LARGE ? facts.bytes / 256 & ~UINT64_C(15) : 4 * LARGE;
+    uint32_t grid = tt_kernel_grid(bytes, (uint32_t)facts.sms);
+    uint8_t *memory = gpu_alloc(me, TT_DEV_DEVICE, 2 * bytes);
+    gpu_fine(me, me->dev->fill(memory, 61, 2 * bytes, stream), "fill");
+    struct tt_copy_params params = { memory, memory + bytes, bytes };
+    struct tt_dev_launch launch = {
+        .kernel = tt_kernel_number(TT_KERNEL_COPY, 0, 0),
+        .grid = grid,
+        .block = TT_KERNEL_BLOCK,
+        .params = &params,
+        .params_bytes = sizeof params,
+    };
+    if (me->dev->launch(&launch, stream) == TT_DEV_UNSUPPORTED)
+        gpu_skip(me, "%s", me->dev->why());
+    gpu_number(me, "copy_gb_s", 2e-6 * (double)bytes / kernel_ms(me, &launch, stream, events[0], events[1]));
+    fold_rates(me, bytes, grid, stream, events);
+    double paid[ROUNDS], whole[ROUNDS];
+    params.bytes = 8;
+    launch.grid = 1;
+    for (int i = 0; i < ROUNDS; i++) {
+        double before = gpu_seconds();
+        gpu_fine(me, me->dev->launch(&launch, stream), "launch");
+        paid[i] = 1e6 * (gpu_seconds() - before);
+        gpu_sync(me, stream);
+        whole[i] = 1e6 * (gpu_seconds() - before);
+    }
+    gpu_number(me, "launch_us", median(paid, ROUNDS));
+    gpu_number(me, "idle_launch_us", median(whole, ROUNDS));
+    for (int i = 0; i < 2; i++)
+        gpu_fine(me, me->dev->event.destroy(events[i]), "event.destroy");
+}
+
 int main(int argc, char **argv)
 {
     static const struct gpu_check questions[] = {
@@ -351,6 +442,7 @@ int main(int argc, char **argv)
         { "event_hops", 1, event_hops },
         { "waiting_streams", 1, waiting_streams },
         { "link", 1, link_rates },
+        { "kernel_rates", 1, kernel_rates },
         { "mps", 1, mps },
     };
     return gpu_main("questions", questions, sizeof questions / sizeof questions[0], argc, argv);
