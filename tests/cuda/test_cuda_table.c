@@ -359,6 +359,15 @@ Test(cuda_table, pin)
         strstr(fake_calls(), "cudaHostGetDevicePointer(0x7000, 0) cudaHostUnregister(0x7000) mode(global)"));
 }
 
+/* What was made is what the caller gets: the fakes' own numbers. */
+Test(cuda_table, memory_is_what_cuda_gave)
+{
+    void *out = NULL;
+    cr_expect(dev->memory.alloc(64, &out) == TT_DEV_OK && out == (void *)0x1000, "alloc: %p", out);
+    cr_expect(dev->memory.alloc_managed(64, &out) == TT_DEV_OK && out == (void *)0x2000, "managed: %p", out);
+    cr_expect(dev->memory.alloc_pinned(64, &out) == TT_DEV_OK && out == (void *)0x3000, "pinned: %p", out);
+}
+
 /* CUDA says nothing of an output where it fails; these fakes set it all the same. */
 Test(cuda_table, outputs_are_left_alone_by_what_fails)
 {

@@ -115,7 +115,8 @@ static enum tt_dev_error alloc(size_t bytes, void **ptr)
 {
     void *made;
     CUstreamCaptureMode mode = tt_cuda_relax();
-    return put(relaxed(mode, "cudaMalloc", cudaMalloc(&made, bytes)), made, ptr);
+    int code = cudaMalloc(&made, bytes);
+    return put(relaxed(mode, "cudaMalloc", code), made, ptr);
 }
 
 static enum tt_dev_error free_device(void *ptr)
