@@ -12,11 +12,13 @@
 #include "device/device.h"
 #include "base/handle.h"
 #include "comm/lifecycle.h"
+#include "run/settings.h"
 
 struct init {
     int n, rank;
     tutti_id id;
     const tutti_config *config;
+    int device; /* that is current as the call is made */
     tutti_comm **comm;
     tutti_comm *made;
     tutti_status status;
@@ -171,10 +173,14 @@ tutti_status tt_group_add_init(
     int n, int rank, const tutti_id *id, const tutti_config *config, tutti_comm **comm)
 {
     struct queue *q = &queue;
+    struct tt_settings settings;
     if (!grow((void **)&q->inits, q->ninits, &q->init_capacity, sizeof *q->inits))
         return tt_group_note(tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to queue an initialisation in a group"));
     q->calls++;
-    q->inits[q->ninits++] = (struct init){ .n = n, .rank = rank, .id = *id, .config = config, .comm = comm };
+    struct init *i = &q->inits[q->ninits++];
+    *i = (struct init){ .n = n, .rank = rank, .id = *id, .config = config, .comm = comm, .device = -1 };
+    if (tt_comm_settings(config, &settings) == TUTTI_OK)
+        i->device = tt_device_to_adopt(&settings);
     return TUTTI_OK;
 }
 
@@ -189,7 +195,12 @@ tutti_status tutti_group_start(void)
 static void *run_init(void *argument)
 {
     struct init *i = argument;
-    i->status = tt_init_rank(i->n, i->rank, &i->id, i->config, &i->made);
+    struct tt_settings settings;
+    i->status = tt_comm_settings(i->config, &settings);
+    if (i->status == TUTTI_OK)
+        i->status = tt_device_adopt(&settings, i->device);
+    if (i->status == TUTTI_OK)
+        i->status = tt_init_rank(i->n, i->rank, &i->id, i->config, &i->made);
     if (i->status != TUTTI_OK)
         strncpy(i->text, tt_last_error(), sizeof i->text - 1);
     return NULL;

@@ -17,11 +17,13 @@
 #include "bootstrap/init_progress.h"
 #include "launch/launch.h"
 #include "comm/lifecycle.h"
+#include "device/device.h"
 #include "run/settings.h"
 
 struct async_init {
     int n, rank;
     bool launched; /* the launcher says n, rank and id */
+    int device; /* that is current in the thread that asked */
     tutti_id id;
     tutti_config config;
     char *name, *options;
@@ -55,6 +57,8 @@ static tutti_status make(struct async_init *init, struct tt_comm **made)
     tutti_comm *handle;
     struct tt_settings settings;
     tutti_status status = tt_comm_settings(&init->config, &settings);
+    if (status == TUTTI_OK)
+        status = tt_device_adopt(&settings, init->device);
     tt_init_begin(&init->config);
     if (status == TUTTI_OK && init->launched)
         status =
@@ -135,6 +139,7 @@ tutti_status tt_async_init_start(
     status = init != NULL ? tt_handle_create(TT_HANDLE_PENDING, init, &handle)
                           : tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to begin a communicator");
     if (status == TUTTI_OK) {
+        init->device = tt_device_to_adopt(&settings);
         init->handle = handle;
         *comm = handle; /* before the thread can turn it into a communicator */
         status = tt_thread_start("that makes a communicator", run, init, &thread);

@@ -41,6 +41,24 @@ tutti_status tt_device_resolve(const struct tt_settings *settings, int *number)
     return TUTTI_OK;
 }
 
+int tt_device_to_adopt(const struct tt_settings *settings)
+{
+    int number;
+    bool open = settings->device == TT_DEVICE_AUTO;
+    return open && tt_device_resolve(settings, &number) == TUTTI_OK ? number : -1;
+}
+
+tutti_status tt_device_adopt(const struct tt_settings *settings, int device)
+{
+    const struct tt_dev *dev;
+    if (device < 0)
+        return TUTTI_OK;
+    tutti_status status = tt_dev_find(settings->device_library, &dev);
+    if (status == TUTTI_OK && dev->use(device) != TT_DEV_OK)
+        status = tt_fail(TUTTI_DEVICE_ERROR, "device %d: %s", device, dev->why());
+    return status;
+}
+
 /* Four cells of each chunk fill the pinned memory: two slices of operands and two of results. */
 static uint64_t blocks_of(int n)
 {

@@ -2,6 +2,7 @@
 /* test_api_device_more.c: on a device's stream: operators that users create, programs, groups of several
  * streams and of many messages, a stream after another. Integers: each element has one right value. */
 #include <criterion/criterion.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -349,6 +350,59 @@ Test(api_device_more, destroyed_where_no_device_is_used)
     setenv("STUB_GPU", "devices=2", 1);
     ranks_run(&(struct ranks_plan){ .n = 1, .run = destroy_elsewhere });
     ranks_run(&(struct ranks_plan){ .n = 2, .run = destroy_elsewhere });
+}
+
+/* --- Made by a thread of the library: with the device that is current where the call is made. */
+
+static void begin_and_wait(struct ranks_me *me)
+{
+    tutti_config config = { .size = sizeof config, .flags = TUTTI_COMM_NONBLOCKING };
+    const struct tt_dev *dev;
+    tutti_id id;
+    tutti_comm *comm;
+    int count;
+    if (!ranks_ok(me, tt_dev_find(plugin_path(), &dev), "tt_dev_find"))
+        return;
+    ranks_expect(me, dev->count(&count) == TT_DEV_OK && dev->use(count - 1) == TT_DEV_OK, "%s", dev->why());
+    ranks_ok(me, tutti_get_id(&id), "get_id");
+    ranks_ok(me, tutti_comm_init_rank(1, 0, &id, &config, &comm), "init_rank");
+    while (tutti_comm_state(comm) == TUTTI_IN_PROGRESS)
+        sched_yield();
+    ranks_expect(me, tutti_comm_device(comm) == count - 1, "device %d, behind the call's back, not %d",
+        tutti_comm_device(comm), count - 1);
+    ranks_ok(me, tutti_comm_destroy(comm), "destroy");
+}
+
+static void initialise_in_a_group(struct ranks_me *me)
+{
+    enum { N = 2 };
+    const struct tt_dev *dev;
+    tutti_id id;
+    tutti_comm *comms[N];
+    int count;
+    if (!ranks_ok(me, tt_dev_find(plugin_path(), &dev), "tt_dev_find"))
+        return;
+    ranks_expect(me, dev->count(&count) == TT_DEV_OK, "%s", dev->why());
+    ranks_ok(me, tutti_get_id(&id), "get_id");
+    ranks_ok(me, tutti_group_start(), "group_start");
+    for (int i = 0; i < N; i++) {
+        ranks_expect(me, dev->use(i % count) == TT_DEV_OK, "%s", dev->why());
+        ranks_ok(me, tutti_comm_init_rank(N, i, &id, NULL, &comms[i]), "init_rank");
+    }
+    if (!ranks_ok(me, tutti_group_end(), "group_end"))
+        return;
+    for (int i = 0; i < N; i++)
+        ranks_expect(me, tutti_comm_device(comms[i]) == i % count, "rank %d of a group: device %d, not %d", i,
+            tutti_comm_device(comms[i]), i % count);
+    for (int i = 0; i < N; i++)
+        ranks_ok(me, tutti_comm_destroy(comms[i]), "destroy");
+}
+
+Test(api_device_more, made_by_another_thread)
+{
+    setenv("STUB_GPU", "devices=2", 1);
+    ranks_run(&(struct ranks_plan){ .n = 1, .run = begin_and_wait });
+    ranks_run(&(struct ranks_plan){ .n = 1, .run = initialise_in_a_group });
 }
 
 /* Three messages to each rank, itself as well, and three from each; the receives in another order. */
