@@ -36,11 +36,12 @@ INLINE struct wide bfloat16_parts(vec raw)
 {
     return wide_of_two(raw << 16, raw & 0xffff0000);
 }
-/* NaN to ones in the half that is kept; in the other one zeros, so that nothing carries: the NaNs that come
- * here are widened bfloat16s or a processor's own, and their lower halves are 0. */
+/* NaN to ones in the half that is kept; in the other one zeros, so that nothing carries: a device's own NaN has
+ * ones there. */
 INLINE vec bfloat16_mended(vec x)
 {
-    return x | ((vec)((vec_f32)x != (vec_f32)x) & 0xffff0000);
+    vec nan = (vec)((vec_f32)x != (vec_f32)x);
+    return (x & ~nan) | (nan & 0xffff0000);
 }
 /* Adding half of the last bit that is kept rounds to nearest, and a tie upwards; there the rest is 0 then,
  * and the last bit is cleared. */

@@ -32,6 +32,22 @@ template <> struct mask_of_lane<8> {
     using type = uint64_t;
 };
 
+/* What a device computes: its NaN has all bits but the sign's, so a processor that stands in for it does the
+ * same. */
+template <class T> INLINE T computed(T x)
+{
+    return x;
+}
+#if !defined(__CUDACC__)
+INLINE float computed(float x)
+{
+    const uint32_t nan = 0x7fffffff;
+    if (x != x)
+        memcpy(&x, &nan, sizeof x);
+    return x;
+}
+#endif
+
 template <class T> struct lanes {
     enum { COUNT = 16 / sizeof(T) };
     using wider = typename arithmetic<T>::type;
@@ -56,7 +72,7 @@ template <class T> struct lanes {
     {                                                                                                        \
         UNROLL                                                                                               \
         for (int i = 0; i < COUNT; i++)                                                                      \
-            x.of[i] = static_cast<T>(static_cast<wider>(x.of[i]) op static_cast<wider>(y.of[i]));            \
+            x.of[i] = computed(static_cast<T>(static_cast<wider>(x.of[i]) op static_cast<wider>(y.of[i])));  \
         return x;                                                                                            \
     }
     OPERATOR(+)
