@@ -98,14 +98,17 @@ void perf_device_close(struct perf_device *d)
     *d = (struct perf_device){ 0 };
 }
 
+/* The memory is written once: a limit is found by copies, and they may come before any value does. */
 tutti_status perf_device_alloc(struct perf_device *d, enum perf_memory memory, uint64_t bytes, void **block)
 {
+    enum { SOMETHING = 0x3d };
     const struct tt_dev *dev = d->dev;
-    return check(d,
+    tutti_status status = check(d,
         memory == PERF_PINNED    ? dev->memory.alloc_pinned(bytes, block)
         : memory == PERF_MANAGED ? dev->memory.alloc_managed(bytes, block)
                                  : dev->memory.alloc(bytes, block),
         "memory for the buffers");
+    return status == TUTTI_OK ? check(d, dev->fill(*block, SOMETHING, bytes, d->stream), "fill") : status;
 }
 
 void perf_device_free(struct perf_device *d, enum perf_memory memory, void *block)
