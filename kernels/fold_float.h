@@ -36,8 +36,8 @@ INLINE struct wide bfloat16_parts(vec raw)
 {
     return wide_of_two(raw << 16, raw & 0xffff0000);
 }
-/* NaN to ones in the half that is kept; in the other one zeros, so that nothing carries: a device's own NaN has
- * ones there. */
+/* NaN to ones in the half that is kept; in the other one zeros, so that nothing carries: a device's own NaN
+ * has ones there. */
 INLINE vec bfloat16_mended(vec x)
 {
     vec nan = (vec)((vec_f32)x != (vec_f32)x);

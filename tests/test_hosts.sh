@@ -159,6 +159,23 @@ else
     echo "skipped: several hosts by UCX (configured without it)"
 fi
 
+# Buffers of a device, on its streams: what leaves the host goes by way of pinned memory.
+stub=${STUB:-tests/.libs/libtutti_stub.so}
+if [ -f "$stub" ]; then
+    TUTTI_DEVICE_LIBRARY=$(readlink -f "$stub") STUB_GPU=devices=1
+    export TUTTI_DEVICE_LIBRARY STUB_GPU
+    ranks 2 2 ids "$collperf" all --memory device --device 0 -b 4 -e 256K -f 64 -n 3 -w 1 &&
+        grep -q "$good" "$scratch/out.0" && grep -q 'executor H' "$scratch/out.0" ||
+        fail "buffers of devices on 2 x 2"
+    began=$(date +%s)
+    (sleep 2 && kill -9 "$(cat "$scratch/pid.3")") &
+    ranks 2 2 ids $endless --memory device --device 0 && fail "a killed rank with a device: nobody sees it"
+    expect_told "a killed rank with a device" 3 'rank 3 died' 60
+    unset TUTTI_DEVICE_LIBRARY STUB_GPU
+else
+    echo "skipped: buffers of devices over hosts (the stub is not built)"
+fi
+
 interface=nowhere0 && export interface
 ranks 2 1 ids "$collperf" all_reduce -b 8 -e 8 && fail "an interface that is not there: it is used"
 expect_told "an interface that is not there" 99 'TUTTI_INTERFACE is "nowhere0"; legal: the name of' 60

@@ -72,8 +72,8 @@ struct tt_device { /* of a communicator; used by who calls on it */
 
 /* The device that these settings give a communicator; -1: none. */
 tutti_status tt_device_resolve(const struct tt_settings *settings, int *number);
-/* A thread that makes a communicator for another one has that one's device: asked for there, adopted here, before
- * anything else. -1: the settings name a device, or no device is current. */
+/* A thread that makes a communicator for another one has that one's device: asked for there, and adopted here
+ * before anything else. -1: the settings name a device, or no device is current. */
 int tt_device_to_adopt(const struct tt_settings *settings);
 tutti_status tt_device_adopt(const struct tt_settings *settings, int device);
 /* Makes slices longer where they have to go to a device and back. Rank 0 calls it for all. */

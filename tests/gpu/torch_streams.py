@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Tutti under PyTorch: what a program of it does with streams, graphs and memory, by two processes on one GPU.
+"""Tutti under PyTorch: what its programs do with streams, graphs and memory, by two processes on one GPU.
 
 `python3 torch_streams.py CASE` runs one case and prints nothing but why it failed; `--list` names the cases.
 It wants PyTorch with a GPU. The library is that of TUTTI_LIBRARY."""
