@@ -21,7 +21,7 @@
 #include "base/schedule.h"
 #include "base/status.h"
 
-enum { CLOSE_MS = 2000, PAGE = 4096 };
+enum { PAGE = 4096 };
 
 static struct tcp_endpoint *of(struct tt_endpoint *head)
 {
@@ -227,7 +227,7 @@ static tutti_status connect_endpoint(struct tt_endpoint *head, const uint8_t *ad
 static void close_endpoint(struct tt_endpoint *head)
 {
     struct tcp_endpoint *e = of(head);
-    e->close_ns = tt_deadline_ns(CLOSE_MS);
+    e->close_ns = tt_deadline_ns(TCP_CLOSE_MS);
     if (e->connected)
         tt_tcp_thread_stop(e);
     free_endpoint(e);

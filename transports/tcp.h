@@ -31,6 +31,7 @@
 #define TCP_MAGIC UINT64_C(0x0001706374747574) /* "tuttcp", and the version of what follows */
 enum { TCP_TOKEN_BYTES = 16, TCP_COPY_BYTES = 8 << 10, TCP_BUFFER_BYTES = 16 << 10 };
 enum { TCP_CARRIER_BYTES = 184, TCP_PATH_BYTES = 4096 };
+enum { TCP_CLOSE_MS = 2000 }; /* so long a rank that closes waits for peers to take what it sent */
 enum { TCP_TOLD_AT = TT_SLOTS / 2 }; /* releases that a peer is told of by themselves */
 
 struct tcp_address {
@@ -128,10 +129,12 @@ enum tcp_out { TCP_NOT_DIALED, TCP_DIALING, TCP_OPEN, TCP_CLOSED };
 struct tcp_carried { /* what a carrier has to do with one peer */
     uint32_t sent, received; /* messages and words */
     bool refused; /* it takes no more */
+    bool greet; /* it has spoken for the first time, and is to be answered before either leaves */
     bool speaking; /* `word` is under way */
     struct tt_carrier_head word;
     /* An answer that counts when so many have been received. */
     bool promised, leaves;
+    int64_t leaves_ns; /* since when */
     uint32_t count;
     uint64_t completed;
 };
@@ -222,6 +225,13 @@ bool tt_tcp_carrier_open(struct tcp_endpoint *e, struct tcp_address *mine, char 
 void tt_tcp_carrier_close(struct tcp_endpoint *e);
 /* With `driving`: hands the carrier what is to be said to this peer. */
 void tt_tcp_carry(struct tcp_endpoint *e, int rank);
+/* The peer has said goodbye, and what it sent before by a carrier is not all here: its connections stay. */
+static inline bool tt_tcp_is_leaving(const struct tcp_peer *p)
+{
+    return p->carried.promised && p->carried.leaves;
+}
+/* A peer is still to hear by the carrier that this rank has heard it. */
+bool tt_tcp_is_greeting(const struct tcp_peer *p);
 /* With `driving`: an answer of this peer counts, if all that it sent before is here. */
 void tt_tcp_keep_promises(struct tcp_endpoint *e, int rank);
 

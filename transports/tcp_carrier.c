@@ -3,7 +3,10 @@
  * those of connections are. All of this is done by who drives.
  *
  * What is told by a connection may overtake messages that a carrier has. So an answer and a goodbye say how
- * many the peer was sent, and count once all of these are here. */
+ * many the peer was sent, and count once all of these are here.
+ *
+ * The first message of a peer is answered by a word, and neither leaves before that has gone: a rank of UCX
+ * 1.13 that answers the making of a connection is ended by an assertion if the other one is gone by then. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <stdio.h>
@@ -82,6 +85,7 @@ static void arrived(void *endpoint, const struct tt_carrier_head *head, uint64_t
         .signature = head->signature,
         .number = head->number,
         .bytes = bytes };
+    p->carried.greet = p->carried.greet || p->carried.received == 0;
     p->carried.received++;
     tt_tcp_take_releases(e, head->from, &frame);
     if (head->kind == TCP_MESSAGE)
@@ -189,8 +193,9 @@ void tt_tcp_carry(struct tcp_endpoint *e, int rank)
         return;
     bool well = carry_messages(e, rank);
     int wants = TCP_WANTS;
-    if (well && !p->carried.speaking && tt_tcp_releases_are_news(e, rank)) {
+    if (well && !p->carried.speaking && (p->carried.greet || tt_tcp_releases_are_news(e, rank))) {
         atomic_store(&p->wanted, false);
+        p->carried.greet = false;
         p->carried.speaking = true;
         p->carried.word = (struct tt_carrier_head){ .kind = TCP_RELEASE };
         well = hand_over(e, rank, &p->carried.word, NULL, 0, &p->carried);
@@ -205,10 +210,16 @@ void tt_tcp_carry(struct tcp_endpoint *e, int rank)
     }
 }
 
+bool tt_tcp_is_greeting(const struct tcp_peer *p)
+{
+    return (p->carried.greet || p->carried.speaking) && !p->carried.refused;
+}
+
 void tt_tcp_keep_promises(struct tcp_endpoint *e, int rank)
 {
     struct tcp_peer *p = &e->peers[rank];
-    if (!p->carried.promised || (int32_t)(p->carried.received - p->carried.count) < 0)
+    if (!p->carried.promised || (int32_t)(p->carried.received - p->carried.count) < 0 ||
+        (tt_tcp_is_leaving(p) && tt_tcp_is_greeting(p)))
         return;
     p->carried.promised = false;
     atomic_store_explicit(&p->control.completed, p->carried.completed, memory_order_release);

@@ -68,7 +68,7 @@ void tt_tcp_drive(struct tcp_endpoint *e, int rank, bool news)
     if (e->carrier != NULL) {
         e->carries->progress(e->carrier);
         tt_tcp_keep_promises(e, rank);
-        if (news || tt_tcp_releases_are_news(e, rank))
+        if (news || p->carried.greet || tt_tcp_releases_are_news(e, rank))
             tt_tcp_carry(e, rank);
     } else {
         tt_tcp_read(e, rank);
@@ -276,9 +276,9 @@ static void wait_for_work(struct tcp_endpoint *e, struct pollfd *polled, bool dr
     for (int r = 0; r < n; r++) {
         const struct tcp_peer *p = &e->peers[r];
         struct pollfd *two = &polled[POLLED_PEERS + 2 * r];
-        two[0] = (struct pollfd){ .fd = p->in_fd, .events = POLLIN };
+        two[0] = (struct pollfd){ .fd = tt_tcp_is_leaving(p) ? -1 : p->in_fd, .events = POLLIN };
         two[1] = (struct pollfd){ .fd = p->out_fd, .events = out_events(p) };
-        wait_ms = p->since_ns != 0 ? TICK_MS : wait_ms;
+        wait_ms = p->since_ns != 0 || tt_tcp_is_leaving(p) ? TICK_MS : wait_ms;
     }
     bool carries = e->carrier != NULL;
     polled[POLLED_CARRIER] =
@@ -325,8 +325,10 @@ static void serve_peer(struct tcp_endpoint *e, int rank, const struct pollfd *tw
     else if (atomic_load(&p->out) == TCP_OPEN && two[1].fd == p->out_fd &&
              (two[1].revents & (POLLIN | POLLHUP | POLLERR)) != 0)
         see_end(e, rank);
-    if (atomic_load(&p->out) == TCP_CLOSED && p->in_fd < 0 && p->since_ns != 0 &&
-        tt_now_ns() - p->since_ns > GOODBYE_MS * INT64_C(1000000))
+    bool unexplained = atomic_load(&p->out) == TCP_CLOSED && p->in_fd < 0 && p->since_ns != 0;
+    if ((unexplained && tt_now_ns() - p->since_ns > GOODBYE_MS * INT64_C(1000000)) ||
+        (tt_tcp_is_leaving(p) &&
+            tt_now_ns() - p->carried.leaves_ns > (TCP_CLOSE_MS + GOODBYE_MS) * INT64_C(1000000)))
         tt_tcp_lose(e, rank, TT_PEER_DEAD);
 }
 

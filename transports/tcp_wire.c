@@ -17,6 +17,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include "base/clock.h"
 #include "base/clofork.h"
 #include "base/schedule.h"
 #include "transports/tcp.h"
@@ -76,6 +77,7 @@ void tt_tcp_lose(struct tcp_endpoint *e, int rank, enum tt_peer_state state)
         e->carries->drop(e->carrier, rank);
     p->to.size = 0;
     p->since_ns = 0;
+    p->carried.promised = false;
     atomic_store(&p->out, TCP_CLOSED);
     atomic_store(&p->ask, false);
     if (atomic_load(&p->state) == TT_PEER_ALIVE)
@@ -170,6 +172,7 @@ static void take(struct tcp_endpoint *e, int rank, const struct tcp_transfer *t)
         p->carried.leaves = f->kind == TCP_GOODBYE;
         p->carried.count = f->signature;
         p->carried.completed = f->number;
+        p->carried.leaves_ns = tt_now_ns();
         tt_tcp_keep_promises(e, rank);
         break;
     case TCP_WAIT:
@@ -239,13 +242,13 @@ static bool read_part(struct tcp_endpoint *e, int rank)
     t->at = 0;
     take(e, rank, t);
     tt_doorbell_ring(e->head.doorbell);
-    return p->in_fd >= 0;
+    return p->in_fd >= 0 && !tt_tcp_is_leaving(p);
 }
 
 void tt_tcp_read(struct tcp_endpoint *e, int rank)
 {
     struct tcp_peer *p = &e->peers[rank];
-    for (uint64_t bytes = 0; p->in_fd >= 0 && bytes < TURN_BYTES;) {
+    for (uint64_t bytes = 0; p->in_fd >= 0 && !tt_tcp_is_leaving(p) && bytes < TURN_BYTES;) {
         uint64_t before = p->in.at;
         if (!read_part(e, rank))
             return;
@@ -401,7 +404,7 @@ static bool refusals_are_news(const struct tcp_endpoint *e, const struct tcp_pee
 static bool goodbye_is_news(struct tcp_endpoint *e, const struct tcp_peer *p)
 {
     uint8_t class;
-    if (e->carrier != NULL && tt_tcp_find_full(e, p->address.rank, &class) != NULL)
+    if (e->carrier != NULL && (tt_tcp_find_full(e, p->address.rank, &class) != NULL || tt_tcp_is_greeting(p)))
         return false;
     return atomic_load(&e->closing) && !p->goodbye &&
            (p->in_fd >= 0 || atomic_load(&p->out) == TCP_OPEN || refusals_are_news(e, p));
@@ -411,7 +414,7 @@ bool tt_tcp_has_news(struct tcp_endpoint *e, int rank)
 {
     const struct tcp_peer *p = &e->peers[rank];
     uint8_t class;
-    if (rank == e->head.me)
+    if (rank == e->head.me || tt_tcp_is_leaving(p))
         return false;
     /* A carrier takes messages, but a connection beside it shows whether the peer lives. */
     bool messages = e->carrier == NULL

@@ -38,16 +38,24 @@ void *tt_load(const char *path, const char **why)
     return library;
 }
 
-/* The folder of the library that holds this code; false if nobody knows, as where its name has no path. */
+/* The folder of the library that holds this code. A program that has it inside may be known by a name without
+ * a path: then the kernel knows. False if nobody does. */
 static bool own_folder(char *folder, size_t bytes)
 {
     Dl_info info;
+    char program[4096];
     if (dladdr((void *)(uintptr_t)&tt_find_own, &info) == 0 || info.dli_fname == NULL)
         return false;
-    const char *slash = strrchr(info.dli_fname, '/');
-    if (slash == NULL || (size_t)(slash - info.dli_fname) >= bytes)
+    const char *name = info.dli_fname, *slash = strrchr(name, '/');
+    if (slash == NULL) {
+        ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+        program[length > 0 ? length : 0] = '\0';
+        name = program;
+        slash = strrchr(name, '/');
+    }
+    if (slash == NULL || (size_t)(slash - name) >= bytes)
         return false;
-    snprintf(folder, bytes, "%.*s", (int)(slash - info.dli_fname), info.dli_fname);
+    snprintf(folder, bytes, "%.*s", (int)(slash - name), name);
     return true;
 }
 

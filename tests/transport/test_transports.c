@@ -11,6 +11,9 @@
 #include "transports/tcp.h"
 #include "tests/rig/patience.h"
 #include "transport_suite.h"
+#include "base/config.h"
+#include "base/load.h"
+#include "base/status.h"
 #include "transports/arena.h"
 #include "transports/shm_segment.h"
 #include "transports/sim/sim.h"
@@ -102,13 +105,17 @@ static void advance_sim(void)
     tt_sim_step(world, &rank);
 }
 
+static enum tt_network network = TT_NETWORK_TCP;
+
 static void make_tcp(const struct tt_endpoint_params *params, struct tt_endpoint **endpoints)
 {
     uint8_t *addresses = calloc((size_t)params->n, TT_ADDRESS_BYTES);
     for (int r = 0; r < params->n; r++) {
         struct tt_endpoint_params mine = *params;
         mine.me = r;
-        cr_assert_eq(tt_tcp.open(&mine, addresses + r * TT_ADDRESS_BYTES, &endpoints[r]), TUTTI_OK);
+        mine.network = network;
+        cr_assert_eq(tt_tcp.open(&mine, addresses + r * TT_ADDRESS_BYTES, &endpoints[r]), TUTTI_OK, "%s",
+            tt_last_error());
     }
     for (int r = 0; r < params->n; r++)
         cr_assert_eq(tt_tcp.connect(endpoints[r], addresses), TUTTI_OK);
@@ -177,4 +184,19 @@ Test(transports, tcp)
         .make = make_tcp,
         .advance = let_threads_run,
         .paths = 1 << TT_PATH_COPIED });
+}
+
+Test(transports, ucx)
+{
+    char path[256], looked[1024];
+    struct tt_text text = { looked, sizeof looked, 0 };
+    if (!tt_find_own("libtutti_ucx.so", path, sizeof path, &text))
+        cr_skip_test("there is no plugin for UCX");
+    network = TT_NETWORK_UCX;
+    run_all(&(struct transport_suite){ .transport = &tt_tcp,
+        .lines = TT_SLOTS,
+        .make = make_tcp,
+        .advance = let_threads_run,
+        .paths = 1 << TT_PATH_COPIED,
+        .carried = true });
 }
