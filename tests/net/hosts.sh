@@ -9,6 +9,9 @@
 #        hosts.sh on HOST WORDS..  by that command: runs the words on a host, by a shell; this is also an
 #                                  agent of mpirun: --mca plm_rsh_agent "hosts.sh on"
 #        hosts.sh cut HOST         by that command: cuts the host's link
+#        hosts.sh narrow HOST RATE by that command: the host sends no faster than that, as 100mbit
+#        hosts.sh wire A B PROGRAM DELAY_US GBIT_PER_S    by that command: a link more, wire0, between two hosts,
+#                                  which PROGRAM (wire.c) keeps until it is killed
 #
 # Exits with 77 where the system allows no namespaces. What is shared unless it is made private: the local
 # sockets of Tutti in /tmp (they cross namespaces of networks), /dev/shm, and /sys, where UCX looks for
@@ -95,6 +98,8 @@ on)
         sh -c 'cd "$0" 2>/dev/null; exec sh -c "$1"' "$PWD" "$*"
     ;;
 cut) ip link set "v${2#h}" down ;;
+narrow) "$self" on "$2" "tc qdisc add dev eth0 root tbf rate $3 burst 64kb latency 400ms" ;;
+wire) exec "$4" "$(cat "$TUTTI_HOSTS/$2")" "$(cat "$TUTTI_HOSTS/$3")" "$5" "$6" ;;
 [1-9]*)
     hosts=$1
     shift
