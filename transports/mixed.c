@@ -69,10 +69,10 @@ static bool refused(struct tt_endpoint *e, int rank, struct tt_refusal *refusal)
     return part->control->refused != NULL && part->control->refused(part, rank, refusal);
 }
 
-static enum tt_peer_state peer_state(struct tt_endpoint *e, int peer, long *process)
+static enum tt_peer_state peer_state(struct tt_endpoint *e, int peer, struct tt_peer_place *place)
 {
     struct tt_endpoint *part = part_to(e, peer);
-    return part->control->peer_state(part, peer, process);
+    return part->control->peer_state(part, peer, place);
 }
 
 /* Finds a cause that one part knows, and passes it on to the others. */

@@ -167,10 +167,10 @@ static uint64_t shm_completed_by(struct tt_endpoint *head, int peer)
     return atomic_load_explicit(&of(head)->peers[peer].control->completed, memory_order_acquire);
 }
 
-static enum tt_peer_state shm_peer_state(struct tt_endpoint *head, int peer, long *process)
+static enum tt_peer_state shm_peer_state(struct tt_endpoint *head, int peer, struct tt_peer_place *place)
 {
     const struct tt_shm_peer *p = &of(head)->peers[peer];
-    *process = p->pid;
+    *place = (struct tt_peer_place){ .process = p->pid };
     if (atomic_load_explicit(&p->control->left, memory_order_acquire) != 0)
         return TT_PEER_LEFT;
     if (tt_arena_alive(p->arena))

@@ -43,6 +43,7 @@ struct tcp_address {
     uint8_t carrier[TCP_CARRIER_BYTES];
 };
 _Static_assert(sizeof(struct tcp_address) <= TT_ADDRESS_BYTES, "an address fits");
+_Static_assert((int)TT_HOST_TEXT == (int)TT_NET_TEXT, "so does what is printed of it");
 
 struct tcp_greeting { /* the first bytes of a connection */
     uint64_t magic;

@@ -135,11 +135,12 @@ static bool refused(struct tt_endpoint *head, int rank, struct tt_refusal *refus
     return number != 0 && version % 2 == 0 && atomic_load_explicit(&cell[0], memory_order_relaxed) == version;
 }
 
-static enum tt_peer_state peer_state(struct tt_endpoint *head, int peer, long *process)
+static enum tt_peer_state peer_state(struct tt_endpoint *head, int peer, struct tt_peer_place *place)
 {
     struct tcp_peer *p = &of(head)->peers[peer];
     ask(of(head), peer);
-    *process = p->address.pid;
+    place->process = p->address.pid;
+    tt_net_print_host(&p->address.net, place->host);
     return (enum tt_peer_state)atomic_load(&p->state);
 }
 

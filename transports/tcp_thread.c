@@ -106,8 +106,7 @@ void tt_tcp_claim_unreachable(struct tcp_endpoint *e, int rank, const char *why)
         return;
     if (!atomic_load(&e->end.claimed)) {
         tt_net_print(&e->peers[rank].address.net, there);
-        tt_net_print(&e->peers[e->head.me].address.net, here);
-        *strrchr(here, ':') = '\0';
+        tt_net_print_host(&e->peers[e->head.me].address.net, here);
         e->end.claim = (struct tt_cause){ .status = TUTTI_PEER_LOST, .rank = e->head.me, .peer = rank };
         snprintf(e->end.claim.operation, sizeof e->end.claim.operation, "connect");
         snprintf(e->end.claim.text, sizeof e->end.claim.text,

@@ -136,6 +136,12 @@ enum tt_peer_state {
     TT_PEER_SILENT /* its host has not answered for so long that it is taken to be gone */
 };
 
+enum { TT_HOST_TEXT = 64 };
+struct tt_peer_place { /* where a peer runs */
+    long process; /* its number; 0: ranks are no processes */
+    char host[TT_HOST_TEXT]; /* how that is reached; "": it is this rank's own */
+};
+
 struct tt_endpoint_params {
     int n, me;
     uint64_t slot_bytes; /* shared: the longest message */
@@ -207,8 +213,8 @@ struct tt_control_ops {
     void (*refuse)(struct tt_endpoint *e, const struct tt_refusal *refusal);
     bool (*refused)(struct tt_endpoint *e, int rank, struct tt_refusal *refusal);
 
-    /* May make a system call. *process: the number of the peer's process; 0: ranks are no processes. */
-    enum tt_peer_state (*peer_state)(struct tt_endpoint *e, int peer, long *process);
+    /* May make a system call. */
+    enum tt_peer_state (*peer_state)(struct tt_endpoint *e, int peer, struct tt_peer_place *place);
 
     /* The first cause wins; true if it is this one. Wakes every rank. Any thread. One rank decides which is
      * the first, so `abort` alone of all these may wait: for that one's answer, or until it counts as gone.

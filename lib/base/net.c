@@ -110,6 +110,12 @@ void tt_net_print(const struct tt_net *net, char text[TT_NET_TEXT])
     snprintf(text, TT_NET_TEXT, ipv4 ? "%s:%u" : "[%s]:%u", number, net->port);
 }
 
+void tt_net_print_host(const struct tt_net *net, char text[TT_NET_TEXT])
+{
+    tt_net_print(net, text);
+    *strrchr(text, ':') = '\0';
+}
+
 static int open_socket(const union address *address)
 {
     int yes = 1, s = socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

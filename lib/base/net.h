@@ -21,6 +21,7 @@ struct tt_net {
  * INVALID_USAGE, with a text that starts with `what`. */
 tutti_status tt_net_resolve(const char *what, const char *text, struct tt_net *nets, int *count);
 void tt_net_print(const struct tt_net *net, char text[TT_NET_TEXT]);
+void tt_net_print_host(const struct tt_net *net, char text[TT_NET_TEXT]); /* without the port */
 bool tt_net_is_here(const struct tt_net *net); /* an address of this machine */
 
 /* Returns a socket that listens at this address, or -1 and errno. If its port is 0, that is set to the one

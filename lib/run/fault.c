@@ -218,18 +218,20 @@ static tutti_status inspect_completed(struct tt_pending *p)
     return TUTTI_OK;
 }
 
-static tutti_status tell_gone(const struct tt_pending *p, int peer, enum tt_peer_state state, long number)
+static tutti_status tell_gone(
+    const struct tt_pending *p, int peer, enum tt_peer_state state, const struct tt_peer_place *place)
 {
     static const char *const ways[] = { [TT_PEER_LEFT] = "destroyed its communicator without taking part",
         [TT_PEER_EXITED] = "ended without tutti_comm_destroy",
         [TT_PEER_DEAD] = "died or became another program",
         [TT_PEER_GONE] = "has ended, or destroyed its communicator, without taking part",
         [TT_PEER_SILENT] = "is on a host that does not answer any more (TUTTI_HEARTBEAT)" };
-    char mine[DESCRIPTION], process[40] = "";
+    char mine[DESCRIPTION], process[40 + TT_HOST_TEXT] = "";
     struct tt_refusal refusal;
     tt_call_describe(&p->call, mine, sizeof mine);
-    if (state != TT_PEER_LEFT && number != 0)
-        snprintf(process, sizeof process, " (process %ld)", number);
+    if (place->process != 0 && (state != TT_PEER_LEFT || place->host[0] != '\0'))
+        snprintf(process, sizeof process, " (process %ld%s%s)", place->process,
+            place->host[0] != '\0' ? " at " : "", place->host);
     bool refused = has_refused(p, peer, &refusal);
     return tell(p, TUTTI_PEER_LOST, peer, "operation %llu, %s: rank %d %s%s%s%s",
         (unsigned long long)p->op->messages.sequence, mine, peer, ways[state], process,
@@ -240,20 +242,20 @@ static tutti_status inspect_peers(struct tt_pending *p)
 {
     const struct tt_op *op = p->op;
     const struct tt_control_ops *control = op->endpoint->control;
-    long process;
+    struct tt_peer_place place;
     if (op->messages.class == TT_CLASS_P2P) { /* what it sent before may be there: one more poll decides */
-        enum tt_peer_state state = control->peer_state(op->endpoint, p->call.root, &process);
+        enum tt_peer_state state = control->peer_state(op->endpoint, p->call.root, &place);
         if (state != TT_PEER_ALIVE && p->suspect)
-            return tell_gone(p, p->call.root, state, process);
+            return tell_gone(p, p->call.root, state, &place);
         p->suspect = state != TT_PEER_ALIVE;
         return TUTTI_OK;
     }
     for (int peer = 0; peer < p->call.comm->n; peer++) {
         if (peer == p->call.comm->rank)
             continue;
-        enum tt_peer_state state = control->peer_state(op->endpoint, peer, &process);
+        enum tt_peer_state state = control->peer_state(op->endpoint, peer, &place);
         if (state != TT_PEER_ALIVE && control->completed_by(op->endpoint, peer) <= op->messages.sequence)
-            return tell_gone(p, peer, state, process);
+            return tell_gone(p, peer, state, &place);
     }
     return TUTTI_OK;
 }

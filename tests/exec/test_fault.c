@@ -17,9 +17,9 @@ static struct {
 } last_words;
 
 /* The peer sends, and then leaves, between the last poll of who waits for it and this look at its life. */
-static enum tt_peer_state send_and_leave(struct tt_endpoint *e, int peer, long *process)
+static enum tt_peer_state send_and_leave(struct tt_endpoint *e, int peer, struct tt_peer_place *place)
 {
-    *process = 0;
+    *place = (struct tt_peer_place){ 0 };
     int32_t value = 4711;
     (void)e;
     if (last_words.sends && last_words.asked == 0 &&

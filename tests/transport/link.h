@@ -57,8 +57,8 @@ static inline bool link_replies(struct tt_link *link, const struct tt_message *m
 
 static inline enum tt_peer_state peer_state(struct tt_endpoint *e, int peer)
 {
-    long process;
-    return e->control->peer_state(e, peer, &process);
+    struct tt_peer_place place;
+    return e->control->peer_state(e, peer, &place);
 }
 
 #endif

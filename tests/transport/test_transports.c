@@ -192,7 +192,8 @@ Test(transports, tcp)
         .lines = TT_SLOTS,
         .make = make_tcp,
         .advance = let_threads_run,
-        .paths = 1 << TT_PATH_COPIED });
+        .paths = 1 << TT_PATH_COPIED,
+        .carried = true });
 }
 
 Test(transports, ucx)

@@ -457,9 +457,9 @@ static uint64_t sim_completed_by(struct tt_endpoint *e, int peer)
     return endpoint_of(e)->sim->ranks[peer].completed;
 }
 
-static enum tt_peer_state sim_peer_state(struct tt_endpoint *e, int peer, long *process)
+static enum tt_peer_state sim_peer_state(struct tt_endpoint *e, int peer, struct tt_peer_place *place)
 {
-    *process = 0;
+    *place = (struct tt_peer_place){ 0 };
     return endpoint_of(e)->sim->ranks[peer].state;
 }
 
