@@ -84,6 +84,30 @@ ranks() # HOSTS PER_HOST HOW WORDS..
     timeout -k 5 300 sh "$0" --ranks "$@"
 }
 
+# At each port at which a rank listens somebody comes, says what no rank says, and goes.
+visit()
+{
+    sleep 1
+    for file in "$scratch"/pid.*; do
+        for port in $(ss -tlnpH | grep -F "pid=$(cat "$file")," | sed 's/.*:\([0-9]*\) .*:.*/\1/'); do
+            echo "$port" >>"$scratch/visited"
+            for words in "printf 'GET / HTTP/1.0\r\n\r\n'" "head -c 100000 /dev/urandom" \
+                "head -c 4096 /dev/zero" :; do
+                timeout 0.3 bash -c "$words >/dev/tcp/127.0.0.1/$port" 2>/dev/null
+            done
+        done
+    done
+}
+survive() # WHAT CALLS
+{
+    rm -f "$scratch/visited"
+    visit &
+    ranks 2 1 ids "$collperf" all_reduce -b 64K -e 64K -n "$2" -w 1 && grep -q "$good" "$scratch/out.0" ||
+        fail "strangers at the ports of $1"
+    wait $!
+    [ -s "$scratch/visited" ] || fail "strangers at the ports of $1: there were no ports"
+}
+
 # All ranks but the one that is killed say that it died, and soon.
 expect_told() # WHAT LOST PATTERN SECONDS
 {
@@ -170,9 +194,10 @@ began=$(date +%s)
 ranks 2 2 ids $endless && fail "a rank that is killed: nobody sees it"
 expect_told "a rank that is killed" 3 'rank 3 died' 60
 
-began=$(date +%s)
+survive TCP 100000
 if [ -e "$(dirname "$collperf")/.libs/libtutti_ucx.so" ]; then
     TUTTI_NETWORK=ucx && export TUTTI_NETWORK
+    survive UCX 10000
     ranks 2 2 ids "$collperf" all -b 4 -e 1M -f 64 -n 3 -w 1 && grep -q "$good" "$scratch/out.0" ||
         fail "2 x 2 by UCX"
     began=$(date +%s)
