@@ -81,6 +81,16 @@ expect 2 "$sim" all_gather 4K -n 6 --hosts "$scratch/hosts"
 says err 'fewer slots than there are ranks' "too few slots"
 expect 2 "$sim" all_gather 4K -n 6 --hosts "$scratch/none"
 
+# A machine of lstopo: two caches, of three cores and of one.
+for type in L3Cache Core Core Core L3Cache Core; do
+    printf '  <object type="%s" os_index="0">\n' $type
+done >"$scratch/machine.xml"
+expect 0 "$sim" all_gather 4K -n 4 --hwloc "$scratch/machine.xml"
+says out '4 ranks on 2 cache domains' "a machine of lstopo"
+expect 2 "$sim" all_gather 4K -n 5 --hwloc "$scratch/machine.xml"
+says err 'a core for each rank' "too few cores"
+expect 2 "$sim" all_gather 4K -n 2 --hwloc "$scratch/machine.xml" --hosts "$scratch/hosts"
+
 # What --costs prints is a machine again, and a faster network takes less time.
 expect 0 "$sim" -m ethernet --costs
 cp "$scratch/out" "$scratch/machine"

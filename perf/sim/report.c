@@ -92,13 +92,14 @@ static tutti_status put_rank(const struct sim_request *r, int algorithm, int ran
             peers[tt_cost_level(&r->query, rank, peer)]++;
     uint64_t chunk = r->bytes / s.chunks + r->query.element_bytes;
     uint64_t scratch = (chunk < r->slice_bytes ? chunk : r->slice_bytes) * s.tmp_cells * TT_WINDOW;
+    static const char *const names[2][2] = { { "sends inside its host", "sends to other hosts" },
+        { "sends inside its domain", "sends to other domains" } };
     printf("\n  rank %d, which ends last:\n", rank);
     for (int level = 0; level < TT_LEVELS; level++)
         if (peers[level] > 0)
             printf("  %-26s %llu messages a slice, %llu bytes in all, %llu peers\n",
-                level == TT_NEAR ? "sends inside its host" : "sends to other hosts",
-                (unsigned long long)messages[level], (unsigned long long)bytes[level],
-                (unsigned long long)peers[level]);
+                names[r->cores != NULL][level != TT_NEAR], (unsigned long long)messages[level],
+                (unsigned long long)bytes[level], (unsigned long long)peers[level]);
     printf("  %-26s schedule of %u steps, %llu bytes; scratch %llu bytes\n", "keeps", s.nsteps,
         (unsigned long long)(s.nsteps * sizeof *s.steps + 2 * s.ndeps * sizeof *s.deps +
                              2 * (uint64_t)r->n * sizeof *s.sends),
@@ -206,8 +207,9 @@ tutti_status sim_report(struct sim_request *r)
     struct tt_prediction p;
     uint64_t least, bound = sim_bound(r);
     int chosen;
-    snprintf(title, sizeof title, "%s of %llu bytes, %d ranks on %d hosts, machine %s", r->collective,
-        (unsigned long long)r->bytes, r->n, r->topology.domains, r->machine_name);
+    snprintf(title, sizeof title, "%s of %llu bytes, %d ranks on %d %s, machine %s", r->collective,
+        (unsigned long long)r->bytes, r->n, r->topology.domains, r->cores != NULL ? "cache domains" : "hosts",
+        r->machine_name);
     printf("# tutti-sim: %s\n", title);
     tutti_status status = tt_cost_choose(&r->query, &chosen);
     if (status == TUTTI_OK)

@@ -12,7 +12,7 @@ struct sim_request {
     struct tt_cost_query query; /* its costs and topology are those below */
     struct sim_machine machine;
     struct tt_topology topology;
-    const char *machine_name, *collective, *algorithm, *hosts, *svg, *goal;
+    const char *machine_name, *collective, *algorithm, *hosts, *cores, *svg, *goal;
     int n, per_host;
     uint64_t bytes, slice_bytes;
     bool exact, execute;

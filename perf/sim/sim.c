@@ -33,6 +33,7 @@ static const char help[] =
     "  -m, --machine M     a name of --machines, or a file of such lines (default dgx-h100)\n"
     "      --per-host K    ranks on each host (default: what the machine says)\n"
     "      --hosts FILE    a line for each host: NAME [slots=K]; ranks fill them in turn\n"
+    "      --hwloc FILE    one machine, as lstopo writes it in XML: a rank on each core\n"
     "  -a, --algo NAME     this algorithm, in place of the one that the library chooses\n"
     "      --exact         sums in one fixed order (TUTTI_COMM_EXACT)\n"
     "      --slice SIZE    the longest message (default 1M)\n"
@@ -57,11 +58,11 @@ static const char help[] =
 
 static const struct option longs[] = { { "machine", required_argument, NULL, 'm' },
     { "per-host", required_argument, NULL, 'p' }, { "hosts", required_argument, NULL, 'H' },
-    { "algo", required_argument, NULL, 'a' }, { "exact", no_argument, NULL, 'e' },
-    { "slice", required_argument, NULL, 's' }, { "execute", no_argument, NULL, 'x' },
-    { "svg", required_argument, NULL, 'v' }, { "goal", required_argument, NULL, 'g' },
-    { "machines", no_argument, NULL, 'M' }, { "costs", no_argument, NULL, 'c' },
-    { "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 } };
+    { "hwloc", required_argument, NULL, 'W' }, { "algo", required_argument, NULL, 'a' },
+    { "exact", no_argument, NULL, 'e' }, { "slice", required_argument, NULL, 's' },
+    { "execute", no_argument, NULL, 'x' }, { "svg", required_argument, NULL, 'v' },
+    { "goal", required_argument, NULL, 'g' }, { "machines", no_argument, NULL, 'M' },
+    { "costs", no_argument, NULL, 'c' }, { "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 } };
 
 static int refuse(const char *what, const char *value, const char *legal)
 {
@@ -116,6 +117,20 @@ static int read_hosts(FILE *file, int32_t *host, int n)
     return filled;
 }
 
+/* Fills domain[] by a machine as lstopo writes it in XML: a rank on each core, a domain for each level 3
+ * cache. Returns the number of ranks that had room. */
+static int read_cores(FILE *file, int32_t *domain, int n)
+{
+    char line[4096];
+    int filled = 0, caches = 0;
+    while (filled < n && fgets(line, sizeof line, file) != NULL) {
+        caches += strstr(line, "<object type=\"L3Cache\"") != NULL;
+        if (strstr(line, "<object type=\"Core\"") != NULL)
+            domain[filled++] = caches > 0 ? caches - 1 : 0;
+    }
+    return filled;
+}
+
 static int open_topology(struct sim_request *r)
 {
     int code = EXIT_GOOD;
@@ -125,15 +140,20 @@ static int open_topology(struct sim_request *r)
     int per_host = r->per_host > 0 ? r->per_host : r->machine.ranks_per_host;
     for (int i = 0; i < r->n; i++)
         host[i] = per_host > 0 ? i / per_host : 0;
-    if (r->hosts != NULL) {
-        FILE *file = fopen(r->hosts, "r");
-        int room = file != NULL ? read_hosts(file, host, r->n) : 0;
+    if (r->hosts != NULL && r->cores != NULL)
+        code = refuse("--hwloc", r->cores, "without --hosts it is: the ranks are on one machine");
+    const char *name = r->hosts != NULL ? r->hosts : r->cores;
+    if (code == EXIT_GOOD && name != NULL) {
+        bool cores = r->cores != NULL;
+        FILE *file = fopen(name, "r");
+        int room = file == NULL ? 0 : cores ? read_cores(file, host, r->n) : read_hosts(file, host, r->n);
         if (file != NULL)
             fclose(file);
         if (room < r->n)
-            code = refuse("--hosts", r->hosts,
-                file == NULL ? "a file of lines NAME [slots=K] is"
-                             : "its hosts have fewer slots than there are ranks");
+            code = refuse(cores ? "--hwloc" : "--hosts", name,
+                cores ? "a machine with a core for each rank is, as lstopo writes it: lstopo mine.xml"
+                : file == NULL ? "a file of lines NAME [slots=K] is"
+                               : "its hosts have fewer slots than there are ranks");
     }
     if (code == EXIT_GOOD && tt_topology_create(&r->topology, r->n, host) != TUTTI_OK)
         code = EXIT_BROKEN;
@@ -199,7 +219,9 @@ static int answer(struct sim_request *r, char **words, int count)
     code = open_topology(r);
     if (code != EXIT_GOOD)
         return code;
-    r->machine.costs.hosts = (uint64_t)r->topology.domains;
+    r->machine.costs.hosts = r->cores != NULL ? 1 : (uint64_t)r->topology.domains;
+    if (r->cores != NULL)
+        r->machine.costs.cores = (uint64_t)r->n;
     r->query.bytes = r->bytes;
     r->query.slot_bytes = r->slice_bytes;
     r->query.costs = &r->machine.costs;
@@ -241,6 +263,9 @@ static int take_flag(int code, const char *word, struct sim_request *r, bool *co
         return -1;
     case 'H':
         r->hosts = optarg;
+        return -1;
+    case 'W':
+        r->cores = optarg;
         return -1;
     case 'a':
         r->algorithm = optarg;

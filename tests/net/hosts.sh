@@ -10,8 +10,9 @@
 #                                  agent of mpirun: --mca plm_rsh_agent "hosts.sh on"
 #        hosts.sh cut HOST         by that command: cuts the host's link
 #        hosts.sh narrow HOST RATE by that command: the host sends no faster than that, as 100mbit
-#        hosts.sh wire A B PROGRAM DELAY_US GBIT_PER_S    by that command: a link more, wire0, between two hosts,
-#                                  which PROGRAM (wire.c) keeps until it is killed
+#        hosts.sh wire A B PROGRAM DELAY_US GBIT_PER_S
+#                                  by that command: a link more, wire0, between two hosts, which PROGRAM
+#                                  (wire.c) keeps until it is killed
 #
 # Exits with 77 where the system allows no namespaces. What is shared unless it is made private: the local
 # sockets of Tutti in /tmp (they cross namespaces of networks), /dev/shm, and /sys, where UCX looks for

@@ -3,10 +3,10 @@
  *
  * usage: wire PID_A PID_B DELAY_US GBIT_PER_S
  *
- * The network namespaces of the two processes get an interface wire0 each, 10.78.0.1 and 10.78.0.2. Behind each
- * is a TAP device; a thread for each way reads frames from one and writes them to the other when their time
- * has come. Frames are whole segments (TSO), so that a gigabyte a second passes. It says "up", and runs until
- * it is killed. */
+ * The network namespaces of the two processes get an interface wire0 each, 10.78.0.1 and 10.78.0.2. Behind
+ * each is a TAP device; a thread for each way reads frames from one and writes them to the other when their
+ * time has come. Frames are whole segments (TSO), so that a gigabyte a second passes. It says "up", and runs
+ * until it is killed. */
 #include <fcntl.h>
 #include <linux/if.h>
 #include <linux/if_tun.h>
