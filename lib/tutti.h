@@ -256,19 +256,19 @@ const char *tutti_status_string(tutti_status status);
  * there is none). Never NULL; valid until this thread's next call. */
 const char *tutti_get_last_error(const tutti_comm *comm);
 
-/* Ask in words, as snprintf answers: writes at most `bytes` bytes with a final 0 to text (which may be
- * NULL if bytes is 0) and returns the length of the whole answer; 0, with a last error that lists the
- * questions, if `what` is none. comm may be NULL where the answer does not depend on one. An answer that did
- * not fit is kept, and this thread gets it by its next question if that has the same words, and room for it;
- * so who asks for the length, and then for the text, gets all of one text. Questions:
- * "version", "config" (settings), "variables" (of the environment), "transports", "cpu", "algorithms
- * COLLECTIVE", "choice COLLECTIVE BYTES", "why COLLECTIVE BYTES [N [exact] [TOPOLOGY]]" (all predicted times
- * and the choice, of comm or of N ranks here), "schedule COLLECTIVE ALGORITHM N ROOT RANK
- * in_place|out_of_place [exact]", "paths" (bytes this rank sent, by path), "executor" (H: calls of comm on
- * CUDA streams go by pinned memory and the processors; host: it has no device), "lost_wakeups"; "recorder
- * [json]": the last 256 calls on comm, and how far they are, which any thread may ask while an operation of
- * comm hangs; "attach PID [json]": the same of all communicators of another process of this user, and of one
- * that is being made, whom it waits for. JSON is a line for each communicator. */
+/* Ask in words, as snprintf answers: writes at most `bytes` bytes with a final 0 to text (which may be NULL
+ * if bytes is 0) and returns the length of the whole answer; 0, with a last error that lists the questions,
+ * if `what` is none. comm may be NULL where the answer does not depend on one. An answer that did not fit
+ * is kept, and this thread gets it by its next question if that has the same words, and room for it; so who
+ * asks for the length, and then for the text, gets all of one text. Questions: "version", "config"
+ * (settings), "variables" (of the environment), "transports", "cpu", "algorithms COLLECTIVE", "choice
+ * COLLECTIVE BYTES", "why COLLECTIVE BYTES [N [exact] [TOPOLOGY]]" (all predicted times and the choice, of
+ * comm or of N ranks here), "schedule COLLECTIVE ALGORITHM N ROOT RANK in_place|out_of_place [exact]",
+ * "paths" (bytes this rank sent, by path), "hosts" (the ranks of each, as 0-3/4-7), "executor" (H: calls of
+ * comm on CUDA streams go by pinned memory and the processors; host: it has no device), "lost_wakeups";
+ * "recorder [json]": the last 256 calls on comm, and how far they are, which any thread may ask while an
+ * operation of comm hangs; "attach PID [json]": the same of all communicators of another process of this
+ * user, and of one that is being made, whom it waits for. JSON is a line for each communicator. */
 size_t tutti_query(const tutti_comm *comm, const char *what, char *text, size_t bytes);
 
 /* Bytes of one element; 0 for an unknown type. */

@@ -174,6 +174,10 @@ fi
 expect 0 "$collperf" all_reduce --tune "$scratch/rules" -g 2 -b 8 -e 4K -f 8 -n 20 -c 0
 sed 's/[a-z_]*$/ring/' "$scratch/rules" | grep '^all_reduce  *2 ' >"$scratch/ring.rules"
 grep -q '^all_reduce  *2  *[0-9K]*-  *[a-z_]*$' "$scratch/rules" || fail 'the last rule has an end'
+grep -q '^cost latency_near [0-9.]* ns$' "$scratch/rules" || fail 'no cost of a message is written'
+grep '^cost byte_near' "$scratch/rules" | awk '{ exit !($3 > 0.05 && $3 < 10000) }' ||
+    fail 'a byte costs what it cannot'
+TUTTI_RULES=$scratch/rules expect 0 "$collperf" all_reduce -g 2 -b 8 -e 8 -n 5
 TUTTI_RULES=$scratch/ring.rules expect 0 "$collperf" all_reduce -g 2 -b 8 -e 8 -n 5
 says out ' ring  ' 'a rule of rank 0'
 expect 3 "$collperf" all_reduce --tune "$scratch/none/rules" -g 2 -b 8 -e 8 -n 5

@@ -189,6 +189,11 @@ for layout in '2 2' '3 1' '4 2'; do
         fail "hosts and ranks of each: $layout"
 done
 
+# What messages cost, inside a host and between two.
+ranks 2 2 ids "$collperf" all_reduce -b 8 -e 8K -f 32 -n 5 --tune "$scratch/rules" &&
+    grep -q '^cost latency_near' "$scratch/rules" && grep -q '^cost byte_away' "$scratch/rules" ||
+    fail "costs of messages over two hosts"
+
 began=$(date +%s)
 (sleep 2 && kill -9 "$(cat "$scratch/pid.3")") &
 ranks 2 2 ids $endless && fail "a rank that is killed: nobody sees it"

@@ -198,6 +198,23 @@ static bool answer_topology(const struct tt_comm *comm, const char *rest, struct
     return true;
 }
 
+/* The ranks of each host, in the form of a topology. */
+static bool answer_hosts(const struct tt_comm *comm, const char *rest, struct tt_text *a)
+{
+    struct tt_topology hosts;
+    (void)rest;
+    if (comm == NULL)
+        return false;
+    int32_t *one = comm->identity.host == NULL ? calloc((size_t)comm->n, sizeof *one) : NULL;
+    const int32_t *host_of = one != NULL ? one : comm->identity.host;
+    if (host_of != NULL && tt_topology_create(&hosts, comm->n, host_of) == TUTTI_OK) {
+        tt_topology_put(&hosts, a);
+        tt_topology_free(&hosts);
+    }
+    free(one);
+    return true;
+}
+
 static bool put_schedule(const struct tt_key *key, struct tt_text *a)
 {
     struct tt_requirements requirements = { .n = key->n, .exact = key->exact, .topology = key->topology };
@@ -357,6 +374,7 @@ static const struct {
     { "choice", "choice COLLECTIVE BYTES (with comm)", answer_choice },
     { "why", "why COLLECTIVE BYTES [N [exact] [TOPOLOGY]] (without N: with comm)", answer_why },
     { "topology", "topology", answer_topology },
+    { "hosts", "hosts (with comm)", answer_hosts },
     { "schedule", "schedule COLLECTIVE ALGORITHM N ROOT RANK in_place|out_of_place [exact] [TOPOLOGY]",
         answer_schedule },
     { "paths", "paths (with comm)", answer_paths },

@@ -4,6 +4,7 @@
  *     # collective  ranks  sizes     algorithm
  *     all_reduce    2      0-4K      one_shot
  *     all_reduce    2-8    6K-       direct       # and above
+ *     cost latency_away 1500 ns                   # what predictions count with (costs.h)
  *
  * A line that is not a rule is an error with its number: whoever wrote it believes that it is in force. */
 #include <fcntl.h>
@@ -89,10 +90,21 @@ static bool overlap(const struct tt_rule *a, const struct tt_rule *b)
            b->ranks_least <= a->ranks_most && a->size_least <= b->size_most && b->size_least <= a->size_most;
 }
 
+static tutti_status take_cost(
+    const struct place *p, const char *whole, char *words[], int count, struct tt_costs *costs)
+{
+    char *end = NULL;
+    double value = count > 2 ? strtod(words[2], &end) : 0;
+    if (count < 3 || count > 4 || *end != '\0' || !tt_costs_set(costs, words[1], value))
+        return wrong(p, whole, "cost NAME VALUE, with a name and in the unit of `tutti-sim --costs`");
+    return TUTTI_OK;
+}
+
 /* One line; lines[i] is where rule i stands. */
 static tutti_status take(const struct place *p, char *line, struct tt_settings *settings, int *lines)
 {
-    static const char form[] = "COLLECTIVE RANKS SIZES ALGORITHM, or a comment that begins with #";
+    static const char form[] =
+        "COLLECTIVE RANKS SIZES ALGORITHM, cost NAME VALUE, or a comment that begins with #";
     char *words[5], *rest = NULL, whole[LINE_BYTES];
     int count = 0;
     struct tt_rule rule = { 0 };
@@ -103,6 +115,8 @@ static tutti_status take(const struct place *p, char *line, struct tt_settings *
         words[count++] = word;
     if (count == 0)
         return TUTTI_OK;
+    if (strcmp(words[0], "cost") == 0)
+        return take_cost(p, whole, words, count, &settings->costs);
     if (count != 4)
         return wrong(p, whole, form);
     tutti_status status = parse_rule(p, words, &rule);

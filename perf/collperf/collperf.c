@@ -441,6 +441,17 @@ static tutti_status look_around(struct run *run, int64_t bare)
     return perf_group_exchange(group, &mine, sizeof mine, run->places);
 }
 
+/* With --tune: what messages between ranks cost. */
+static int price_messages(struct run *run)
+{
+    struct perf_prices prices;
+    if (perf_price(run->session.group, &prices) != TUTTI_OK)
+        return PERF_EXIT_FAILED;
+    if (run->tune != NULL)
+        run->tune->prices = prices;
+    return PERF_EXIT_OK;
+}
+
 static int rank_main(struct perf_rank_group *group, void *context)
 {
     struct request *request = context;
@@ -502,6 +513,8 @@ static int rank_main(struct perf_rank_group *group, void *context)
         run.report.rest_after = rest_of(group, o, bare, &run.report.rest_mean);
         run.report.flag_after = perf_group_flag_round_trip(group);
     }
+    if (code == PERF_EXIT_OK && o->tune != NULL)
+        code = price_messages(&run);
     if (code != PERF_EXIT_FAILED)
         tutti_comm_finalize(group->comm);
     tutti_comm_destroy(group->comm);

@@ -60,6 +60,11 @@ bool perf_tune_write(const struct perf_tune *tune, const char *path, int n)
     if (file == NULL)
         return false;
     fprintf(file, "# The fastest algorithms of %d ranks, measured by collperf --tune; for TUTTI_RULES.\n", n);
+    for (int level = 0; level < PERF_LEVELS; level++)
+        if (tune->prices.of[level].latency_ns >= 0)
+            fprintf(file, "cost latency_%s %.1f ns\ncost message_%s %.1f ns\ncost byte_%s %.3f GB/s\n",
+                perf_levels[level], tune->prices.of[level].latency_ns, perf_levels[level],
+                tune->prices.of[level].message_ns, perf_levels[level], tune->prices.of[level].byte_gb_s);
     fprintf(file, "# collective     ranks sizes        algorithm\n");
     for (int i = 0, last; i < tune->count; i = last) {
         const struct perf_tune_point *p = &tune->points[i];

@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "price.h"
+
 enum { PERF_TUNE_POINTS = 512 };
 
 struct perf_tune_point {
@@ -17,6 +19,7 @@ struct perf_tune {
     struct perf_tune_point points[PERF_TUNE_POINTS];
     int count;
     char names[PERF_TUNE_POINTS][32]; /* of the algorithms */
+    struct perf_prices prices; /* of messages */
 };
 
 /* One measurement, sizes of a collective in rising order; false: there is no more room. */

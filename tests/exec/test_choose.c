@@ -244,6 +244,16 @@ Test(choose, a_rule_overrules_predictions)
     cr_expect_str_eq(chosen(&request, NULL), "doubling");
 }
 
+Test(choose, costs_of_a_file)
+{
+    struct tt_settings settings;
+    cr_assert_eq(
+        read_rules("cost latency_away 1500 ns\n# none\ncost byte_away 50 # GB/s\n", &settings), TUTTI_OK);
+    cr_expect_eq(settings.costs.latency[TT_AWAY], 1500000000);
+    cr_expect_eq(settings.costs.byte[TT_AWAY], 20000);
+    cr_expect_eq(settings.nrules, 0);
+}
+
 Test(choose, rules_that_are_none)
 {
     static const struct {
@@ -262,6 +272,9 @@ Test(choose, rules_that_are_none)
         { "all_reduce 2 4K-0 ring\n", { "'4K-0'", "bytes" } },
         { "all_reduce 2 0-4Q ring\n", { "'0-4Q'", "bytes" } },
         { "all_reduce 2 -4K ring\n", { "'-4K'", "bytes" } },
+        { "cost latency 5\n", { "line 1", "cost NAME VALUE", "cost latency 5" } },
+        { "cost latency_away fast\n", { "cost NAME VALUE" } },
+        { "cost latency_away\n", { "cost NAME VALUE" } },
         { "all_reduce 2 0-4K ring\nall_reduce 1-9 4K-8K tree\n", { "line 2", "overlap", "line 1" } },
     };
     struct tt_settings settings;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATIENCE = 2000000, GUARD = 64, AREA = SUITE_MEMORY_BYTES / 16 };
+enum { PATIENCE = 20000000, GUARD = 64, AREA = SUITE_MEMORY_BYTES / 16 };
 static const uint64_t first_number = 0xfffffffdu;
 
 bool suite_expect(struct transport_suite *s, bool right, const char *format, ...)

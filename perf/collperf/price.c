@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* price.c: rank 0 and the first rank of each level exchange messages, while the others wait.
+ *
+ * In LogGP's terms (costs.h of the library): half a round trip of 8 bytes is a latency and the work at both
+ * ends; in a row of short messages each costs the work of one end, in a row of long ones each byte its time. */
+#include "price.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TURNS = 100, ROW = 64, LONG_ROW = 8, LONG_BYTES = 1 << 20, TRIES = 5 };
+
+const char *const perf_levels[PERF_LEVELS] = { "near", "far", "away" };
+
+/* Returns which of the groups "0-3,8/4-7" a rank is in. */
+static int group_of(const char *text, int rank)
+{
+    int group = 0;
+    while (*text != '\0') {
+        char *end;
+        long first = strtol(text, &end, 10), last = *end == '-' ? strtol(end + 1, &end, 10) : first;
+        if (first <= rank && rank <= last)
+            return group;
+        group += *end == '/';
+        text = *end != '\0' ? end + 1 : end;
+    }
+    return group;
+}
+
+/* Returns the answer of the library, or NULL: there is no memory. The caller frees it. */
+static char *ask(const tutti_comm *comm, const char *what)
+{
+    size_t length = tutti_query(comm, what, NULL, 0);
+    char *text = malloc(length + 1);
+    if (text != NULL)
+        tutti_query(comm, what, text, length + 1);
+    return text;
+}
+
+/* Fills first[] with the first rank of each level as rank 0 sees it; 0: there is none. */
+static bool find_peers(const struct perf_rank_group *group, int first[PERF_LEVELS])
+{
+    char *domains = ask(group->comm, "topology"), *hosts = ask(group->comm, "hosts");
+    for (int r = group->n - 1; domains != NULL && hosts != NULL && r > 0; r--) {
+        bool away = group_of(hosts, r) != group_of(hosts, 0);
+        bool far = group_of(domains, r) != group_of(domains, 0);
+        first[away ? 2 : far ? 1 : 0] = r;
+    }
+    bool found = domains != NULL && hosts != NULL;
+    free(domains);
+    free(hosts);
+    return found;
+}
+
+/* `rounds` times a row of messages from rank 0, and a short answer. Returns the seconds of a round; below 0:
+ * a call failed, and *status says how. */
+static double exchange(struct perf_rank_group *group, int peer, int rounds, int row, size_t bytes,
+    uint8_t *buffer, tutti_status *status)
+{
+    tutti_stream none = tutti_no_stream();
+    const bool leads = group->rank == 0;
+    double began = perf_group_clock_seconds(group);
+    for (int i = 0; i < rounds * (row + 1) && *status == TUTTI_OK; i++) {
+        bool answer = i % (row + 1) == row;
+        *status =
+            answer != leads
+                ? tutti_send(buffer, answer ? 8 : bytes, TUTTI_UINT8, leads ? peer : 0, group->comm, none)
+                : tutti_recv(buffer, answer ? 8 : bytes, TUTTI_UINT8, leads ? peer : 0, group->comm, none);
+    }
+    return *status == TUTTI_OK ? (perf_group_clock_seconds(group) - began) / rounds : -1;
+}
+
+static double least(struct perf_rank_group *group, int peer, int rounds, int row, size_t bytes,
+    uint8_t *buffer, tutti_status *status)
+{
+    double best = -1;
+    for (int i = 0; i <= TRIES; i++) { /* the first one warms up */
+        double seconds = exchange(group, peer, rounds, row, bytes, buffer, status);
+        best = i > 0 && (best < 0 || seconds < best) ? seconds : best;
+    }
+    return best;
+}
+
+static void price(struct perf_rank_group *group, int peer, int level, uint8_t *buffer,
+    struct perf_prices *prices, tutti_status *status)
+{
+    double both = least(group, peer, TURNS, 1, 8, buffer, status);
+    double row = least(group, peer, TURNS / 10, ROW, 8, buffer, status);
+    double longs = least(group, peer, 1, LONG_ROW, LONG_BYTES, buffer, status);
+    double message = (row - both) / (ROW - 1), latency = both / 2 - 2 * message;
+    prices->of[level].message_ns = message > 0 ? 1e9 * message : 0;
+    prices->of[level].latency_ns = latency > 0 ? 1e9 * latency : 0;
+    prices->of[level].byte_gb_s = 1e-9 * LONG_ROW * LONG_BYTES / (longs - both / 2);
+}
+
+tutti_status perf_price(struct perf_rank_group *group, struct perf_prices *prices)
+{
+    int first[PERF_LEVELS] = { 0 };
+    uint8_t *buffer = calloc(1, LONG_BYTES);
+    tutti_status status = TUTTI_OK;
+    bool able = find_peers(group, first) && buffer != NULL;
+    for (int level = 0; level < PERF_LEVELS; level++) {
+        prices->of[level].latency_ns = -1;
+        if (able && status == TUTTI_OK && first[level] > 0 &&
+            (group->rank == 0 || group->rank == first[level]))
+            price(group, first[level], level, buffer, prices, &status);
+        if (status == TUTTI_OK)
+            status = tutti_barrier(group->comm, tutti_no_stream());
+    }
+    free(buffer);
+    if (status != TUTTI_OK)
+        perf_group_print_error(group, "the costs of messages", status);
+    return status;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* price.h: what messages between ranks cost here, in the numbers of the library's cost model. */
+#ifndef PERF_PRICE_H
+#define PERF_PRICE_H
+#include "launch.h"
+
+enum { PERF_LEVELS = 3 };
+struct perf_prices {
+    struct {
+        double latency_ns, message_ns, byte_gb_s; /* latency_ns below 0: no pair of ranks has this level */
+    } of[PERF_LEVELS];
+};
+extern const char
+    *const perf_levels[PERF_LEVELS]; /* "near": in one cache domain; "far"; "away": on other hosts */
+
+/* All ranks call it. At rank 0, which measures with one other rank of each level, *prices is set. */
+tutti_status perf_price(struct perf_rank_group *group, struct perf_prices *prices);
+
+#endif
