@@ -121,9 +121,15 @@ expect_told() # WHAT LOST PATTERN SECONDS
     [ "$took" -le "$4" ] || fail "$1 took $took s"
 }
 
-# --apart: by hosts.sh, among three hosts, of which two cannot reach each other.
+# --apart: by hosts.sh, among four hosts, of which two cannot reach each other.
 if [ "${1:-}" = --apart ]; then
     root=10.77.0.1:4000
+    if command -v mpirun.openmpi >/dev/null; then
+        mpirun.openmpi --mca plm_rsh_agent "$hosts_sh on" --mca oob_tcp_if_include 10.77.0.0/24 \
+            --host h0:1,h1:1,h2:2,h3:1 -np 5 "$collperf" all_reduce -b 8 -e 64K -f 64 -n 3 -w 1 \
+            >"$scratch/out.0" 2>&1 </dev/null &&
+            grep -q "$good" "$scratch/out.0" || fail "mpirun over four hosts"
+    fi
     began=$(date +%s)
     "$hosts_sh" on h1 "ip route add unreachable 10.77.0.3"
     ranks 3 1 on "$collperf" all_reduce -b 8 -e 8 --algo one_shot && fail "two hosts apart: nobody sees it"
@@ -246,7 +252,7 @@ else
     echo "skipped: the matrix of the API over three hosts (tests/suite is not built)"
 fi
 
-"$hosts_sh" 2 sh "$0" --inside "$scratch" && "$hosts_sh" 3 sh "$0" --apart "$scratch"
+"$hosts_sh" 2 sh "$0" --inside "$scratch" && "$hosts_sh" 4 sh "$0" --apart "$scratch"
 case $? in
 0) ;;
 77) echo "skipped: hosts as namespaces (the system allows none here)" ;;

@@ -120,7 +120,8 @@ void tt_tcp_claim_unreachable(struct tcp_endpoint *e, int rank, const char *why)
 
 static void fail_to_dial(struct tcp_endpoint *e, int rank, int number)
 {
-    bool refused = number == ECONNREFUSED || number == ECONNRESET; /* its endpoint has ended */
+    /* Its endpoint has ended; EPIPE: while this rank said who it is. */
+    bool refused = number == ECONNREFUSED || number == ECONNRESET || number == EPIPE;
     if (!refused)
         tt_tcp_claim_unreachable(e, rank, strerror(number));
     tt_tcp_lose(e, rank, refused ? TT_PEER_GONE : TT_PEER_SILENT);

@@ -2,7 +2,8 @@
 /* price.c: rank 0 and the first rank of each level exchange messages, while the others wait.
  *
  * In LogGP's terms (costs.h of the library): half a round trip of 8 bytes is a latency and the work at both
- * ends; in a row of short messages each costs the work of one end, in a row of long ones each byte its time. */
+ * ends. In a row of short messages each costs the work of one end; in a row of long ones, each byte its
+ * time. */
 #include "price.h"
 
 #include <stdio.h>
