@@ -87,7 +87,12 @@ ranks() # HOSTS PER_HOST HOW WORDS..
 # At each port at which a rank listens somebody comes, says what no rank says, and goes.
 visit()
 {
-    sleep 1
+    tries=0
+    until [ $tries -ge 100 ] ||
+        ss -tlnpH 2>/dev/null | grep -qF "pid=$(cat "$scratch/pid.1" 2>/dev/null),"; do
+        tries=$((tries + 1))
+        sleep 0.05
+    done
     for file in "$scratch"/pid.*; do
         for port in $(ss -tlnpH | grep -F "pid=$(cat "$file")," | sed 's/.*:\([0-9]*\) .*:.*/\1/'); do
             echo "$port" >>"$scratch/visited"
@@ -191,7 +196,8 @@ fi
 
 for layout in '2 2' '3 1' '4 2'; do
     # shellcheck disable=SC2086
-    ranks $layout ids "$collperf" all -b 4 -e 64K -f 64 -n 3 -w 1 && grep -q "$good" "$scratch/out.0" ||
+    ranks $layout ids "$collperf" all -b 4 -e 64K -f 64 -n 3 -w 1 && grep -q "$good" "$scratch/out.0" &&
+        grep -q "^# ${layout% *} hosts; out of each and into it [0-9.]* GB/s" "$scratch/out.0" ||
         fail "hosts and ranks of each: $layout"
 done
 

@@ -438,7 +438,9 @@ static tutti_status look_around(struct run *run, int64_t bare)
     r->rest_before = rest_of(group, r->options, bare, &r->rest_mean);
     r->flag_before = r->flag_after = perf_group_flag_round_trip(group);
     r->places = run->places;
-    return perf_group_exchange(group, &mine, sizeof mine, run->places);
+    tutti_status status = perf_link_measure(group, &run->session.limits.link);
+    r->link = run->session.limits.link;
+    return status == TUTTI_OK ? perf_group_exchange(group, &mine, sizeof mine, run->places) : status;
 }
 
 /* With --tune: what messages between ranks cost. */

@@ -108,7 +108,18 @@ static bool is_same(const struct perf_pass *a, const struct perf_pass *b)
            a->in_place == b->in_place && a->behind == b->behind;
 }
 
-tutti_status perf_limits_bytes(struct perf_limits *l, struct perf_rank_group *group,
+/* Returns how long the links between hosts need. The factor of a bus is the share of the vector that each end
+ * of it must carry; here the ends are hosts. */
+static double link_seconds(const struct perf_link *link, const struct perf_point *p)
+{
+    if (link->hosts <= 1 || link->bytes_s <= 0)
+        return 0;
+    bool own = strncmp(p->collective->name, "all_to_all", strlen("all_to_all")) == 0;
+    double vectors = own ? (double)p->n / link->hosts : 1; /* of each rank of a host, or of all together */
+    return (double)p->bytes * vectors * p->collective->factor(link->hosts) / link->bytes_s;
+}
+
+static tutti_status find_limit(struct perf_limits *l, struct perf_rank_group *group,
     const struct perf_buffers *b, const struct perf_point *p, bool in_place, double *seconds)
 {
     struct perf_limit limit = { .pass = perf_point_pass(p, in_place) };
@@ -127,5 +138,15 @@ tutti_status perf_limits_bytes(struct perf_limits *l, struct perf_rank_group *gr
         l->kept[l->count++ % PERF_LIMITS_KEPT] = limit;
         *seconds = limit.seconds;
     }
+    return status;
+}
+
+tutti_status perf_limits_bytes(struct perf_limits *l, struct perf_rank_group *group,
+    const struct perf_buffers *b, const struct perf_point *p, bool in_place, double *seconds)
+{
+    tutti_status status = find_limit(l, group, b, p, in_place, seconds);
+    double link = link_seconds(&l->link, p);
+    if (status == TUTTI_OK && *seconds > 0 && link > *seconds)
+        *seconds = link;
     return status;
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* price.c: rank 0 and the first rank of each level exchange messages, while the others wait.
+/* price.c: messages between ranks, and what they take.
+ *
+ * For prices rank 0 and the first rank of each level exchange messages, while the others wait.
  *
  * In LogGP's terms (costs.h of the library): half a round trip of 8 bytes is a latency and the work at both
  * ends. In a row of short messages each costs the work of one end; in a row of long ones, each byte its
@@ -10,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { LINK_BYTES = 2 << 20, LINK_ROW = 4, LINK_TRIES = 2 };
 enum { TURNS = 100, ROW = 64, LONG_ROW = 8, LONG_BYTES = 1 << 20, TRIES = 5 };
 
 const char *const perf_levels[PERF_LEVELS] = { "near", "far", "away" };
@@ -112,5 +115,83 @@ tutti_status perf_price(struct perf_rank_group *group, struct perf_prices *price
     free(buffer);
     if (status != TUTTI_OK)
         perf_group_print_error(group, "the costs of messages", status);
+    return status;
+}
+
+/* --- The links between hosts */
+
+struct partners { /* of a rank, on the next host and on the one before; -1: none */
+    int next, before;
+    int width; /* so many ranks of each host have partners */
+};
+
+/* Returns the rank that is `index` th on its host; -1: there is none. */
+static int find_rank(const char *hosts, int n, int host, int index)
+{
+    for (int r = 0; r < n; r++)
+        if (group_of(hosts, r) == host && index-- == 0)
+            return r;
+    return -1;
+}
+
+static struct partners find_partners(const char *hosts, int n, int rank, int count)
+{
+    int mine = group_of(hosts, rank), index = 0, width = n;
+    for (int h = 0; h < count; h++)
+        while (width > 0 && find_rank(hosts, n, h, width - 1) < 0)
+            width--;
+    for (int r = 0; r < rank; r++)
+        index += group_of(hosts, r) == mine;
+    if (index >= width)
+        return (struct partners){ -1, -1, width };
+    return (struct partners){ find_rank(hosts, n, (mine + 1) % count, index),
+        find_rank(hosts, n, (mine + count - 1) % count, index), width };
+}
+
+static tutti_status stream(struct perf_rank_group *group, struct partners p, uint8_t *buffer)
+{
+    tutti_stream none = tutti_no_stream();
+    tutti_status status = tutti_barrier(group->comm, none);
+    for (int i = 0; i < LINK_ROW && status == TUTTI_OK && p.next >= 0; i++) {
+        status = tutti_group_start();
+        if (status == TUTTI_OK)
+            status = tutti_send(buffer, LINK_BYTES, TUTTI_UINT8, p.next, group->comm, none);
+        if (status == TUTTI_OK)
+            status = tutti_recv(buffer + LINK_BYTES, LINK_BYTES, TUTTI_UINT8, p.before, group->comm, none);
+        tutti_status ended = tutti_group_end();
+        status = status == TUTTI_OK ? ended : status;
+    }
+    return status == TUTTI_OK ? tutti_barrier(group->comm, none) : status;
+}
+
+tutti_status perf_link_measure(struct perf_rank_group *group, struct perf_link *link)
+{
+    char *hosts = ask(group->comm, "hosts");
+    *link = (struct perf_link){ .hosts = 1 };
+    for (int r = 0; hosts != NULL && r < group->n; r++)
+        if (group_of(hosts, r) >= link->hosts)
+            link->hosts = group_of(hosts, r) + 1;
+    uint8_t *buffer = link->hosts > 1 ? calloc(2, LINK_BYTES) : NULL;
+    double *all = calloc((size_t)group->n, sizeof *all);
+    tutti_status status =
+        all != NULL && (buffer != NULL || link->hosts == 1) ? TUTTI_OK : TUTTI_OUT_OF_MEMORY;
+    if (status == TUTTI_OK && link->hosts > 1) {
+        struct partners p = find_partners(hosts, group->n, group->rank, link->hosts);
+        for (int i = 0; i <= LINK_TRIES && status == TUTTI_OK; i++) { /* the first one makes connections */
+            double began = perf_group_clock_seconds(group);
+            status = stream(group, p, buffer);
+            double bytes_s =
+                (double)p.width * LINK_ROW * LINK_BYTES / (perf_group_clock_seconds(group) - began);
+            link->bytes_s = i > 0 && bytes_s > link->bytes_s ? bytes_s : link->bytes_s;
+        }
+        if (status == TUTTI_OK)
+            status = perf_group_exchange(group, &link->bytes_s, sizeof link->bytes_s, all);
+        link->bytes_s = all[0];
+    }
+    free(all);
+    free(buffer);
+    free(hosts);
+    if (status != TUTTI_OK)
+        perf_group_print_error(group, "the links between hosts", status);
     return status;
 }

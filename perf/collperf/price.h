@@ -16,4 +16,13 @@ extern const char
 /* All ranks call it. At rank 0, which measures with one other rank of each level, *prices is set. */
 tutti_status perf_price(struct perf_rank_group *group, struct perf_prices *prices);
 
+/* What the links between hosts carry. */
+struct perf_link {
+    int hosts; /* 1: there is no link */
+    double
+        bytes_s; /* out of a host, and into it at the same time, by messages of all its ranks to the next */
+};
+/* All ranks call it, and get the same. An error of the library is printed and returned. */
+tutti_status perf_link_measure(struct perf_rank_group *group, struct perf_link *link);
+
 #endif

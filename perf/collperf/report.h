@@ -17,6 +17,7 @@ struct perf_report {
     const struct perf_options *options;
     int n;
     const struct perf_device *device; /* of rank 0, where calls are on a device's stream */
+    struct perf_link link;
     char executor[8]; /* of the library's, that runs such calls */
     double flag_before, flag_after; /* the point: round trip in seconds; negative: not measured */
     long class_changes;
