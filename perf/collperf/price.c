@@ -17,41 +17,37 @@ enum { TURNS = 100, ROW = 64, LONG_ROW = 8, LONG_BYTES = 1 << 20, TRIES = 5 };
 
 const char *const perf_levels[PERF_LEVELS] = { "near", "far", "away" };
 
-/* Returns which of the groups "0-3,8/4-7" a rank is in. */
-static int group_of(const char *text, int rank)
+/* Asks the library in which group, "0-3,8/4-7", each rank is. NULL: there is no memory. */
+static int *ask_groups(const struct perf_rank_group *group, const char *what)
 {
-    int group = 0;
-    while (*text != '\0') {
-        char *end;
-        long first = strtol(text, &end, 10), last = *end == '-' ? strtol(end + 1, &end, 10) : first;
-        if (first <= rank && rank <= last)
-            return group;
-        group += *end == '/';
-        text = *end != '\0' ? end + 1 : end;
+    size_t length = tutti_query(group->comm, what, NULL, 0);
+    char *text = malloc(length + 1), *at = text;
+    int *groups = calloc((size_t)group->n, sizeof *groups), number = 0;
+    if (text == NULL || groups == NULL) {
+        free(text);
+        free(groups);
+        return NULL;
     }
-    return group;
-}
-
-/* Returns the answer of the library, or NULL: there is no memory. The caller frees it. */
-static char *ask(const tutti_comm *comm, const char *what)
-{
-    size_t length = tutti_query(comm, what, NULL, 0);
-    char *text = malloc(length + 1);
-    if (text != NULL)
-        tutti_query(comm, what, text, length + 1);
-    return text;
+    tutti_query(group->comm, what, text, length + 1);
+    while (*at != '\0') {
+        char *end;
+        long first = strtol(at, &end, 10), last = *end == '-' ? strtol(end + 1, &end, 10) : first;
+        for (long r = first; r <= last && r < group->n; r++)
+            groups[r] = number;
+        number += *end == '/';
+        at = *end != '\0' ? end + 1 : end;
+    }
+    free(text);
+    return groups;
 }
 
 /* Fills first[] with the first rank of each level as rank 0 sees it; 0: there is none. */
 static bool find_peers(const struct perf_rank_group *group, int first[PERF_LEVELS])
 {
-    char *domains = ask(group->comm, "topology"), *hosts = ask(group->comm, "hosts");
-    for (int r = group->n - 1; domains != NULL && hosts != NULL && r > 0; r--) {
-        bool away = group_of(hosts, r) != group_of(hosts, 0);
-        bool far = group_of(domains, r) != group_of(domains, 0);
-        first[away ? 2 : far ? 1 : 0] = r;
-    }
+    int *domains = ask_groups(group, "topology"), *hosts = ask_groups(group, "hosts");
     bool found = domains != NULL && hosts != NULL;
+    for (int r = group->n - 1; found && r > 0; r--)
+        first[hosts[r] != hosts[0] ? 2 : domains[r] != domains[0] ? 1 : 0] = r;
     free(domains);
     free(hosts);
     return found;
@@ -126,26 +122,29 @@ struct partners { /* of a rank, on the next host and on the one before; -1: none
 };
 
 /* Returns the rank that is `index` th on its host; -1: there is none. */
-static int find_rank(const char *hosts, int n, int host, int index)
+static int find_rank(const int *hosts, int n, int host, int index)
 {
     for (int r = 0; r < n; r++)
-        if (group_of(hosts, r) == host && index-- == 0)
+        if (hosts[r] == host && index-- == 0)
             return r;
     return -1;
 }
 
-static struct partners find_partners(const char *hosts, int n, int rank, int count)
+static struct partners find_partners(const int *hosts, int n, int rank, int count)
 {
-    int mine = group_of(hosts, rank), index = 0, width = n;
-    for (int h = 0; h < count; h++)
-        while (width > 0 && find_rank(hosts, n, h, width - 1) < 0)
-            width--;
+    int index = 0, width = n;
+    for (int h = 0; h < count; h++) {
+        int here = 0;
+        for (int r = 0; r < n; r++)
+            here += hosts[r] == h;
+        width = here < width ? here : width;
+    }
     for (int r = 0; r < rank; r++)
-        index += group_of(hosts, r) == mine;
+        index += hosts[r] == hosts[rank];
     if (index >= width)
         return (struct partners){ -1, -1, width };
-    return (struct partners){ find_rank(hosts, n, (mine + 1) % count, index),
-        find_rank(hosts, n, (mine + count - 1) % count, index), width };
+    return (struct partners){ find_rank(hosts, n, (hosts[rank] + 1) % count, index),
+        find_rank(hosts, n, (hosts[rank] + count - 1) % count, index), width };
 }
 
 static tutti_status stream(struct perf_rank_group *group, struct partners p, uint8_t *buffer)
@@ -164,32 +163,43 @@ static tutti_status stream(struct perf_rank_group *group, struct partners p, uin
     return status == TUTTI_OK ? tutti_barrier(group->comm, none) : status;
 }
 
+/* Rank 0's value becomes everybody's. */
+static tutti_status agree(struct perf_rank_group *group, double *value)
+{
+    double *all = malloc((size_t)group->n * sizeof *all);
+    tutti_status status =
+        all != NULL ? perf_group_exchange(group, value, sizeof *value, all) : TUTTI_OUT_OF_MEMORY;
+    if (status == TUTTI_OK)
+        *value = all[0];
+    free(all);
+    return status;
+}
+
+static tutti_status measure_link(struct perf_rank_group *group, const int *hosts, struct perf_link *link)
+{
+    struct partners p = find_partners(hosts, group->n, group->rank, link->hosts);
+    uint8_t *buffer = calloc(2, LINK_BYTES);
+    tutti_status status = buffer != NULL ? TUTTI_OK : TUTTI_OUT_OF_MEMORY;
+    for (int i = 0; i <= LINK_TRIES && status == TUTTI_OK; i++) { /* the first one makes connections */
+        double began = perf_group_clock_seconds(group);
+        status = stream(group, p, buffer);
+        double seconds = perf_group_clock_seconds(group) - began;
+        double bytes_s = (double)p.width * LINK_ROW * LINK_BYTES / seconds;
+        link->bytes_s = i > 0 && bytes_s > link->bytes_s ? bytes_s : link->bytes_s;
+    }
+    free(buffer);
+    return status == TUTTI_OK ? agree(group, &link->bytes_s) : status;
+}
+
 tutti_status perf_link_measure(struct perf_rank_group *group, struct perf_link *link)
 {
-    char *hosts = ask(group->comm, "hosts");
+    int *hosts = ask_groups(group, "hosts");
+    tutti_status status = hosts != NULL ? TUTTI_OK : TUTTI_OUT_OF_MEMORY;
     *link = (struct perf_link){ .hosts = 1 };
     for (int r = 0; hosts != NULL && r < group->n; r++)
-        if (group_of(hosts, r) >= link->hosts)
-            link->hosts = group_of(hosts, r) + 1;
-    uint8_t *buffer = link->hosts > 1 ? calloc(2, LINK_BYTES) : NULL;
-    double *all = calloc((size_t)group->n, sizeof *all);
-    tutti_status status =
-        all != NULL && (buffer != NULL || link->hosts == 1) ? TUTTI_OK : TUTTI_OUT_OF_MEMORY;
-    if (status == TUTTI_OK && link->hosts > 1) {
-        struct partners p = find_partners(hosts, group->n, group->rank, link->hosts);
-        for (int i = 0; i <= LINK_TRIES && status == TUTTI_OK; i++) { /* the first one makes connections */
-            double began = perf_group_clock_seconds(group);
-            status = stream(group, p, buffer);
-            double bytes_s =
-                (double)p.width * LINK_ROW * LINK_BYTES / (perf_group_clock_seconds(group) - began);
-            link->bytes_s = i > 0 && bytes_s > link->bytes_s ? bytes_s : link->bytes_s;
-        }
-        if (status == TUTTI_OK)
-            status = perf_group_exchange(group, &link->bytes_s, sizeof link->bytes_s, all);
-        link->bytes_s = all[0];
-    }
-    free(all);
-    free(buffer);
+        link->hosts = hosts[r] >= link->hosts ? hosts[r] + 1 : link->hosts;
+    if (link->hosts > 1)
+        status = measure_link(group, hosts, link);
     free(hosts);
     if (status != TUTTI_OK)
         perf_group_print_error(group, "the links between hosts", status);
