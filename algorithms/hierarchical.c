@@ -20,6 +20,9 @@
  *     n = 4, all_reduce hierarchical_circulant    as above, but across by the circulant all-reduce
  *     n = 4, all_reduce hierarchical_doubling     inside   0 = 1   2 = 3    all-reduce of the whole vector
  *                                                 across   0 = 2   1 = 3    the same, by doubling
+ *     n = 4, broadcast hierarchical_circulant     0 -> 1 the second half, then 0 -> 2, 1 -> 3 a half each, by
+ *                                                 the circulant broadcast, then 0 = 1, 2 = 3 the halves
+ *     n = 4, reduce hierarchical_circulant        the same, backwards
  *     n = 4, reduce hierarchical_tree             0 <- 1, 2 <- 3, then 0 <- 2, which is a tree of the leaders
  *     n = 4, barrier hierarchical_dissemination   0 <- 1, 2 <- 3, then 0 = 2, then 0 -> 1, 2 -> 3
  *
@@ -202,6 +205,62 @@ void tt_broadcast_hierarchical(struct tt_schedule *s, const struct tt_team *team
         tt_run_sub_schedule(s, &across, &t.across, t.home, tt_broadcast_tree);
     tt_run_sub_schedule(s, &inside, &t.inside, t.leader, tt_broadcast_tree);
     free(t.ranks);
+}
+
+enum { BLOCKS = 8 }; /* of the circulant broadcast */
+
+static struct tt_cells share_of(enum tt_buffer buffer, int member)
+{
+    return tt_range(buffer, BLOCKS * (uint32_t)member, BLOCKS);
+}
+
+/* The root gives each other member of its domain its share. */
+static void hand_out(struct tt_schedule *s, const struct tt_team *inside, int root)
+{
+    for (int i = 1; i < inside->n && inside->me == root; i++)
+        tt_send(s, tt_team_rank(inside, root + i), share_of(TT_IN, (root + i) % inside->n));
+    if (inside->me != root)
+        tt_recv(s, tt_team_rank(inside, root), share_of(TT_OUT, inside->me));
+}
+
+/* All members but the root, who has them, get the shares of the others. root -1: it is in another domain, and
+ * all get them. */
+static void gather_shares(struct tt_schedule *s, const struct tt_team *inside, int root)
+{
+    bool is_root = inside->me == root;
+    for (int i = 1; i < inside->n; i++)
+        if ((inside->me + i) % inside->n != root)
+            tt_send(s, tt_team_rank(inside, inside->me + i), share_of(is_root ? TT_IN : TT_OUT, inside->me));
+    for (int i = 1; i < inside->n && !is_root; i++)
+        tt_recv(s, tt_team_rank(inside, inside->me + i), share_of(TT_OUT, (inside->me + i) % inside->n));
+    if (is_root)
+        tt_copy(s, all_of(s, TT_OUT), all_of(s, TT_IN));
+}
+
+/* The members of the root's domain take a share each to their peers in the other domains, so that all links
+ * of a host carry the vector together. */
+void tt_broadcast_hierarchical_circulant(struct tt_schedule *s, const struct tt_team *team, int root)
+{
+    struct teams t;
+    int home = s->key.topology->domain[root], index = home == s->key.topology->domain[team->me] ? 0 : -1;
+    if (!open_teams(s, COLUMN, &t))
+        return;
+    tt_chunks(s, BLOCKS * (uint32_t)t.inside.n);
+    tt_max_chunks(s, BLOCKS);
+    struct tt_cells share = share_of(team->me == root ? TT_IN : TT_OUT, t.inside.me);
+    struct tt_sub_schedule across = { .collective = TT_BROADCAST, .in = share, .out = share };
+    while (index >= 0 && t.inside.ranks[index] != root)
+        index++;
+    if (index >= 0)
+        hand_out(s, &t.inside, index);
+    tt_run_sub_schedule(s, &across, &t.across, home, tt_broadcast_circulant);
+    gather_shares(s, &t.inside, index);
+    free(t.ranks);
+}
+
+void tt_reduce_hierarchical_circulant(struct tt_schedule *s, const struct tt_team *team, int root)
+{
+    tt_reverse(s, team, root, TT_BROADCAST, tt_broadcast_hierarchical_circulant);
 }
 
 /* Leaders that are not the root have no OUT: their sum lies in the first row of TMP. */

@@ -88,9 +88,11 @@ static void price(struct perf_rank_group *group, int peer, int level, uint8_t *b
     double both = least(group, peer, TURNS, 1, 8, buffer, status);
     double row = least(group, peer, TURNS / 10, ROW, 8, buffer, status);
     double longs = least(group, peer, 1, LONG_ROW, LONG_BYTES, buffer, status);
-    double message = (row - both) / (ROW - 1), latency = both / 2 - 2 * message;
+    double message = (row - both) / (ROW - 1), most = 0.4 * both / 2;
+    message = message < most ? message : most; /* in a row they may wait for each other */
+    double latency = both / 2 - 2 * message;
     prices->of[level].message_ns = message > 0 ? 1e9 * message : 0;
-    prices->of[level].latency_ns = latency > 0 ? 1e9 * latency : 0;
+    prices->of[level].latency_ns = 1e9 * latency;
     prices->of[level].byte_gb_s = 1e-9 * LONG_ROW * LONG_BYTES / (longs - both / 2);
 }
 

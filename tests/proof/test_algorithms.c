@@ -187,6 +187,13 @@ static uint32_t one_log_and_two(uint32_t domains)
     return log2_up(domains) + 2;
 }
 
+/* A share, its eight blocks in rounds across, and the shares of a domain. Of two domains nobody passes a block
+ * on, and four blocks may be under way. */
+static uint32_t eight_blocks_and_two(uint32_t domains)
+{
+    return domains == 2 ? 6 : blocks(domains) + 2;
+}
+
 /* Who is beyond a power of two waits a round before it, and one after it. */
 static uint32_t one_and_doublings(uint32_t domains)
 {
@@ -204,6 +211,8 @@ static const struct {
     { TT_ALL_GATHER, "hierarchical_circulant", two_logs_and_one },
     { TT_ALL_TO_ALL, "hierarchical", one_and_the_others },
     { TT_REDUCE, "hierarchical_tree", one_log_and_one },
+    { TT_BROADCAST, "hierarchical_circulant", eight_blocks_and_two },
+    { TT_REDUCE, "hierarchical_circulant", eight_blocks_and_two },
     { TT_BARRIER, "hierarchical_dissemination", one_log_and_two },
 };
 
