@@ -187,8 +187,8 @@ static uint32_t one_log_and_two(uint32_t domains)
     return log2_up(domains) + 2;
 }
 
-/* A share, its eight blocks in rounds across, and the shares of a domain. Of two domains nobody passes a block
- * on, and four blocks may be under way. */
+/* A share, its eight blocks in rounds across, and the shares of a domain. Of two domains nobody passes a
+ * block on, and four blocks may be under way. */
 static uint32_t eight_blocks_and_two(uint32_t domains)
 {
     return domains == 2 ? 6 : blocks(domains) + 2;
