@@ -72,7 +72,7 @@ void tt_tcp_drive(struct tcp_endpoint *e, int rank, bool news)
             tt_tcp_carry(e, rank);
     } else {
         tt_tcp_read(e, rank);
-        if (news || p->to.size > 0 || p->asked)
+        if (news || p->to.size > 0 || p->asked || tt_tcp_releases_are_news(e, rank))
             tt_tcp_write(e, rank);
     }
     bool unsaid = is_left(e, rank) || e->end.first_claimer != TT_NONE ||
