@@ -38,6 +38,7 @@ void tt_scatter_direct(struct tt_schedule *s, const struct tt_team *team, int ro
 void tt_broadcast_tree(struct tt_schedule *s, const struct tt_team *team, int root);
 void tt_broadcast_circulant(struct tt_schedule *s, const struct tt_team *team, int root);
 void tt_broadcast_hierarchical(struct tt_schedule *s, const struct tt_team *team, int root);
+void tt_broadcast_hierarchical_split(struct tt_schedule *s, const struct tt_team *team, int root);
 void tt_broadcast_hierarchical_circulant(struct tt_schedule *s, const struct tt_team *team, int root);
 void tt_broadcast_direct(struct tt_schedule *s, const struct tt_team *team, int root);
 void tt_broadcast_split(struct tt_schedule *s, const struct tt_team *team, int root);
@@ -45,6 +46,7 @@ void tt_reduce_tree(struct tt_schedule *s, const struct tt_team *team, int root)
 void tt_reduce_circulant(struct tt_schedule *s, const struct tt_team *team, int root);
 void tt_reduce_hierarchical(struct tt_schedule *s, const struct tt_team *team, int root);
 void tt_reduce_hierarchical_tree(struct tt_schedule *s, const struct tt_team *team, int root);
+void tt_reduce_hierarchical_split(struct tt_schedule *s, const struct tt_team *team, int root);
 void tt_reduce_hierarchical_circulant(struct tt_schedule *s, const struct tt_team *team, int root);
 void tt_reduce_direct(struct tt_schedule *s, const struct tt_team *team, int root);
 void tt_reduce_split(struct tt_schedule *s, const struct tt_team *team, int root);

@@ -20,9 +20,10 @@
  *     n = 4, all_reduce hierarchical_circulant    as above, but across by the circulant all-reduce
  *     n = 4, all_reduce hierarchical_doubling     inside   0 = 1   2 = 3    all-reduce of the whole vector
  *                                                 across   0 = 2   1 = 3    the same, by doubling
- *     n = 4, broadcast hierarchical_circulant     0 -> 1 the second half, then 0 -> 2, 1 -> 3 a half each, by
- *                                                 the circulant broadcast, then 0 = 1, 2 = 3 the halves
- *     n = 4, reduce hierarchical_circulant        the same, backwards
+ *     n = 4, broadcast hierarchical_split         0 -> 1 the second half, then 0 -> 2, 1 -> 3 a half each, by
+ *                                                 a tree, then 0 = 1, 2 = 3 the halves
+ *     n = 4, broadcast hierarchical_circulant     the same, by the circulant broadcast, in eight blocks each
+ *     n = 4, reduce of either name                the same, backwards
  *     n = 4, reduce hierarchical_tree             0 <- 1, 2 <- 3, then 0 <- 2, which is a tree of the leaders
  *     n = 4, barrier hierarchical_dissemination   0 <- 1, 2 <- 3, then 0 = 2, then 0 -> 1, 2 -> 3
  *
@@ -207,55 +208,73 @@ void tt_broadcast_hierarchical(struct tt_schedule *s, const struct tt_team *team
     free(t.ranks);
 }
 
-enum { BLOCKS = 8 }; /* of the circulant broadcast */
-
-static struct tt_cells share_of(enum tt_buffer buffer, int member)
+/* Each member of a domain has a share of so many chunks of the vector. */
+static struct tt_cells share_of(
+    const struct tt_schedule *s, const struct tt_team *inside, enum tt_buffer buffer, int member)
 {
-    return tt_range(buffer, BLOCKS * (uint32_t)member, BLOCKS);
+    uint32_t share = s->chunks / (uint32_t)inside->n;
+    return tt_range(buffer, share * (uint32_t)member, share);
 }
 
 /* The root gives each other member of its domain its share. */
 static void hand_out(struct tt_schedule *s, const struct tt_team *inside, int root)
 {
     for (int i = 1; i < inside->n && inside->me == root; i++)
-        tt_send(s, tt_team_rank(inside, root + i), share_of(TT_IN, (root + i) % inside->n));
+        tt_send(s, tt_team_rank(inside, root + i), share_of(s, inside, TT_IN, (root + i) % inside->n));
     if (inside->me != root)
-        tt_recv(s, tt_team_rank(inside, root), share_of(TT_OUT, inside->me));
+        tt_recv(s, tt_team_rank(inside, root), share_of(s, inside, TT_OUT, inside->me));
 }
 
 /* All members but the root, who has them, get the shares of the others. root -1: it is in another domain, and
  * all get them. */
 static void gather_shares(struct tt_schedule *s, const struct tt_team *inside, int root)
 {
-    bool is_root = inside->me == root;
-    for (int i = 1; i < inside->n; i++)
-        if ((inside->me + i) % inside->n != root)
-            tt_send(s, tt_team_rank(inside, inside->me + i), share_of(is_root ? TT_IN : TT_OUT, inside->me));
-    for (int i = 1; i < inside->n && !is_root; i++)
-        tt_recv(s, tt_team_rank(inside, inside->me + i), share_of(TT_OUT, (inside->me + i) % inside->n));
-    if (is_root)
+    const int n = inside->n, me = inside->me;
+    for (int i = 1; i < n; i++)
+        if ((me + i) % n != root)
+            tt_send(s, tt_team_rank(inside, me + i), share_of(s, inside, me == root ? TT_IN : TT_OUT, me));
+    for (int i = 1; i < n && me != root; i++)
+        tt_recv(s, tt_team_rank(inside, me + i), share_of(s, inside, TT_OUT, (me + i) % n));
+    if (me == root)
         tt_copy(s, all_of(s, TT_OUT), all_of(s, TT_IN));
 }
 
 /* The members of the root's domain take a share each to their peers in the other domains, so that all links
- * of a host carry the vector together. */
-void tt_broadcast_hierarchical_circulant(struct tt_schedule *s, const struct tt_team *team, int root)
+ * of a host carry the vector together. `across` has a share in so many blocks. */
+static void broadcast_in_shares(
+    struct tt_schedule *s, const struct tt_team *team, int root, tt_generator across, uint32_t blocks)
 {
     struct teams t;
     int home = s->key.topology->domain[root], index = home == s->key.topology->domain[team->me] ? 0 : -1;
     if (!open_teams(s, COLUMN, &t))
         return;
-    tt_chunks(s, BLOCKS * (uint32_t)t.inside.n);
-    tt_max_chunks(s, BLOCKS);
-    struct tt_cells share = share_of(team->me == root ? TT_IN : TT_OUT, t.inside.me);
-    struct tt_sub_schedule across = { .collective = TT_BROADCAST, .in = share, .out = share };
+    tt_chunks(s, blocks * (uint32_t)t.inside.n);
+    tt_max_chunks(s, blocks);
+    struct tt_cells share = share_of(s, &t.inside, team->me == root ? TT_IN : TT_OUT, t.inside.me);
+    struct tt_sub_schedule lane = { .collective = TT_BROADCAST, .in = share, .out = share };
     while (index >= 0 && t.inside.ranks[index] != root)
         index++;
     if (index >= 0)
         hand_out(s, &t.inside, index);
-    tt_run_sub_schedule(s, &across, &t.across, home, tt_broadcast_circulant);
+    tt_run_sub_schedule(s, &lane, &t.across, home, across);
     gather_shares(s, &t.inside, index);
     free(t.ranks);
+}
+
+void tt_broadcast_hierarchical_split(struct tt_schedule *s, const struct tt_team *team, int root)
+{
+    broadcast_in_shares(s, team, root, tt_broadcast_tree, 1);
+}
+
+void tt_broadcast_hierarchical_circulant(struct tt_schedule *s, const struct tt_team *team, int root)
+{
+    enum { BLOCKS = 8 };
+    broadcast_in_shares(s, team, root, tt_broadcast_circulant, BLOCKS);
+}
+
+void tt_reduce_hierarchical_split(struct tt_schedule *s, const struct tt_team *team, int root)
+{
+    tt_reverse(s, team, root, TT_BROADCAST, tt_broadcast_hierarchical_split);
 }
 
 void tt_reduce_hierarchical_circulant(struct tt_schedule *s, const struct tt_team *team, int root)

@@ -199,11 +199,12 @@ static bool by_many_domains(int n, char *options, size_t bytes)
 {
     snprintf(options, bytes,
         "slice=%d;algo=all_reduce:hierarchical_%s,reduce:hierarchical_%s,"
-        "broadcast:hierarchical_circulant,"
+        "broadcast:hierarchical_%s,"
         "reduce_scatter:hierarchical_circulant,all_gather:hierarchical_circulant,"
         "all_gather_v:hierarchical_circulant,"
         "barrier:hierarchical_dissemination,all_to_all:hierarchical;topology=%dx2",
-        SLICE, n == 4 ? "doubling" : "circulant", n == 4 ? "tree" : "circulant", n / 2);
+        SLICE, n == 4 ? "doubling" : "circulant", n == 4 ? "split" : "circulant",
+        n == 4 ? "split" : "circulant", n / 2);
     return n == 4 || n == 8;
 }
 

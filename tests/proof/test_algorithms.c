@@ -211,6 +211,8 @@ static const struct {
     { TT_ALL_GATHER, "hierarchical_circulant", two_logs_and_one },
     { TT_ALL_TO_ALL, "hierarchical", one_and_the_others },
     { TT_REDUCE, "hierarchical_tree", one_log_and_one },
+    { TT_BROADCAST, "hierarchical_split", one_log_and_two },
+    { TT_REDUCE, "hierarchical_split", one_log_and_two },
     { TT_BROADCAST, "hierarchical_circulant", eight_blocks_and_two },
     { TT_REDUCE, "hierarchical_circulant", eight_blocks_and_two },
     { TT_BARRIER, "hierarchical_dissemination", one_log_and_two },

@@ -87,13 +87,23 @@ static struct theory one_vector(const struct tt_topology *t)
     return (struct theory){ n - 1, n - 1, 0, d - 1 };
 }
 
-/* The vector in a share of eight blocks for each member of a domain: messages of shares inside, of blocks
+/* The vector in a share of so many blocks for each member of a domain: messages of shares inside, of blocks
  * across. */
-static struct theory shares_of_one_vector(const struct tt_topology *t)
+static struct theory shares_of_one_vector(const struct tt_topology *t, uint64_t blocks)
 {
-    uint64_t n = (uint64_t)t->n, d = (uint64_t)t->domains, each = n / d, blocks = 8, chunks = each * blocks;
+    uint64_t n = (uint64_t)t->n, d = (uint64_t)t->domains, each = n / d, chunks = each * blocks;
     return (struct theory){ d * each * (each - 1) + each * blocks * (d - 1), (n - 1) * chunks, 0,
         (d - 1) * chunks };
+}
+
+static struct theory whole_shares(const struct tt_topology *t)
+{
+    return shares_of_one_vector(t, 1);
+}
+
+static struct theory shares_of_eight_blocks(const struct tt_topology *t)
+{
+    return shares_of_one_vector(t, 8);
 }
 
 /* The messages of ceil(log2(d)) rounds of the circulant graph: see theories.h. */
@@ -143,8 +153,10 @@ static const struct {
     { TT_BROADCAST, "hierarchical", one_vector },
     { TT_REDUCE, "hierarchical", one_vector },
     { TT_REDUCE, "hierarchical_tree", one_vector },
-    { TT_BROADCAST, "hierarchical_circulant", shares_of_one_vector },
-    { TT_REDUCE, "hierarchical_circulant", shares_of_one_vector },
+    { TT_BROADCAST, "hierarchical_split", whole_shares },
+    { TT_REDUCE, "hierarchical_split", whole_shares },
+    { TT_BROADCAST, "hierarchical_circulant", shares_of_eight_blocks },
+    { TT_REDUCE, "hierarchical_circulant", shares_of_eight_blocks },
     { TT_BARRIER, "hierarchical", barrier },
     { TT_BARRIER, "hierarchical_dissemination", barrier_dissemination },
 };
