@@ -174,13 +174,18 @@ tutti_status tt_group_add_init(
 {
     struct queue *q = &queue;
     struct tt_settings settings;
-    if (!grow((void **)&q->inits, q->ninits, &q->init_capacity, sizeof *q->inits))
-        return tt_group_note(tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to queue an initialisation in a group"));
+    tutti_status status = tt_comm_settings(config, &settings);
+    if (status == TUTTI_OK && !grow((void **)&q->inits, q->ninits, &q->init_capacity, sizeof *q->inits))
+        status = tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to queue an initialisation in a group");
+    if (status != TUTTI_OK)
+        return tt_group_note(status);
     q->calls++;
-    struct init *i = &q->inits[q->ninits++];
-    *i = (struct init){ .n = n, .rank = rank, .id = *id, .config = config, .comm = comm, .device = -1 };
-    if (tt_comm_settings(config, &settings) == TUTTI_OK)
-        i->device = tt_device_to_adopt(&settings);
+    q->inits[q->ninits++] = (struct init){ .n = n,
+        .rank = rank,
+        .id = *id,
+        .config = config,
+        .device = tt_device_to_adopt(&settings),
+        .comm = comm };
     return TUTTI_OK;
 }
 
