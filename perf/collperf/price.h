@@ -10,8 +10,8 @@ struct perf_prices {
         double latency_ns, message_ns, byte_gb_s; /* latency_ns below 0: no pair of ranks has this level */
     } of[PERF_LEVELS];
 };
-extern const char
-    *const perf_levels[PERF_LEVELS]; /* "near": in one cache domain; "far"; "away": on other hosts */
+/* "near": in one cache domain; "far": in two; "away": on two hosts. */
+extern const char *const perf_levels[PERF_LEVELS];
 
 /* All ranks call it. At rank 0, which measures with one other rank of each level, *prices is set. */
 tutti_status perf_price(struct perf_rank_group *group, struct perf_prices *prices);
@@ -19,8 +19,7 @@ tutti_status perf_price(struct perf_rank_group *group, struct perf_prices *price
 /* What the links between hosts carry. */
 struct perf_link {
     int hosts; /* 1: there is no link */
-    double
-        bytes_s; /* out of a host, and into it at the same time, by messages of all its ranks to the next */
+    double bytes_s; /* out of a host, and into it at once, by messages of all its ranks to the next */
 };
 /* All ranks call it, and get the same. An error of the library is printed and returned. */
 tutti_status perf_link_measure(struct perf_rank_group *group, struct perf_link *link);
