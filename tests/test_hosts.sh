@@ -182,6 +182,10 @@ if [ "${1:-}" = --inside ]; then
     if "$hosts_sh" narrow h0 100mbit 2>/dev/null; then
         ranks 2 1 on "$collperf" all -b 4 -e 1M -f 512 -n 2 -w 1 && grep -q "$good" "$scratch/out.0" ||
             fail "2 x 1, one of them narrow"
+        # 1 MiB takes 84 ms on this link, and memory would let it pass in less than one.
+        ranks 2 1 on "$collperf" all_reduce -b 1M -e 1M -n 1 -w 1 --json &&
+            awk -F'"limit_us": *' '/"limit_us"/ { found = 1; bad = bad || $2 + 0 < 50000 || $2 + 0 > 1000000 }
+                END { exit !found || bad }' "$scratch/out.0" || fail "the limit of a narrow link"
         "$hosts_sh" on h0 "tc qdisc del dev eth0 root"
     else
         echo "skipped: a narrow link (the kernel has no tbf)"
