@@ -186,14 +186,20 @@ static void let_threads_sleep(void)
     sched_yield();
 }
 
-Test(transports, tcp)
+static void run_between_hosts(enum tt_network wanted, void (*advance)(void))
 {
+    network = wanted;
     run_all(&(struct transport_suite){ .transport = &tt_tcp,
         .lines = TT_SLOTS,
         .make = make_tcp,
-        .advance = let_threads_run,
+        .advance = advance,
         .paths = 1 << TT_PATH_COPIED,
         .carried = true });
+}
+
+Test(transports, tcp)
+{
+    run_between_hosts(TT_NETWORK_TCP, let_threads_run);
 }
 
 Test(transports, ucx)
@@ -202,11 +208,5 @@ Test(transports, ucx)
     struct tt_text text = { looked, sizeof looked, 0 };
     if (!tt_find_own("libtutti_ucx.so", path, sizeof path, &text))
         cr_skip_test("there is no plugin for UCX");
-    network = TT_NETWORK_UCX;
-    run_all(&(struct transport_suite){ .transport = &tt_tcp,
-        .lines = TT_SLOTS,
-        .make = make_tcp,
-        .advance = let_threads_sleep,
-        .paths = 1 << TT_PATH_COPIED,
-        .carried = true });
+    run_between_hosts(TT_NETWORK_UCX, let_threads_sleep);
 }
