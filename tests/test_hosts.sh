@@ -261,6 +261,7 @@ fi
 interface=nowhere0 && export interface
 ranks 2 1 ids "$collperf" all_reduce -b 8 -e 8 && fail "an interface that is not there: it is used"
 expect_told "an interface that is not there" 99 'TUTTI_INTERFACE is "nowhere0"; legal: the name of' 60
+grep -q '^collperf: rank ' "$scratch/out.1" && fail "who has no rank yet says one"
 unset interface
 
 # Also calls of no elements, of one rank and of odd counts, in place and not, with more ranks than cores.

@@ -19,12 +19,16 @@
 
 enum { CLOCK_QUESTIONS = 16 };
 
+/* Under a launcher a rank has its number from the communicator. */
 void perf_group_print_error(const struct perf_rank_group *group, const char *what, tutti_status status)
 {
     const char *text = tutti_get_last_error(NULL);
     const char *name = tutti_status_string(status);
-    fprintf(stderr, "collperf: rank %d: %s: %s%s%s\n", group->rank, what, name,
-        text != NULL && *text ? ": " : "", text != NULL ? text : "");
+    char rank[24] = "";
+    if (group->page != NULL || group->comm != NULL)
+        snprintf(rank, sizeof rank, "rank %d: ", group->rank);
+    fprintf(stderr, "collperf: %s%s: %s%s%s\n", rank, what, name, text != NULL && *text ? ": " : "",
+        text != NULL ? text : "");
 }
 
 void perf_group_barrier(struct perf_rank_group *group)
