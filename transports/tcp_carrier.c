@@ -193,8 +193,10 @@ void tt_tcp_carry(struct tcp_endpoint *e, int rank)
         return;
     bool well = carry_messages(e, rank);
     int wants = TCP_WANTS;
-    if (well && !p->carried.speaking && (p->carried.greet || tt_tcp_releases_are_news(e, rank))) {
-        atomic_store(&p->wanted, false);
+    bool releases = tt_tcp_releases_are_news(e, rank);
+    if (well && !p->carried.speaking && (p->carried.greet || releases)) {
+        if (releases) /* a greeting alone leaves the peer waiting for a slot */
+            atomic_store(&p->wanted, false);
         p->carried.greet = false;
         p->carried.speaking = true;
         p->carried.word = (struct tt_carrier_head){ .kind = TCP_RELEASE };

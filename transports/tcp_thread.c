@@ -68,7 +68,8 @@ void tt_tcp_drive(struct tcp_endpoint *e, int rank, bool news)
     if (e->carrier != NULL) {
         e->carries->progress(e->carrier);
         tt_tcp_keep_promises(e, rank);
-        if (news || p->carried.greet || tt_tcp_releases_are_news(e, rank))
+        bool wants = atomic_load(&p->want) == TCP_WANTS;
+        if (news || wants || p->carried.greet || tt_tcp_releases_are_news(e, rank))
             tt_tcp_carry(e, rank);
     } else {
         tt_tcp_read(e, rank);
