@@ -7,6 +7,7 @@
 #include "launch/launch.h"
 
 #include <ctype.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -26,6 +27,13 @@ static void after_fork_in_child(void)
 __attribute__((constructor)) static void watch_forks(void)
 {
     tt_fork_takes(TT_FORK_LAUNCH, NULL, after_fork_in_child);
+}
+
+static _Atomic unsigned calls;
+
+unsigned tt_launch_count(void)
+{
+    return atomic_fetch_add(&calls, 1);
 }
 
 #ifndef HAVE_PMIX

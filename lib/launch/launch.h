@@ -29,6 +29,9 @@ enum { TT_LAUNCH_JOB = 33 };
 /* Makes a public name for this start of this run. */
 void tt_launch_torch_job(char job[TT_LAUNCH_JOB]);
 
+/* Returns how many communicators of the job have been counted before: each has a name of its own. */
+unsigned tt_launch_count(void);
+
 enum { TT_LAUNCH_RANKS = 65536, TT_LAUNCH_ID_DIGITS = 2 * sizeof(tutti_id) };
 
 /* Reads a number within these limits. False unless the text is at most six digits and nothing else. */

@@ -9,7 +9,6 @@
  * that a second communicator gets an id of its own. Of an address, no two jobs can use one at a time. */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -21,8 +20,6 @@
 #include "bootstrap/sha256.h"
 
 enum { SECRET_LEAST = 16, SECRET_MOST = 4096 };
-
-static _Atomic unsigned calls;
 
 struct secret {
     size_t size;
@@ -95,7 +92,7 @@ tutti_status tt_launch_root(
         status = read_secret(secret_file, &secret);
     if (status != TUTTI_OK)
         return status;
-    snprintf(name, sizeof name, "%s call %u of %s", root, atomic_fetch_add(&calls, 1), job);
+    snprintf(name, sizeof name, "%s call %u of %s", root, tt_launch_count(), job);
     derive(&secret, "secret", name, made.secret, sizeof made.secret);
     derive(&secret, "session", name, &made.session, sizeof made.session);
     derive(&secret, "socket", name, made.token, sizeof made.token);

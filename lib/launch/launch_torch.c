@@ -4,7 +4,6 @@
  * It holds a rank, a size and an address, and no secret: what is public must not be made into one. The ranks
  * of one machine meet by a file in this user's private directory, whose name is made of the address, the run
  * and the number of its restart, so that neither the next run nor a restart is mixed with this one. */
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,8 +12,6 @@
 #include "base/net.h"
 #include "launch/launch.h"
 #include "bootstrap/sha256.h"
-
-static _Atomic unsigned calls;
 
 void tt_launch_torch_job(char job[TT_LAUNCH_JOB])
 {
@@ -79,7 +76,7 @@ tutti_status tt_launch_torch(int64_t timeout_ms, int *n, int *rank, tutti_id *id
             *n);
     tt_launch_torch_job(name);
     /* The number of the call: a second communicator gets a name of its own. */
-    snprintf(name + TT_LAUNCH_JOB - 1, 16, "-%u", atomic_fetch_add(&calls, 1));
+    snprintf(name + TT_LAUNCH_JOB - 1, 16, "-%u", tt_launch_count());
     return *rank == 0 ? tt_bootstrap_publish(name, timeout_ms, id)
                       : tt_bootstrap_look_up(name, timeout_ms, id);
 }
