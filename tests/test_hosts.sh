@@ -270,6 +270,11 @@ if [ -x "$suite" ]; then
     what='@(api_matrix|api_empty|api_self|api_scale|api_split)*/*'
     TUTTI_TEST_HOSTS=3 timeout -k 5 900 "$suite" --filter "$what" >"$scratch/out.suite" 2>&1 ||
         fail "the matrix of the API over three hosts"
+    # Communicators that come and go share what a process has of UCX.
+    if [ -e "$(dirname "$collperf")/.libs/libtutti_ucx.so" ]; then
+        TUTTI_NETWORK=ucx TUTTI_TEST_HOSTS=3 timeout -k 5 300 "$suite" --filter '@(api_split|api_empty)*/*' \
+            >"$scratch/out.suite" 2>&1 || fail "communicators that are split over three hosts, by UCX"
+    fi
 else
     echo "skipped: the matrix of the API over three hosts (tests/suite is not built)"
 fi

@@ -214,7 +214,7 @@ static tutti_status connect_endpoint(struct tt_endpoint *head, const uint8_t *ad
                 r);
     }
     for (int r = 0; r < head->n && e->carrier != NULL; r++)
-        if (e->peers[r].address.carrier_bytes == 0) {
+        if (e->peers[r].address.carrier.bytes == 0) {
             tt_log(TT_LOG_WARN, "rank %d has no UCX, so all ranks use TCP", r);
             tt_tcp_carrier_close(e);
         }
@@ -337,6 +337,11 @@ static const struct tcp_slot *find(struct tt_link *link, uint64_t number)
     return NULL;
 }
 
+static bool is_placed(const struct tcp_slot *slot)
+{
+    return slot->payload != slot->memory && !slot->kept;
+}
+
 static bool has_arrived(
     struct tt_link *link, uint64_t number, const struct tt_view *like, struct tt_arrival *arrival)
 {
@@ -344,7 +349,7 @@ static bool has_arrived(
     (void)like;
     if (slot == NULL)
         return false;
-    *arrival = (struct tt_arrival){ .path = slot->payload == slot->memory ? TT_PATH_COPIED : TT_PATH_PLACED,
+    *arrival = (struct tt_arrival){ .path = is_placed(slot) ? TT_PATH_PLACED : TT_PATH_COPIED,
         .packed = true,
         .signature = slot->signature,
         .bytes = slot->bytes,
@@ -360,7 +365,7 @@ static enum tt_peek peek(
     if (slot == NULL)
         return TT_PEEK_NOTHING;
     bool right = slot->signature == signature && slot->bytes == bytes;
-    if (right && slot->payload != slot->memory)
+    if (right && is_placed(slot))
         return TT_PEEK_PLACED;
     *payload = right ? slot->payload : NULL;
     return right ? TT_PEEK_THERE : TT_PEEK_ODD;
@@ -377,6 +382,7 @@ static void release(struct tt_link *link, uint64_t number)
         atomic_store_explicit(&slot->state, TCP_FREE, memory_order_release);
         return;
     }
+    tt_tcp_let_go(e, slot);
     atomic_store_explicit(&slot->state, TCP_DONE, memory_order_release);
     if (atomic_fetch_add(&own->releases, 1) + 1 >= TCP_TOLD_AT || atomic_load(&e->peers[link->peer].wanted))
         tt_tcp_drive(e, link->peer, true);

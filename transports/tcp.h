@@ -30,7 +30,7 @@
 
 #define TCP_MAGIC UINT64_C(0x0001706374747574) /* "tuttcp", and the version of what follows */
 enum { TCP_TOKEN_BYTES = 16, TCP_COPY_BYTES = 8 << 10, TCP_BUFFER_BYTES = 16 << 10 };
-enum { TCP_CARRIER_BYTES = 184, TCP_PATH_BYTES = 4096 };
+enum { TCP_PATH_BYTES = 4096 };
 enum { TCP_CLOSE_MS = 2000 }; /* so long a rank that closes waits for peers to take what it sent */
 enum { TCP_TOLD_AT = TT_SLOTS / 2 }; /* releases that a peer is told of by themselves */
 
@@ -39,8 +39,7 @@ struct tcp_address {
     int32_t rank, pid;
     struct tt_net net;
     uint8_t token[TCP_TOKEN_BYTES]; /* only who has this address knows it */
-    uint16_t carrier_bytes; /* 0: this rank has no carrier */
-    uint8_t carrier[TCP_CARRIER_BYTES];
+    struct tt_carrier_address carrier;
 };
 _Static_assert(sizeof(struct tcp_address) <= TT_ADDRESS_BYTES, "an address fits");
 _Static_assert((int)TT_HOST_TEXT == (int)TT_NET_TEXT, "so does what is printed of it");
@@ -62,7 +61,9 @@ struct tcp_slot {
     uint32_t signature;
     uint64_t number, bytes;
     uint8_t *memory; /* the slot's own room */
-    uint8_t *payload; /* memory, or where the caller has the bytes, or has granted */
+    uint8_t
+        *payload; /* memory, or where the caller has the bytes, or has granted, or the carrier keeps them */
+    bool kept; /* the carrier is to be told of the release */
     uint64_t granted; /* 1 + the number of the message that may be put at `place`; 0: none. With `driving` */
     uint64_t place_bytes;
     uint8_t *place;
@@ -200,7 +201,7 @@ struct tcp_endpoint {
     _Atomic uint32_t looks; /* connections that were made only to ask */
     struct { /* how often the caller drove, and how many of these turns the thread has seen */
         _Atomic uint32_t taken;
-        uint32_t seen;
+        uint32_t seen, watched; /* watched: when it last slept */
         _Atomic bool stopped; /* the thread waits for its own turn: the caller takes none */
     } turns;
     _Atomic bool woken, closing;
@@ -224,6 +225,13 @@ extern const struct tt_control_ops tt_tcp_control_ops;
 /* Opens a carrier, and writes its address. False if there is none: `why` says why. */
 bool tt_tcp_carrier_open(struct tcp_endpoint *e, struct tcp_address *mine, char *why, size_t bytes);
 void tt_tcp_carrier_close(struct tcp_endpoint *e);
+/* What was received in a slot is not read any more: the carrier has it back, if it kept it. */
+static inline void tt_tcp_let_go(struct tcp_endpoint *e, struct tcp_slot *slot)
+{
+    if (slot->kept)
+        e->carries->release(e->carrier, slot->payload);
+    slot->kept = false;
+}
 /* With `driving`: hands the carrier what is to be said to this peer. */
 void tt_tcp_carry(struct tcp_endpoint *e, int rank);
 /* The peer has said goodbye, and what it sent before by a carrier is not all here: its connections stay. */

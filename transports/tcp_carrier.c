@@ -15,10 +15,26 @@
 
 #include "base/clock.h"
 #include "base/config.h"
+#include "base/fork.h"
 #include "base/load.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "transports/tcp.h"
+
+/* What the carriers of the process have loaded, and share. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static const struct tt_carrier_table *loaded;
+
+static void begin_anew(void)
+{
+    if (loaded != NULL)
+        loaded->begin_anew();
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    tt_fork_takes(TT_FORK_CARRIERS, &lock, begin_anew);
+}
 
 /* True if this host has a network that UCX uses better than TCP does: over Ethernet the connections are
  * faster than UCX is, from 32 KiB on by two times or more (perf/results/README.md, "Between hosts"). */
@@ -60,22 +76,27 @@ static const struct tt_carrier_table *load(char *why, size_t bytes)
     return found;
 }
 
-static void *place(void *endpoint, const struct tt_carrier_head *head, uint64_t bytes)
+static void *place(void *endpoint, const struct tt_carrier_head *head, uint64_t bytes, bool *keeps)
 {
     struct tcp_endpoint *e = endpoint;
-    uint64_t token;
-    memcpy(&token, e->token, sizeof token);
-    if (head->token != token || head->from < 0 || head->from >= e->head.n || head->from == e->head.me ||
-        head->class >= TT_CLASSES)
+    if (head->from < 0 || head->from >= e->head.n || head->from == e->head.me || head->class >= TT_CLASSES)
         return NULL;
+    if (e->deaf) {
+        e->peers[head->from].carried.received++;
+        return NULL;
+    }
     if (head->kind == TCP_RELEASE || head->kind == TCP_WANT)
         return bytes == 0 ? e : NULL;
     if (head->kind != TCP_MESSAGE || bytes == 0 || bytes > e->head.slot_bytes)
         return NULL;
-    return tt_tcp_place_of(e, head->from, head->class, head->number, bytes);
+    const struct tcp_slot *slot = &tt_tcp_link_of(e, head->class, head->from)->in[head->number % TT_SLOTS];
+    void *where = tt_tcp_place_of(e, head->from, head->class, head->number, bytes);
+    *keeps = where == slot->memory;
+    return where;
 }
 
-static void arrived(void *endpoint, const struct tt_carrier_head *head, uint64_t bytes, void *where)
+static void arrived(
+    void *endpoint, const struct tt_carrier_head *head, uint64_t bytes, void *payload, bool kept)
 {
     struct tcp_endpoint *e = endpoint;
     struct tcp_peer *p = &e->peers[head->from];
@@ -88,8 +109,10 @@ static void arrived(void *endpoint, const struct tt_carrier_head *head, uint64_t
     p->carried.greet = p->carried.greet || p->carried.received == 0;
     p->carried.received++;
     tt_tcp_take_releases(e, head->from, &frame);
-    if (head->kind == TCP_MESSAGE)
-        tt_tcp_fill(e, head->from, &frame, where);
+    if (head->kind == TCP_MESSAGE) {
+        tt_tcp_link_of(e, head->class, head->from)->in[head->number % TT_SLOTS].kept = kept;
+        tt_tcp_fill(e, head->from, &frame, payload);
+    }
     if (head->kind == TCP_WANT)
         atomic_store(&p->wanted, true);
     tt_doorbell_ring(e->head.doorbell);
@@ -109,6 +132,11 @@ static void sent(void *endpoint, void *send)
     tt_doorbell_ring(e->head.doorbell);
 }
 
+static void wake(void *endpoint)
+{
+    tt_tcp_wake(endpoint);
+}
+
 static int64_t now_ms(void)
 {
     return tt_now_ns() / 1000000;
@@ -123,28 +151,34 @@ bool tt_tcp_carrier_open(struct tcp_endpoint *e, struct tcp_address *mine, char 
         .transports = tt_environment("UCX_TLS") == NULL ? "^sm" : NULL,
         .devices = chosen && tt_environment("UCX_NET_DEVICES") == NULL ? interface : NULL,
         .now_ms = now_ms,
+        .lock = &lock,
         .endpoint = e,
         .place = place,
         .arrived = arrived,
-        .sent = sent };
+        .sent = sent,
+        .wake = wake };
+    memcpy(&params.token, e->token, sizeof params.token);
     if (e->params.network == TT_NETWORK_AUTO && !has_fast_network()) {
         snprintf(why, bytes, "it has no InfiniBand or RoCE, and TCP is faster over Ethernet");
         return false;
     }
     const struct tt_carrier_table *table = load(why, bytes);
+    if (table != NULL) {
+        pthread_mutex_lock(&lock);
+        loaded = table;
+        pthread_mutex_unlock(&lock);
+    }
     e->carrier = table != NULL ? table->open(&params, why, bytes) : NULL;
     if (e->carrier == NULL)
         return false;
     e->carries = table;
-    size_t length = table->address(e->carrier, mine->carrier, sizeof mine->carrier);
-    if (length <= sizeof mine->carrier) {
-        mine->carrier_bytes = (uint16_t)length;
+    size_t length = table->address(e->carrier, &mine->carrier);
+    if (length <= sizeof mine->carrier.at)
         return true;
-    }
     snprintf(why, bytes,
         "its address has %zu bytes, and there is room for %zu: name fewer devices by "
         "UCX_NET_DEVICES",
-        length, sizeof mine->carrier);
+        length, sizeof mine->carrier.at);
     tt_tcp_carrier_close(e);
     return false;
 }
@@ -152,8 +186,12 @@ bool tt_tcp_carrier_open(struct tcp_endpoint *e, struct tcp_address *mine, char 
 void tt_tcp_carrier_close(struct tcp_endpoint *e)
 {
     enum { PATIENCE_MS = 1000 };
-    if (e->carrier != NULL)
-        e->carries->close(e->carrier, PATIENCE_MS);
+    if (e->carrier == NULL)
+        return;
+    for (int i = 0; i < TT_CLASSES * e->head.n; i++)
+        for (int s = 0; s < TT_SLOTS; s++)
+            tt_tcp_let_go(e, &e->ends[i].in[s]);
+    e->carries->close(e->carrier, PATIENCE_MS);
     e->carrier = NULL;
 }
 
@@ -166,7 +204,7 @@ static bool hand_over(struct tcp_endpoint *e, int rank, struct tt_carrier_head *
     head->from = e->head.me;
     tt_tcp_collect_releases(e, rank, head->released);
     p->carried.sent++;
-    int result = e->carries->send(e->carrier, rank, p->address.carrier, head, payload, bytes, send);
+    int result = e->carries->send(e->carrier, rank, &p->address.carrier, head, payload, bytes, send);
     if (result > 0)
         sent(e, send);
     return result >= 0;

@@ -207,7 +207,7 @@ static bool is_quiet(struct tt_endpoint *head, bool patient)
     pthread_mutex_lock(&e->driving);
     e->deaf = true;
     if (e->carrier != NULL)
-        e->carries->drop(e->carrier, -1);
+        e->carries->drop(e->carrier, -1, false);
     for (int i = 0; i < TT_CLASSES * head->n; i++)
         give_back(&e->ends[i]);
     for (int r = 0; r < head->n; r++) { /* frames that are under way */

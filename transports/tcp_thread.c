@@ -281,10 +281,12 @@ static void wait_for_work(struct tcp_endpoint *e, struct pollfd *polled, bool dr
         two[1] = (struct pollfd){ .fd = p->out_fd, .events = out_events(p) };
         wait_ms = p->since_ns != 0 || tt_tcp_is_leaving(p) ? TICK_MS : wait_ms;
     }
-    bool carries = e->carrier != NULL;
-    polled[POLLED_CARRIER] =
-        (struct pollfd){ .fd = carries ? e->carries->descriptor(e->carrier) : -1, .events = POLLIN };
-    bool busy = carries && !e->carries->arm(e->carrier);
+    bool busy = false;
+    uint32_t turns = atomic_load(&e->turns.taken);
+    polled[POLLED_CARRIER] = (struct pollfd){ .fd = -1, .events = POLLIN };
+    if (e->carrier != NULL)
+        polled[POLLED_CARRIER].fd = e->carries->sleep_on(e->carrier, turns != e->turns.watched, &busy);
+    e->turns.watched = turns;
     pthread_mutex_unlock(&e->driving);
     if (atomic_load(&e->closing))
         wait_ms = TICK_MS;

@@ -74,7 +74,7 @@ void tt_tcp_lose(struct tcp_endpoint *e, int rank, enum tt_peer_state state)
         tt_clofork_close(p->out_fd);
     p->in_fd = p->out_fd = -1;
     if (e->carrier != NULL)
-        e->carries->drop(e->carrier, rank);
+        e->carries->drop(e->carrier, rank, state == TT_PEER_SILENT);
     p->to.size = 0;
     p->since_ns = 0;
     p->carried.promised = false;

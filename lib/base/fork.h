@@ -23,6 +23,7 @@ enum tt_fork_part {
     TT_FORK_DESCRIPTORS,
     TT_FORK_LAUNCH,
     TT_FORK_GROUP,
+    TT_FORK_CARRIERS,
     TT_FORK_PARTS
 };
 

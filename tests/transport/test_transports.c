@@ -202,11 +202,16 @@ Test(transports, tcp)
     run_between_hosts(TT_NETWORK_TCP, let_threads_run);
 }
 
-Test(transports, ucx)
+static void run_by_ucx(void)
 {
     char path[256], looked[1024];
     struct tt_text text = { looked, sizeof looked, 0 };
     if (!tt_find_own("libtutti_ucx.so", path, sizeof path, &text))
         cr_skip_test("there is no plugin for UCX");
     run_between_hosts(TT_NETWORK_UCX, let_threads_sleep);
+}
+
+Test(transports, ucx)
+{
+    run_by_ucx();
 }

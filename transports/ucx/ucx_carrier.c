@@ -3,160 +3,258 @@
  *
  *     sender                                 receiver
  *     ucp_am_send_nbx(head, bytes)  -------> handler: place(head) says where the bytes go
- *                                            eager:      they are here, and are copied there
+ *                                            eager:      they are here: they are copied there, or, where UCX
+ *                                                        has all of a long one in one piece, stay until they
+ *                                                        are folded
  *                                            rendezvous: UCX fetches them there
  *                                            arrived(head)
  *
  * Active messages, because a message is matched by its number, in the head, and every message has a slot:
  * none is unexpected. UCX decides which are eager. The head stays until the send is done, since UCX before
- * 1.14 does not copy it.
- *
- * A process has one context, and an endpoint of Tutti one worker: what is used by one thread at a time needs
- * no lock. Peer errors are asked for, so that sends to a peer that died end; that it died, Tutti knows by its
- * connections (transports/tcp.h). UCX 1.13 sees no host that vanishes, and says nothing of a peer that
- * leaves. */
-#include <pthread.h>
+ * 1.14 does not copy it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <ucp/api/ucp.h>
+#include "transports/ucx/ucx_worker.h"
 
-#include "transports/carrier.h"
+enum { ALIGNED = 16 }; /* what a fold may expect of the bytes of any element */
 
-enum { AM_MESSAGE = 1 };
+/* --- Turns: the lock, and what has waited for it */
 
-struct tt_carrier {
-    ucp_worker_h worker;
-    struct tt_carrier_params params;
-    int descriptor;
-    ucp_ep_h *ends; /* [n]; NULL: not connected */
-    bool *failed; /* [n] */
-    int fetches; /* rendezvous under way */
-    int sends; /* under way */
-    bool closing; /* nothing is told any more */
-};
+static ucs_status_t take(struct tt_carrier *c, const struct tt_carrier_head *head, void *data, uint64_t bytes,
+    bool rendezvous, bool lasts);
 
-struct fetch { /* of a rendezvous */
-    struct tt_carrier *carrier;
-    struct tt_carrier_head head;
-    uint64_t bytes;
-    void *place;
-};
-
-struct sending {
-    struct tt_carrier *carrier;
-    void *send;
-};
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static ucp_context_h context; /* behind the lock; never freed: UCX's threads may still be at it when we end */
-
-static bool failed(char *why, size_t bytes, const char *what, ucs_status_t status)
+static void finish(struct ucx_work *w)
 {
-    snprintf(why, bytes, "UCX cannot %s: %s", what, ucs_status_string(status));
-    return false;
+    struct tt_carrier *c = w->carrier;
+    if (w->kind == UCX_SEND)
+        c->sends--;
+    else
+        c->fetches--;
+    if (!c->closing && w->kind == UCX_SEND)
+        c->params.sent(c->params.endpoint, w->send);
+    else if (!c->closing && !w->failed)
+        c->params.arrived(c->params.endpoint, &w->head, w->bytes, w->place, false);
+    tt_ucx_work_free(w);
 }
 
-static bool make_context(const struct tt_carrier_params *own, char *why, size_t bytes)
+static void take_late(struct tt_carrier *c, struct ucx_work *w)
 {
-    ucp_config_t *config;
-    ucs_status_t status = ucp_config_read(NULL, NULL, &config);
-    if (status != UCS_OK)
-        return failed(why, bytes, "read its settings", status);
-    if (own->transports != NULL)
-        ucp_config_modify(config, "TLS", own->transports);
-    if (own->devices != NULL)
-        ucp_config_modify(config, "NET_DEVICES", own->devices);
-    ucp_params_t params = { .field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME,
-        .features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP,
-        .name = "tutti" };
-    status = ucp_init(&params, config, &context);
-    ucp_config_release(config);
-    if (status != UCS_OK)
-        context = NULL;
-    return status == UCS_OK || failed(why, bytes, "begin", status);
+    bool lasts = w->data != w->copy;
+    ucs_status_t status = c->closing ? UCS_OK : take(c, &w->head, w->data, w->bytes, w->rendezvous, lasts);
+    if (lasts && status == UCS_OK)
+        ucp_am_data_release(tt_ucx.worker, w->data);
+    free(w);
 }
+
+static bool do_what_waits(struct tt_carrier *c)
+{
+    bool any = c->first != NULL;
+    for (struct ucx_work *w; (w = c->first) != NULL;) {
+        c->first = w->next;
+        if (c->first == NULL)
+            c->last = &c->first;
+        if (w->kind == UCX_MESSAGE)
+            take_late(c, w);
+        else
+            finish(w);
+    }
+    atomic_store_explicit(&c->waiting, false, memory_order_relaxed);
+    return any;
+}
+
+static bool begin_turn(struct tt_carrier *c)
+{
+    pthread_mutex_lock(c->params.lock);
+    tt_ucx.driver = c;
+    return do_what_waits(c);
+}
+
+static void end_turn(struct tt_carrier *c)
+{
+    tt_ucx.driver = NULL;
+    pthread_mutex_unlock(c->params.lock);
+}
+
+/* From within UCX: another carrier drives. */
+static void put_off(struct ucx_work *w)
+{
+    struct tt_carrier *c = w->carrier;
+    w->next = NULL;
+    *c->last = w;
+    c->last = &w->next;
+    atomic_store_explicit(&c->waiting, true, memory_order_relaxed);
+    c->params.wake(c->params.endpoint);
+}
+
+static void end_work(struct ucx_work *w)
+{
+    if (w->carrier == tt_ucx.driver || w->carrier->closing)
+        finish(w);
+    else
+        put_off(w);
+}
+
+static bool progress(struct tt_carrier *c)
+{
+    if (pthread_mutex_trylock(c->params.lock) != 0) {
+        if (!atomic_load_explicit(&c->waiting, memory_order_relaxed))
+            return false; /* who has the lock does it */
+        pthread_mutex_lock(c->params.lock);
+    }
+    tt_ucx.driver = c;
+    bool any = do_what_waits(c);
+    any = ucp_worker_progress(tt_ucx.worker) != 0 || any;
+    end_turn(c);
+    return any;
+}
+
+/* --- Receiving */
 
 static void fetched(void *request, ucs_status_t status, size_t length, void *user)
 {
-    struct fetch *f = user;
-    struct tt_carrier *c = f->carrier;
+    struct ucx_work *w = user;
     (void)length;
-    c->fetches--;
-    if (status == UCS_OK && !c->closing)
-        c->params.arrived(c->params.endpoint, &f->head, f->bytes, f->place);
-    free(f);
-    if (request != NULL)
-        ucp_request_free(request);
+    w->failed = status != UCS_OK;
+    end_work(w);
+    ucp_request_free(request);
 }
 
 /* Asks UCX to fetch the bytes of a rendezvous. */
 static ucs_status_t fetch(
     struct tt_carrier *c, const struct tt_carrier_head *head, void *description, uint64_t bytes, void *place)
 {
-    struct fetch *f = malloc(sizeof *f);
-    if (f == NULL)
+    struct ucx_work *w = tt_ucx_work_new(c, UCX_FETCH);
+    if (w == NULL)
         return UCS_ERR_NO_MEMORY;
-    *f = (struct fetch){ .carrier = c, .head = *head, .bytes = bytes, .place = place };
+    w->head = *head;
+    w->bytes = bytes;
+    w->place = place;
     ucp_request_param_t params = { .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
                                                    UCP_OP_ATTR_FIELD_MEMORY_TYPE,
         .cb.recv_am = fetched,
-        .user_data = f,
+        .user_data = w,
         .memory_type = UCS_MEMORY_TYPE_HOST };
     c->fetches++;
-    ucs_status_ptr_t request = ucp_am_recv_data_nbx(c->worker, description, place, bytes, &params);
+    ucs_status_ptr_t request = ucp_am_recv_data_nbx(tt_ucx.worker, description, place, bytes, &params);
     if (UCS_PTR_IS_ERR(request)) {
         c->fetches--;
-        free(f);
+        tt_ucx_work_free(w);
         return UCS_PTR_STATUS(request);
     }
     if (request == NULL)
-        fetched(NULL, UCS_OK, bytes, f);
+        finish(w);
     return UCS_INPROGRESS;
 }
 
-static ucs_status_t receive(void *carrier, const void *header, size_t header_bytes, void *data, size_t bytes,
-    const ucp_am_recv_param_t *params)
+/* Takes a message. `lasts`: its data stay if this returns UCS_INPROGRESS. */
+static ucs_status_t take(struct tt_carrier *c, const struct tt_carrier_head *head, void *data, uint64_t bytes,
+    bool rendezvous, bool lasts)
 {
-    struct tt_carrier *c = carrier;
-    struct tt_carrier_head head;
-    if (header_bytes != sizeof head || c->closing)
-        return UCS_OK;
-    memcpy(&head, header, sizeof head);
-    bool rendezvous = (params->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
-    void *place = c->params.place(c->params.endpoint, &head, bytes);
+    bool keeps = false;
+    void *place = c->params.place(c->params.endpoint, head, bytes, &keeps);
     if (place == NULL)
         return UCS_OK;
     if (rendezvous)
-        return fetch(c, &head, data, bytes, place);
+        return fetch(c, head, data, bytes, place);
+    if (keeps && lasts && (uintptr_t)data % ALIGNED == 0) {
+        c->params.arrived(c->params.endpoint, head, bytes, data, true);
+        return UCS_INPROGRESS;
+    }
     memcpy(place, data, bytes);
-    c->params.arrived(c->params.endpoint, &head, bytes, place);
+    c->params.arrived(c->params.endpoint, head, bytes, place, false);
     return UCS_OK;
 }
 
-static bool make_worker(struct tt_carrier *c, char *why, size_t bytes)
+/* Keeps a message until its carrier has its turn. */
+static ucs_status_t take_later(struct tt_carrier *c, const struct tt_carrier_head *head, void *data,
+    uint64_t bytes, bool rendezvous, bool lasts)
 {
-    ucp_worker_params_t params = { .field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
-        .thread_mode = UCS_THREAD_MODE_SERIALIZED };
-    ucs_status_t status = ucp_worker_create(context, &params, &c->worker);
-    if (status != UCS_OK)
-        return failed(why, bytes, "make a worker", status);
-    ucp_am_handler_param_t handler = { .field_mask =
-                                           UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
-                                           UCP_AM_HANDLER_PARAM_FIELD_ARG | UCP_AM_HANDLER_PARAM_FIELD_FLAGS,
-        .id = AM_MESSAGE,
-        .cb = receive,
-        .arg = c,
-        .flags = UCP_AM_FLAG_WHOLE_MSG };
-    status = ucp_worker_set_am_recv_handler(c->worker, &handler);
-    if (status == UCS_OK)
-        status = ucp_worker_get_efd(c->worker, &c->descriptor);
-    if (status == UCS_OK)
-        return true;
-    ucp_worker_destroy(c->worker);
-    return failed(why, bytes, "use its worker", status);
+    struct ucx_work *w = malloc(sizeof *w + (lasts ? 0 : bytes));
+    if (w == NULL)
+        return UCS_ERR_NO_MEMORY;
+    *w = (struct ucx_work){ .carrier = c,
+        .kind = UCX_MESSAGE,
+        .rendezvous = rendezvous,
+        .head = *head,
+        .bytes = bytes,
+        .data = lasts ? data : w->copy };
+    if (!lasts)
+        memcpy(w->copy, data, bytes);
+    put_off(w);
+    return lasts ? UCS_INPROGRESS : UCS_OK;
 }
+
+ucs_status_t tt_ucx_receive(void *unused, const void *header, size_t header_bytes, void *data, size_t bytes,
+    const ucp_am_recv_param_t *params)
+{
+    struct tt_carrier_head head;
+    bool rendezvous = (params->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
+    bool lasts = rendezvous || (params->recv_attr & UCP_AM_RECV_ATTR_FLAG_DATA) != 0;
+    (void)unused;
+    if (header_bytes != sizeof head)
+        return UCS_OK;
+    memcpy(&head, header, sizeof head);
+    struct tt_carrier *c = tt_ucx_worker_find(head.token);
+    if (c == NULL)
+        return UCS_OK;
+    return c == tt_ucx.driver ? take(c, &head, data, bytes, rendezvous, lasts)
+                              : take_later(c, &head, data, bytes, rendezvous, lasts);
+}
+
+static void release(struct tt_carrier *c, void *payload)
+{
+    pthread_mutex_lock(c->params.lock);
+    ucp_am_data_release(tt_ucx.worker, payload);
+    pthread_mutex_unlock(c->params.lock);
+}
+
+/* --- Sending */
+
+static void send_ended(void *request, ucs_status_t status, void *user)
+{
+    (void)status;
+    end_work(user);
+    ucp_request_free(request);
+}
+
+static int send_now(struct tt_carrier *c, struct ucx_end *end, const struct tt_carrier_head *head,
+    const void *payload, uint64_t bytes, void *send)
+{
+    struct ucx_work *w = tt_ucx_work_new(c, UCX_SEND);
+    if (w == NULL)
+        return -1;
+    w->send = send;
+    ucp_request_param_t params = { .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                                                   UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+        .cb.send = send_ended,
+        .user_data = w,
+        .memory_type = UCS_MEMORY_TYPE_HOST };
+    c->sends++;
+    ucs_status_ptr_t request =
+        ucp_am_send_nbx(end->ep, UCX_AM_MESSAGE, head, sizeof *head, payload, bytes, &params);
+    if (request != NULL && !UCS_PTR_IS_ERR(request))
+        return 0;
+    c->sends--;
+    tt_ucx_work_free(w);
+    return request == NULL ? 1 : -1;
+}
+
+static int send_message(struct tt_carrier *c, int peer, const struct tt_carrier_address *address,
+    const struct tt_carrier_head *head, const void *payload, uint64_t bytes, void *send)
+{
+    int result = -1;
+    begin_turn(c);
+    if (c->ends[peer] == NULL && !c->dropped[peer])
+        c->ends[peer] = tt_ucx_end_to(address, &c->params);
+    if (c->ends[peer] != NULL && !c->ends[peer]->failed)
+        result = send_now(c, c->ends[peer], head, payload, bytes, send);
+    end_turn(c);
+    return result;
+}
+
+/* --- Beginning, sleep, and the end */
 
 static struct tt_carrier *open_carrier(const struct tt_carrier_params *params, char *why, size_t bytes)
 {
@@ -164,157 +262,123 @@ static struct tt_carrier *open_carrier(const struct tt_carrier_params *params, c
     snprintf(why, bytes, "there is no memory for it");
     if (c != NULL) {
         c->ends = calloc((size_t)params->n, sizeof *c->ends);
-        c->failed = calloc((size_t)params->n, sizeof *c->failed);
+        c->dropped = calloc((size_t)params->n, sizeof *c->dropped);
         c->params = *params;
+        c->last = &c->first;
     }
-    bool made = c != NULL && c->ends != NULL && c->failed != NULL;
-    pthread_mutex_lock(&lock);
-    if (made && context == NULL)
-        made = make_context(params, why, bytes);
-    pthread_mutex_unlock(&lock);
-    if (made && make_worker(c, why, bytes))
+    if (c != NULL && c->ends != NULL && c->dropped != NULL && tt_ucx_worker_join(c, why, bytes))
         return c;
     if (c != NULL) {
         free(c->ends);
-        free(c->failed);
+        free(c->dropped);
     }
     free(c);
     return NULL;
 }
 
-static size_t get_address(struct tt_carrier *c, void *address, size_t room)
+static size_t get_address(struct tt_carrier *c, struct tt_carrier_address *address)
 {
-    ucp_address_t *own;
-    size_t bytes;
-    if (ucp_worker_get_address(c->worker, &own, &bytes) != UCS_OK)
-        return SIZE_MAX;
-    if (bytes <= room)
-        memcpy(address, own, bytes);
-    ucp_worker_release_address(c->worker, own);
+    pthread_mutex_lock(c->params.lock);
+    size_t bytes = tt_ucx_worker_address(address);
+    pthread_mutex_unlock(c->params.lock);
     return bytes;
 }
 
-/* --- Sending */
-
-/* An end that failed is dropped later: not from within UCX. */
-static void end_failed(void *flag, ucp_ep_h end, ucs_status_t status)
+static int sleep_on(struct tt_carrier *c, bool drove, bool *busy)
 {
-    (void)end;
-    (void)status;
-    *(bool *)flag = true;
+    pthread_mutex_lock(c->params.lock);
+    if (drove || tt_ucx.watcher == NULL)
+        tt_ucx.watcher = c;
+    bool watches = tt_ucx.watcher == c;
+    *busy = c->first != NULL || (watches && ucp_worker_arm(tt_ucx.worker) != UCS_OK);
+    pthread_mutex_unlock(c->params.lock);
+    return watches ? tt_ucx.descriptor : -1;
 }
 
-static bool connect_to(struct tt_carrier *c, int peer, const void *address)
+static void drop_one(struct tt_carrier *c, int peer, bool silent)
 {
-    ucp_ep_params_t params = { .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
-                                             UCP_EP_PARAM_FIELD_ERR_HANDLER |
-                                             UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
-        .address = address,
-        .err_mode = UCP_ERR_HANDLING_MODE_PEER,
-        .err_handler = { end_failed, &c->failed[peer] } };
-    return ucp_ep_create(c->worker, &params, &c->ends[peer]) == UCS_OK;
-}
-
-static void finish(struct sending *s)
-{
-    struct tt_carrier *c = s->carrier;
-    c->sends--;
-    if (!c->closing)
-        c->params.sent(c->params.endpoint, s->send);
-    free(s);
-}
-
-static void send_ended(void *request, ucs_status_t status, void *user)
-{
-    (void)status;
-    finish(user);
-    ucp_request_free(request);
-}
-
-static int send_message(struct tt_carrier *c, int peer, const void *address,
-    const struct tt_carrier_head *head, const void *payload, uint64_t bytes, void *send)
-{
-    if (c->failed[peer] || (c->ends[peer] == NULL && !connect_to(c, peer, address)))
-        return -1;
-    struct sending *s = malloc(sizeof *s);
-    if (s == NULL)
-        return -1;
-    *s = (struct sending){ c, send };
-    ucp_request_param_t params = { .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
-                                                   UCP_OP_ATTR_FIELD_MEMORY_TYPE,
-        .cb.send = send_ended,
-        .user_data = s,
-        .memory_type = UCS_MEMORY_TYPE_HOST };
-    c->sends++;
-    ucs_status_ptr_t request =
-        ucp_am_send_nbx(c->ends[peer], AM_MESSAGE, head, sizeof *head, payload, bytes, &params);
-    if (request != NULL && !UCS_PTR_IS_ERR(request))
-        return 0;
-    c->sends--;
-    free(s);
-    return request == NULL ? 1 : -1;
-}
-
-static bool progress(struct tt_carrier *c)
-{
-    return ucp_worker_progress(c->worker) != 0;
-}
-
-static int get_descriptor(struct tt_carrier *c)
-{
-    return c->descriptor;
-}
-
-static bool arm(struct tt_carrier *c)
-{
-    return ucp_worker_arm(c->worker) == UCS_OK;
-}
-
-/* --- The end */
-
-static void wait_for(struct tt_carrier *c, ucs_status_ptr_t request, int64_t until_ms)
-{
-    if (request == NULL || UCS_PTR_IS_ERR(request))
-        return;
-    while (ucp_request_check_status(request) == UCS_INPROGRESS && c->params.now_ms() < until_ms)
-        ucp_worker_progress(c->worker);
-    ucp_request_free(request);
-}
-
-static void drop_one(struct tt_carrier *c, int peer)
-{
-    ucp_request_param_t params = { .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
-        .flags = UCP_EP_CLOSE_FLAG_FORCE };
-    ucp_ep_h end = c->ends[peer];
-    c->failed[peer] = true;
+    struct ucx_end *end = c->ends[peer];
+    c->dropped[peer] = true;
     c->ends[peer] = NULL;
-    if (end != NULL)
-        wait_for(c, ucp_ep_close_nbx(end, &params), c->params.now_ms() + 1000);
-}
-
-static void drop(struct tt_carrier *c, int peer)
-{
-    int64_t until_ms = c->params.now_ms() + 1000;
-    if (peer >= 0) {
-        drop_one(c, peer);
+    if (end == NULL)
         return;
-    }
-    for (int i = 0; i < c->params.n; i++)
-        drop_one(c, i);
-    while ((c->sends > 0 || c->fetches > 0) && c->params.now_ms() < until_ms)
-        ucp_worker_progress(c->worker);
+    if (silent || end->failed)
+        tt_ucx_end_close(end, &c->params);
+    end->users--;
 }
 
-static void close_carrier(struct tt_carrier *c, int patience_ms)
+/* True if nothing is under way. What was sent to an end that failed comes back when that is closed. */
+static bool is_settled(struct tt_carrier *c)
+{
+    begin_turn(c);
+    for (int i = 0; i < c->params.n; i++)
+        if (c->ends[i] != NULL && c->ends[i]->failed)
+            tt_ucx_end_close(c->ends[i], &c->params);
+    bool settled = c->sends == 0 && c->fetches == 0;
+    end_turn(c);
+    return settled;
+}
+
+static bool settle(struct tt_carrier *c)
+{
+    int64_t until_ms = c->params.now_ms() + UCX_PATIENCE_MS;
+    bool settled;
+    while (!(settled = is_settled(c)) && c->params.now_ms() < until_ms)
+        progress(c);
+    return settled;
+}
+
+/* Peers that live take what was sent, or drop it. Where one does neither, its end is closed, by which other
+ * communicators lose its process, too. */
+static void drop(struct tt_carrier *c, int peer, bool silent)
+{
+    bool all = peer < 0, stuck = all && !settle(c);
+    begin_turn(c);
+    for (int i = all ? 0 : peer; i < (all ? c->params.n : peer + 1); i++)
+        drop_one(c, i, silent || stuck);
+    end_turn(c);
+    if (stuck)
+        settle(c);
+}
+
+/* Waits until peers have what was sent. */
+static void flush(struct tt_carrier *c, int64_t until_ms)
 {
     ucp_request_param_t params = { 0 };
-    int64_t until_ms = c->params.now_ms() + patience_ms;
+    for (int i = 0; i < c->params.n; i++) {
+        begin_turn(c);
+        struct ucx_end *end = c->ends[i];
+        ucs_status_ptr_t request = end != NULL && !end->failed ? ucp_ep_flush_nbx(end->ep, &params) : NULL;
+        bool waits = request != NULL && !UCS_PTR_IS_ERR(request);
+        while (
+            waits && ucp_request_check_status(request) == UCS_INPROGRESS && c->params.now_ms() < until_ms) {
+            end_turn(c);
+            progress(c);
+            begin_turn(c);
+        }
+        if (waits)
+            ucp_request_free(request);
+        end_turn(c);
+    }
+}
+
+/* What UCX does not give back in time would come back to this carrier, so that its memory stays. */
+static void close_carrier(struct tt_carrier *c, int patience_ms)
+{
+    pthread_mutex_lock(c->params.lock);
     c->closing = true;
-    wait_for(c, ucp_worker_flush_nbx(c->worker, &params), until_ms);
-    drop(c, -1);
-    ucp_worker_destroy(c->worker);
+    tt_ucx_worker_forget(c);
+    pthread_mutex_unlock(c->params.lock);
+    flush(c, c->params.now_ms() + patience_ms);
+    drop(c, -1, false);
+    begin_turn(c);
+    tt_ucx_worker_leave(c);
+    bool back = tt_ucx.worker == NULL || (c->sends == 0 && c->fetches == 0);
+    end_turn(c);
+    if (!back)
+        return;
     free(c->ends);
-    free(c->failed);
+    free(c->dropped);
     free(c);
 }
 
@@ -325,9 +389,10 @@ static const struct tt_carrier_table table = {
     .address = get_address,
     .send = send_message,
     .progress = progress,
-    .descriptor = get_descriptor,
-    .arm = arm,
+    .sleep_on = sleep_on,
+    .release = release,
     .drop = drop,
+    .begin_anew = tt_ucx_worker_begin_anew,
     .close = close_carrier,
 };
 
