@@ -142,7 +142,8 @@ static int64_t now_ms(void)
     return tt_now_ns() / 1000000;
 }
 
-/* UCX's own settings win where the user has set them. Its shared memory is left out: Tutti has its own. */
+/* UCX's own settings win where the user has set them. Its shared memory is left out: Tutti has its own. Where
+ * no network reads memory of another host by itself, a rendezvous is only a round trip more. */
 bool tt_tcp_carrier_open(struct tcp_endpoint *e, struct tcp_address *mine, char *why, size_t bytes)
 {
     char interface[TT_INTERFACE_NAME];
@@ -150,6 +151,7 @@ bool tt_tcp_carrier_open(struct tcp_endpoint *e, struct tcp_address *mine, char 
     struct tt_carrier_params params = { .n = e->head.n,
         .transports = tt_environment("UCX_TLS") == NULL ? "^sm" : NULL,
         .devices = chosen && tt_environment("UCX_NET_DEVICES") == NULL ? interface : NULL,
+        .rendezvous = tt_environment("UCX_RNDV_THRESH") == NULL && !has_fast_network() ? "inf" : NULL,
         .now_ms = now_ms,
         .lock = &lock,
         .endpoint = e,

@@ -215,3 +215,10 @@ Test(transports, ucx)
 {
     run_by_ucx();
 }
+
+/* As on a network that reads memory of another host, where long messages are fetched. */
+Test(transports, ucx_fetches)
+{
+    setenv("UCX_RNDV_THRESH", "1000", 1);
+    run_by_ucx();
+}

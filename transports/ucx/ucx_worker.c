@@ -34,6 +34,8 @@ static bool make_context(const struct tt_carrier_params *own, char *why, size_t 
         ucp_config_modify(config, "TLS", own->transports);
     if (own->devices != NULL)
         ucp_config_modify(config, "NET_DEVICES", own->devices);
+    if (own->rendezvous != NULL)
+        ucp_config_modify(config, "RNDV_THRESH", own->rendezvous);
     ucp_params_t params = { .field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME,
         .features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP,
         .name = "tutti" };
