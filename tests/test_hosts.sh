@@ -186,6 +186,14 @@ if [ "${1:-}" = --inside ]; then
         ranks 2 1 on "$collperf" all_reduce -b 1M -e 1M -n 1 -w 1 --json &&
             awk -F'"limit_us": *' '/"limit_us"/ { found = 1; bad = bad || $2 + 0 < 50000 || $2 + 0 > 1000000 }
                 END { exit !found || bad }' "$scratch/out.0" || fail "the limit of a narrow link"
+        # Few bytes beside 16 MiB: they do not wait until what another communicator has in flight has gone,
+        # which takes 23 ms on this link where UCX has one connection for both.
+        for network in tcp ucx; do
+            [ $network = tcp ] || [ -e "$(dirname "$collperf")/.libs/libtutti_ucx.so" ] || continue
+            ranks 2 1 on TUTTI_NETWORK=$network "$(dirname "$wire")/beside" &&
+                awk '/^[0-9]+$/ { found = $1 } END { exit !(found > 0 && found < 12000) }' "$scratch/out.0" ||
+                fail "few bytes beside many, by $network"
+        done
         "$hosts_sh" on h0 "tc qdisc del dev eth0 root"
     else
         echo "skipped: a narrow link (the kernel has no tbf)"

@@ -64,9 +64,17 @@ static bool do_what_waits(struct tt_carrier *c)
     return any;
 }
 
+/* A mutex is not fair: who polls would have it again before one that waits for it has run. */
+static void take_lock(struct tt_carrier *c)
+{
+    atomic_fetch_add_explicit(&tt_ucx.waiting, 1, memory_order_relaxed);
+    pthread_mutex_lock(c->params.lock);
+    atomic_fetch_sub_explicit(&tt_ucx.waiting, 1, memory_order_relaxed);
+}
+
 static bool begin_turn(struct tt_carrier *c)
 {
-    pthread_mutex_lock(c->params.lock);
+    take_lock(c);
     tt_ucx.driver = c;
     return do_what_waits(c);
 }
@@ -98,11 +106,12 @@ static void end_work(struct ucx_work *w)
 
 static bool progress(struct tt_carrier *c)
 {
-    if (pthread_mutex_trylock(c->params.lock) != 0) {
-        if (!atomic_load_explicit(&c->waiting, memory_order_relaxed))
-            return false; /* who has the lock does it */
-        pthread_mutex_lock(c->params.lock);
-    }
+    bool waits = atomic_load_explicit(&c->waiting, memory_order_relaxed);
+    bool wanted = atomic_load_explicit(&tt_ucx.waiting, memory_order_relaxed) > 0;
+    if (!waits && (wanted || pthread_mutex_trylock(c->params.lock) != 0))
+        return false; /* who has the lock does it */
+    if (waits)
+        take_lock(c);
     tt_ucx.driver = c;
     bool any = do_what_waits(c);
     any = ucp_worker_progress(tt_ucx.worker) != 0 || any;
@@ -205,7 +214,7 @@ ucs_status_t tt_ucx_receive(void *unused, const void *header, size_t header_byte
 
 static void release(struct tt_carrier *c, void *payload)
 {
-    pthread_mutex_lock(c->params.lock);
+    take_lock(c);
     ucp_am_data_release(tt_ucx.worker, payload);
     pthread_mutex_unlock(c->params.lock);
 }
@@ -232,8 +241,9 @@ static int send_now(struct tt_carrier *c, struct ucx_end *end, const struct tt_c
         .user_data = w,
         .memory_type = UCS_MEMORY_TYPE_HOST };
     c->sends++;
+    ucp_ep_h lane = end->lanes[bytes <= UCX_SHORT_BYTES ? UCX_SHORT : UCX_LONG];
     ucs_status_ptr_t request =
-        ucp_am_send_nbx(end->ep, UCX_AM_MESSAGE, head, sizeof *head, payload, bytes, &params);
+        ucp_am_send_nbx(lane, UCX_AM_MESSAGE, head, sizeof *head, payload, bytes, &params);
     if (request != NULL && !UCS_PTR_IS_ERR(request))
         return 0;
     c->sends--;
@@ -286,7 +296,7 @@ static size_t get_address(struct tt_carrier *c, struct tt_carrier_address *addre
 
 static int sleep_on(struct tt_carrier *c, bool drove, bool *busy)
 {
-    pthread_mutex_lock(c->params.lock);
+    take_lock(c);
     if (drove || tt_ucx.watcher == NULL)
         tt_ucx.watcher = c;
     bool watches = tt_ucx.watcher == c;
@@ -341,25 +351,28 @@ static void drop(struct tt_carrier *c, int peer, bool silent)
         settle(c);
 }
 
+static void flush_lane(struct tt_carrier *c, const struct ucx_end *end, int lane, int64_t until_ms)
+{
+    ucp_request_param_t params = { 0 };
+    begin_turn(c);
+    ucs_status_ptr_t request = end->failed ? NULL : ucp_ep_flush_nbx(end->lanes[lane], &params);
+    bool waits = request != NULL && !UCS_PTR_IS_ERR(request);
+    while (waits && ucp_request_check_status(request) == UCS_INPROGRESS && c->params.now_ms() < until_ms) {
+        end_turn(c);
+        progress(c);
+        begin_turn(c);
+    }
+    if (waits)
+        ucp_request_free(request);
+    end_turn(c);
+}
+
 /* Waits until peers have what was sent. */
 static void flush(struct tt_carrier *c, int64_t until_ms)
 {
-    ucp_request_param_t params = { 0 };
-    for (int i = 0; i < c->params.n; i++) {
-        begin_turn(c);
-        struct ucx_end *end = c->ends[i];
-        ucs_status_ptr_t request = end != NULL && !end->failed ? ucp_ep_flush_nbx(end->ep, &params) : NULL;
-        bool waits = request != NULL && !UCS_PTR_IS_ERR(request);
-        while (
-            waits && ucp_request_check_status(request) == UCS_INPROGRESS && c->params.now_ms() < until_ms) {
-            end_turn(c);
-            progress(c);
-            begin_turn(c);
-        }
-        if (waits)
-            ucp_request_free(request);
-        end_turn(c);
-    }
+    for (int i = 0; i < c->params.n; i++)
+        for (int lane = 0; lane < UCX_LANES && c->ends[i] != NULL; lane++)
+            flush_lane(c, c->ends[i], lane, until_ms);
 }
 
 /* What UCX does not give back in time would come back to this carrier, so that its memory stays. */

@@ -172,6 +172,23 @@ static void free_old_ends(const struct tt_carrier_address *address, const struct
     }
 }
 
+/* Makes both lanes, in this order in all processes, since UCX pairs them by it. */
+static bool connect_end(struct ucx_end *end)
+{
+    ucp_ep_params_t params = { .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+                                             UCP_EP_PARAM_FIELD_ERR_HANDLER |
+                                             UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
+        .address = (const ucp_address_t *)(end->address.at + sizeof tt_ucx.id),
+        .err_mode = UCP_ERR_HANDLING_MODE_PEER,
+        .err_handler = { end_failed, end } };
+    for (int lane = 0; lane < UCX_LANES; lane++)
+        if (ucp_ep_create(tt_ucx.worker, &params, &end->lanes[lane]) != UCS_OK) {
+            end->lanes[lane] = NULL;
+            return false;
+        }
+    return true;
+}
+
 struct ucx_end *tt_ucx_end_to(
     const struct tt_carrier_address *address, const struct tt_carrier_params *params)
 {
@@ -185,13 +202,8 @@ struct ucx_end *tt_ucx_end_to(
         if (end == NULL)
             return NULL;
         end->address = *address;
-        ucp_ep_params_t ep = { .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
-                                             UCP_EP_PARAM_FIELD_ERR_HANDLER |
-                                             UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
-            .address = (const ucp_address_t *)(end->address.at + sizeof tt_ucx.id),
-            .err_mode = UCP_ERR_HANDLING_MODE_PEER,
-            .err_handler = { end_failed, end } };
-        if (ucp_ep_create(tt_ucx.worker, &ep, &end->ep) != UCS_OK) {
+        if (!connect_end(end)) {
+            tt_ucx_end_close(end, params);
             free(end);
             return NULL;
         }
@@ -202,19 +214,27 @@ struct ucx_end *tt_ucx_end_to(
     return end;
 }
 
-void tt_ucx_end_close(struct ucx_end *end, const struct tt_carrier_params *params)
+static void close_lane(ucp_ep_h lane, const struct tt_carrier_params *params)
 {
     ucp_request_param_t force = { .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_EP_CLOSE_FLAG_FORCE };
     int64_t until_ms = params->now_ms() + UCX_PATIENCE_MS;
-    ucp_ep_h ep = end->ep;
-    end->ep = NULL;
-    end->failed = true;
-    ucs_status_ptr_t request = ep != NULL ? ucp_ep_close_nbx(ep, &force) : NULL;
+    ucs_status_ptr_t request = ucp_ep_close_nbx(lane, &force);
     if (request == NULL || UCS_PTR_IS_ERR(request))
         return;
     while (ucp_request_check_status(request) == UCS_INPROGRESS && params->now_ms() < until_ms)
         ucp_worker_progress(tt_ucx.worker);
     ucp_request_free(request);
+}
+
+void tt_ucx_end_close(struct ucx_end *end, const struct tt_carrier_params *params)
+{
+    end->failed = true;
+    for (int i = 0; i < UCX_LANES; i++) {
+        ucp_ep_h lane = end->lanes[i];
+        end->lanes[i] = NULL;
+        if (lane != NULL)
+            close_lane(lane, params);
+    }
 }
 
 /* --- Work */

@@ -24,9 +24,13 @@
 enum { UCX_AM_MESSAGE = 1, UCX_CARRIERS = 64 /* lists of open carriers, by token */ };
 enum { UCX_PATIENCE_MS = 1000 }; /* the time that what should end at once may take */
 
+/* An end has two connections of UCX, so that a short message does not wait until long ones have gone, be they
+ * another communicator's. */
+enum { UCX_SHORT, UCX_LONG, UCX_LANES, UCX_SHORT_BYTES = 8 << 10 };
+
 struct ucx_end {
     struct ucx_end *next;
-    ucp_ep_h ep; /* NULL: it is closed */
+    ucp_ep_h lanes[UCX_LANES]; /* NULL: it is closed */
     int users; /* peers of carriers */
     bool failed; /* it is closed later: not from within UCX */
     struct tt_carrier_address address;
@@ -60,6 +64,7 @@ struct tt_carrier {
 
 /* All functions but join want the lock. */
 struct ucx_process { /* all of it with the lock that carriers are given */
+    _Atomic int waiting; /* threads that wait for the lock */
     ucp_context_h context; /* never freed: UCX's threads may still be at it when the process ends */
     ucp_worker_h worker; /* NULL: no carrier is open */
     int descriptor;
