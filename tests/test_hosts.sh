@@ -226,7 +226,8 @@ awk '/"in_place": false/ {
 
 # What messages cost, inside a host and between two.
 ranks 2 2 ids "$collperf" all_reduce -b 8 -e 8K -f 32 -n 5 --tune "$scratch/rules" &&
-    grep -q '^cost latency_near' "$scratch/rules" && grep -q '^cost byte_away' "$scratch/rules" ||
+    grep -q '^cost latency_near' "$scratch/rules" && grep -q '^cost byte_away' "$scratch/rules" &&
+    grep -q '^cost link [0-9.]* GB/s' "$scratch/rules" ||
     fail "costs of messages over two hosts"
 
 began=$(date +%s)

@@ -3,7 +3,8 @@
  *
  * A rank is a processor that does one thing at a time; where ranks outnumber the cores, some of them share
  * one. A message costs its sender and its receiver a little work each, can be seen by the other end a latency
- * later, and its bytes cost whoever reads them. The predicted time of an algorithm (lib/select/cost_model.h)
+ * later, and its bytes cost whoever reads them. Where all ranks of a host share a link to the others, messages
+ * pass it one by one, each way. The predicted time of an algorithm (lib/select/cost_model.h)
  * and the simulated time (transports/sim/sim.h) are two evaluations of these numbers.
  *
  * Times are whole femtoseconds, so that sums are exact and equal on all ranks. */
@@ -29,6 +30,7 @@ struct tt_costs {
     uint64_t eager; /* messages of up to so many bytes are copied by the sender, who is done with them then */
     uint64_t cores; /* that the ranks share, on all hosts together */
     uint64_t hosts; /* of several, each is a domain; up to 1: there is one */
+    uint64_t link; /* per byte that all ranks of a host send to others, or receive; 0: they share no link */
 };
 
 /* Returns the level of ranks in one domain, or in two. */
@@ -49,6 +51,23 @@ static inline void tt_costs_spread(struct tt_costs *costs, uint64_t hosts)
 static inline uint64_t tt_costs_fold(const struct tt_costs *costs, uint32_t k, uint64_t bytes)
 {
     return costs->fold * (k + 1U) * bytes;
+}
+
+/* The links of two hosts: until when the sender's is taken, and the receiver's. */
+struct tt_link_use {
+    uint64_t *out, *in;
+};
+/* Takes both links at this time, or once they are free, for a message of each of so many ranks. Returns when
+ * the last one can begin to be read: no reader overtakes what is still on its way. */
+static inline uint64_t tt_costs_pass(
+    const struct tt_costs *costs, struct tt_link_use use, uint64_t time, uint64_t bytes, uint64_t ranks)
+{
+    uint64_t taken = costs->link * bytes * ranks, read = costs->byte[TT_AWAY] * bytes;
+    time = time > *use.out ? time : *use.out;
+    *use.out = time + taken;
+    time = time > *use.in ? time : *use.in;
+    *use.in = time + taken;
+    return taken > read ? time + (taken - read) : time;
 }
 
 /* Returns how long after its post a message can be seen. Where n ranks share cores, the one that waits lets

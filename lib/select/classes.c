@@ -218,10 +218,12 @@ static tutti_status list_classes(const struct search *f, int count, struct tt_cl
     size_t n = (size_t)f->n;
     c->class_of = malloc(n * sizeof *c->class_of);
     c->first = malloc((size_t)count * sizeof *c->first);
+    c->on_host = calloc((size_t)count, sizeof *c->on_host);
     c->mates = calloc((size_t)count, sizeof *c->mates);
+    const struct tt_topology *t = f->query->requirements.topology;
     int32_t *number = malloc((size_t)count * sizeof *number); /* of each sorted colour */
     tutti_status status = TUTTI_OK;
-    if (c->class_of == NULL || c->first == NULL || c->mates == NULL || number == NULL) {
+    if (c->class_of == NULL || c->first == NULL || c->on_host == NULL || c->mates == NULL || number == NULL) {
         free(number);
         return no_memory(f->n);
     }
@@ -235,6 +237,7 @@ static tutti_status list_classes(const struct search *f, int count, struct tt_cl
             status = list_mates(f, c, *mine);
         }
         c->class_of[r] = *mine;
+        c->on_host[*mine] += t == NULL || t->domain[r] == t->domain[c->first[*mine]];
     }
     free(number);
     return status;
@@ -278,6 +281,7 @@ void tt_classes_free(struct tt_classes *classes)
     free(classes->mates);
     free(classes->class_of);
     free(classes->first);
+    free(classes->on_host);
     free(classes->counts);
     *classes = (struct tt_classes){ 0 };
 }

@@ -17,6 +17,7 @@
 struct tt_classes {
     int32_t *class_of; /* of each rank */
     int32_t *first; /* of each class: its first rank, which stands for all */
+    uint32_t *on_host; /* of each class: how many of it are in the first one's domain, itself included */
     uint32_t **mates; /* of each class, by step: the step at the other end of its message, or TT_NO_STEP */
     int count;
     uint32_t *counts; /* for schedules, see tt_schedule_begin_lent */

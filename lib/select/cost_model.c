@@ -50,7 +50,7 @@ static void go_on(const struct tt_simulation_result *more, const struct tt_simul
 }
 
 static tutti_status simulate(const struct tt_cost_query *q, const struct tt_schedule *schedules, int ranks,
-    const struct tt_classes *classes, struct tt_prediction *prediction)
+    const struct tt_classes *classes, uint64_t sharers, struct tt_prediction *prediction)
 {
     bool representative = ranks < q->requirements.n;
     struct tt_layout layout = lay_out(q, &schedules[0], representative);
@@ -61,7 +61,7 @@ static tutti_status simulate(const struct tt_cost_query *q, const struct tt_sche
     uint32_t slices = layout.slices < TT_COST_SLICES ? layout.slices : TT_COST_SLICES;
     while (slices > LEAST_SLICES && slices * steps > TT_COST_STEPS)
         slices = slices / 2 > LEAST_SLICES ? slices / 2 : LEAST_SLICES;
-    struct tt_simulation_params params = { q, schedules, ranks, classes, &layout, slices,
+    struct tt_simulation_params params = { q, schedules, ranks, classes, sharers, &layout, slices,
         q->limit != 0 ? q->limit : UINT64_MAX, true };
     tutti_status status = tt_cost_simulate(&params, &result);
     if (status != TUTTI_OK)
@@ -100,7 +100,7 @@ static tutti_status simulate_ranks(const struct tt_cost_query *q, int algorithm,
         status = tt_cost_build(q, algorithm, classes != NULL ? classes->first[built] : built,
             classes != NULL ? classes->counts : NULL, &schedules[built]);
     if (status == TUTTI_OK)
-        status = simulate(q, schedules, ranks, classes, prediction);
+        status = simulate(q, schedules, ranks, classes, 1, prediction);
     for (int r = 0; r < built; r++)
         tt_schedule_free(&schedules[r]);
     free(schedules);
@@ -119,21 +119,28 @@ static tutti_status simulate_classes(
     return status;
 }
 
+struct subjects {
+    enum tt_cost_subjects which;
+    int busiest; /* of one alone: this rank ... */
+    uint64_t sharers; /* ... and how many of its host send as it does */
+};
+
 static tutti_status simulate_one(
-    const struct tt_cost_query *q, int algorithm, int rank, struct tt_prediction *prediction)
+    const struct tt_cost_query *q, int algorithm, struct subjects subjects, struct tt_prediction *prediction)
 {
     struct tt_schedule schedule;
-    tutti_status status = tt_cost_build(q, algorithm, rank, NULL, &schedule);
+    tutti_status status = tt_cost_build(q, algorithm, subjects.busiest, NULL, &schedule);
     if (status != TUTTI_OK)
         return status;
-    status = simulate(q, &schedule, 1, NULL, prediction);
+    status = simulate(q, &schedule, 1, NULL, subjects.sharers, prediction);
     tt_schedule_free(&schedule);
     return status;
 }
 
-/* What a rank has to do: steps, chunks that it sends and that it receives, and the price of both. */
+/* What a rank has to do: steps, chunks that it sends, of these to other hosts, and that it receives, and the
+ * price of all. */
 struct load {
-    uint64_t steps, sent, received, price;
+    uint64_t steps, sent, away, received, price;
 };
 
 static struct load load_of(const struct tt_cost_query *q, const struct tt_schedule *s)
@@ -148,6 +155,7 @@ static struct load load_of(const struct tt_cost_query *q, const struct tt_schedu
         load.price += q->costs->message[level];
         if (step->verb == TT_VERB_SEND) {
             load.sent += step->nchunks;
+            load.away += level == TT_AWAY ? step->nchunks : 0;
         } else {
             load.received += step->nchunks;
             load.price += q->costs->byte[level] * chunk * step->nchunks;
@@ -186,16 +194,15 @@ static uint64_t floor_of(const struct tt_cost_query *q, const struct tt_schedule
 /* Looks at some ranks: rank 0 may be a root that does the work of all, and rank 1 is one of many. Where all
  * have about as much to do, as in a ring or where all talk to all, one stands for all. Else one is simulated
  * only if classes would take too long. It is the one for which that is dearest. */
-static tutti_status pick_subjects(const struct tt_cost_query *q, int algorithm,
-    const struct tt_schedule *first, enum tt_cost_subjects *subjects, int *busiest)
+static tutti_status pick_subjects(
+    const struct tt_cost_query *q, int algorithm, const struct tt_schedule *first, struct subjects *subjects)
 {
     int n = q->requirements.n;
     int others[] = { 1, n / 2, n - 1 };
     struct load of_first = load_of(q, first);
-    uint64_t steps = first->nsteps, work = 0, most = of_first.price;
+    uint64_t steps = first->nsteps, work = 0, most = of_first.price, away = of_first.away, most_away = away;
     bool alike = true;
-    *subjects = TT_COST_ALL;
-    *busiest = 0;
+    *subjects = (struct subjects){ TT_COST_ALL, 0, 1 };
     if (n <= FEWEST)
         return TUTTI_OK;
     for (int i = 0; i < 3 && n > 1; i++) {
@@ -211,20 +218,23 @@ static tutti_status pick_subjects(const struct tt_cost_query *q, int algorithm,
             return TUTTI_OK;
         alike = alike && are_alike(of_first, load);
         work += work_of(load);
-        *busiest = load.price > most ? others[i] : *busiest;
+        subjects->busiest = load.price > most ? others[i] : subjects->busiest;
         most = load.price > most ? load.price : most;
+        away += load.away;
+        most_away = load.away > most_away ? load.away : most_away;
     }
     uint64_t sorted = q->sorted != 0 ? q->sorted : TT_COST_SORTED;
     if (n > 1)
-        *subjects = alike || work / 3 * (uint64_t)n > sorted ? TT_COST_ONE : TT_COST_CLASSES;
+        subjects->which = alike || work / 3 * (uint64_t)n > sorted ? TT_COST_ONE : TT_COST_CLASSES;
+    if (most_away > 0) /* as many of a host as of the four that were looked at */
+        subjects->sharers = ((uint64_t)n / q->costs->hosts * away + 4 * most_away - 1) / (4 * most_away);
     return TUTTI_OK;
 }
 
 tutti_status tt_cost_predict(const struct tt_cost_query *q, int algorithm, struct tt_prediction *prediction)
 {
     struct tt_schedule first;
-    enum tt_cost_subjects subjects;
-    int busiest;
+    struct subjects subjects;
     tutti_status status = tt_cost_build(q, algorithm, 0, NULL, &first);
     if (status != TUTTI_OK)
         return status;
@@ -236,15 +246,15 @@ tutti_status tt_cost_predict(const struct tt_cost_query *q, int algorithm, struc
         *prediction = (struct tt_prediction){ .total = UINT64_MAX };
         return TUTTI_OK;
     }
-    status = pick_subjects(q, algorithm, &first, &subjects, &busiest);
+    status = pick_subjects(q, algorithm, &first, &subjects);
     if (q->subjects != TT_COST_AS_FITS)
-        subjects = q->subjects;
-    if (status == TUTTI_OK && subjects == TT_COST_ALL)
+        subjects.which = q->subjects;
+    if (status == TUTTI_OK && subjects.which == TT_COST_ALL)
         status = simulate_ranks(q, algorithm, NULL, &first, prediction);
     tt_schedule_free(&first);
-    if (status == TUTTI_OK && subjects == TT_COST_ONE)
-        status = simulate_one(q, algorithm, busiest, prediction);
-    if (status == TUTTI_OK && subjects == TT_COST_CLASSES)
+    if (status == TUTTI_OK && subjects.which == TT_COST_ONE)
+        status = simulate_one(q, algorithm, subjects, prediction);
+    if (status == TUTTI_OK && subjects.which == TT_COST_CLASSES)
         status = simulate_classes(q, algorithm, prediction);
     return status;
 }

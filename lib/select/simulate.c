@@ -55,6 +55,8 @@ struct simulation {
     struct rank *ranks;
     struct core *cores;
     int ncores;
+    uint64_t
+        *links; /* of each host two, out and in: the time until which it is taken; NULL: none is shared */
     uint64_t now;
     int running; /* ranks that have not ended */
     struct tt_heap events;
@@ -174,14 +176,34 @@ static uint64_t delay(const struct simulation *sim, int rank, int peer)
            sim->round;
 }
 
-/* The other end of this step's message can see what was done. */
-static void tell(struct simulation *sim, int rank, const struct slice *slice, uint32_t step)
+/* Returns how many ranks a simulated one stands for on its host. */
+static uint64_t alike(const struct simulation *sim, int rank)
+{
+    return sim->params->classes != NULL ? sim->params->classes->on_host[rank] : sim->params->sharers;
+}
+
+/* Returns when a message has passed the links of both hosts, if it is to another one. Who is simulated for
+ * others takes as much of its host's link as all of these. */
+static uint64_t pass_links(struct simulation *sim, int rank, int peer, uint64_t bytes)
+{
+    uint64_t now = clock_of(sim, rank);
+    if (sim->links == NULL || level(sim, rank, peer) != TT_AWAY)
+        return now;
+    const int *host = sim->params->query->requirements.topology->domain;
+    int to = stand_in(sim, rank, peer);
+    uint64_t *out = &sim->links[2 * host[sim->ranks[rank].s->key.me]],
+             *in = &sim->links[2 * host[sim->ranks[to].s->key.me] + 1];
+    return tt_costs_pass(sim->costs, (struct tt_link_use){ out, in }, now, bytes, alike(sim, rank));
+}
+
+/* The other end of this step's message can see what was done then. */
+static void tell(struct simulation *sim, int rank, const struct slice *slice, uint32_t step, uint64_t time)
 {
     const struct rank *r = &sim->ranks[rank];
     int peer = r->s->steps[step].peer;
     if (r->mate[step] == TT_NO_STEP)
         return;
-    push(sim, (struct event){ .time = clock_of(sim, rank) + delay(sim, rank, peer),
+    push(sim, (struct event){ .time = time + delay(sim, rank, peer),
                   .rank = stand_in(sim, rank, peer),
                   .step = r->mate[step],
                   .window = slice->index % TT_WINDOW,
@@ -207,7 +229,7 @@ static bool advance_send(struct simulation *sim, int rank, struct slice *slice, 
     spend(sim, rank, TT_COST_MESSAGES, sim->costs->message[level(sim, rank, step->peer)]);
     if (eager)
         spend(sim, rank, TT_COST_COPIES, sim->costs->copy * bytes);
-    tell(sim, rank, slice, unit->step);
+    tell(sim, rank, slice, unit->step, pass_links(sim, rank, step->peer, bytes));
     unit->posted = sim->moved = true;
     return eager;
 }
@@ -227,7 +249,7 @@ static bool advance_receive(struct simulation *sim, int rank, struct slice *slic
         enum tt_level between = level(sim, rank, step[i].peer);
         spend(sim, rank, TT_COST_MESSAGES, sim->costs->message[between]);
         spend(sim, rank, TT_COST_BYTES, sim->costs->byte[between] * bytes);
-        tell(sim, rank, slice, first + i);
+        tell(sim, rank, slice, first + i, clock_of(sim, rank));
     }
     return true;
 }
@@ -471,14 +493,18 @@ static tutti_status open_simulation(struct simulation *sim, const struct tt_simu
     if (sim->representative)
         sim->share = ((uint64_t)n + sim->costs->cores - 1) / sim->costs->cores;
     sim->round = sim->share > 1 ? sim->share * sim->costs->context_switch : 0;
+    const struct tt_topology *t = params->query->requirements.topology;
+    size_t links = t != NULL && sim->costs->link > 0 && sim->costs->hosts > 1 ? 2 * (size_t)t->domains : 0;
     size_t words = steps * (2 * TT_WINDOW + 3) + 2 * (size_t)n * TT_SLOTS_AHEAD + pairs + 2 * messages;
-    sim->memory = calloc(1, ranks * (sizeof *sim->ranks + sizeof *sim->cores) +
+    sim->memory = calloc(1, ranks * (sizeof *sim->ranks + sizeof *sim->cores) + links * sizeof *sim->links +
                                 steps * TT_WINDOW * sizeof(struct tt_active) + words * sizeof(uint32_t));
     if (sim->memory == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to predict the time of an algorithm on %d ranks", n);
     sim->ranks = sim->memory;
     sim->cores = (struct core *)(void *)(sim->ranks + ranks);
-    struct tt_active *units = (struct tt_active *)(void *)(sim->cores + ranks);
+    uint64_t *after_cores = (uint64_t *)(void *)(sim->cores + ranks);
+    sim->links = links > 0 ? after_cores : NULL;
+    struct tt_active *units = (struct tt_active *)(void *)(after_cores + links);
     uint32_t *word = (uint32_t *)(void *)(units + steps * TT_WINDOW);
     uint32_t *recent = cut(&word, 2 * (size_t)n * TT_SLOTS_AHEAD);
     for (int r = 0; r < params->ranks; r++) {

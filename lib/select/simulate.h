@@ -13,6 +13,7 @@ struct tt_simulation_params {
     const struct tt_schedule *schedules;
     int ranks;
     const struct tt_classes *classes; /* NULL: of all, or of one */
+    uint64_t sharers; /* of one rank alone: how many of its host send as it does */
     const struct tt_layout *layout;
     uint32_t slices;
     uint64_t limit; /* what takes longer is not simulated to the end */

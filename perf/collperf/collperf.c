@@ -449,6 +449,8 @@ static int price_messages(struct run *run)
     struct perf_prices prices;
     if (perf_price(run->session.group, &prices) != TUTTI_OK)
         return PERF_EXIT_FAILED;
+    const struct perf_link *link = &run->session.limits.link;
+    prices.link_gb_s = link->hosts > 1 ? 1e-9 * link->bytes_s : 0;
     if (run->tune != NULL)
         run->tune->prices = prices;
     return PERF_EXIT_OK;

@@ -9,6 +9,7 @@ struct perf_prices {
     struct {
         double latency_ns, message_ns, byte_gb_s; /* latency_ns below 0: no pair of ranks has this level */
     } of[PERF_LEVELS];
+    double link_gb_s; /* of all ranks of a host together; 0: there is one host */
 };
 /* "near": in one cache domain; "far": in two; "away": on two hosts. */
 extern const char *const perf_levels[PERF_LEVELS];

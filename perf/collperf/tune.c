@@ -65,6 +65,8 @@ bool perf_tune_write(const struct perf_tune *tune, const char *path, int n)
             fprintf(file, "cost latency_%s %.1f ns\ncost message_%s %.1f ns\ncost byte_%s %.3f GB/s\n",
                 perf_levels[level], tune->prices.of[level].latency_ns, perf_levels[level],
                 tune->prices.of[level].message_ns, perf_levels[level], tune->prices.of[level].byte_gb_s);
+    if (tune->prices.link_gb_s > 0)
+        fprintf(file, "cost link %.3f GB/s\n", tune->prices.link_gb_s);
     fprintf(file, "# collective     ranks sizes        algorithm\n");
     for (int i = 0, last; i < tune->count; i = last) {
         const struct perf_tune_point *p = &tune->points[i];

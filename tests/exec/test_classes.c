@@ -92,6 +92,51 @@ Test(classes, take_what_all_ranks_take)
     compare(48, 4);
 }
 
+/* Where ranks of a host share its link, those that are simulated take the share of the others, but what comes
+ * to one host from many hosts at once does not come at once in a prediction of few. */
+Test(classes, share_the_link_of_their_host)
+{
+    int classes = 0;
+    for (int a = 0; a < tt_algorithm_count; a++) {
+        enum tt_collective collective = (enum tt_collective)tt_algorithms[a].collective;
+        struct world *w = world_of(collective, 64, 8, (uint64_t)64 * 13 * 64 * ELEMENT);
+        if (!tt_collectives[collective].p2p && collective != TT_BARRIER &&
+            tt_algorithm_refuse(&tt_algorithms[a], w->query.requirements) == NULL) {
+            uint64_t own = predicted(w, a, TT_COST_CLASSES);
+            w->costs.link = w->costs.byte[TT_AWAY];
+            double all = (double)predicted(w, a, TT_COST_ALL);
+            double some = (double)predicted(w, a, TT_COST_CLASSES);
+            cr_expect(some > all / 2 && some < all * 1.25, "%s %s: %g fs by all, %g by classes",
+                tt_collectives[collective].name, tt_algorithms[a].name, all, some);
+            classes += some > 1.3 * (double)own;
+        }
+        free_world(w);
+    }
+    cr_expect_gt(classes, 10, "a link is shared in %d algorithms", classes);
+}
+
+/* However few are simulated, no prediction is faster than what a host must send over its link. */
+Test(classes, of_one_alone_share_the_link)
+{
+    static const enum tt_collective collectives[] = { TT_ALL_GATHER, TT_REDUCE_SCATTER, TT_ALL_TO_ALL };
+    enum { RANKS = 1000, PER_HOST = 8 };
+    for (int i = 0; i < 3; i++)
+        for (int a = 0; a < tt_algorithm_count; a++) {
+            struct world *w = world_of(collectives[i], RANKS, PER_HOST, 16 << 20);
+            w->costs.link = w->costs.byte[TT_AWAY];
+            w->query.slot_bytes = 1 << 20;
+            if (tt_algorithms[a].collective == collectives[i] &&
+                tt_algorithm_refuse(&tt_algorithms[a], w->query.requirements) == NULL) {
+                double bytes = (double)w->query.bytes * (RANKS - PER_HOST) / RANKS;
+                double least = bytes * (double)w->costs.link * (i == 2 ? PER_HOST : 1);
+                double time = (double)predicted(w, a, TT_COST_AS_FITS);
+                cr_expect(time > 0.95 * least, "%s %s: %g fs, and the link takes %g",
+                    tt_collectives[collectives[i]].name, tt_algorithms[a].name, time, least);
+            }
+            free_world(w);
+        }
+}
+
 /* Whoever is alone in its class is simulated as it is, whatever the lengths. */
 Test(classes, of_one_rank_each_are_all_ranks)
 {

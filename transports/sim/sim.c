@@ -91,10 +91,16 @@ enum tt_level tt_sim_level(const struct tt_sim *sim, int rank, int peer)
     return tt_costs_level(sim->params.costs, domain == NULL || domain[rank] == domain[peer]);
 }
 
-uint64_t tt_sim_seen(const struct tt_sim *sim, int src, int dst)
+uint64_t tt_sim_seen(struct tt_sim *sim, int src, int dst, uint64_t bytes)
 {
     enum tt_level level = tt_sim_level(sim, src, dst);
-    return tt_sim_clock(sim, src) + tt_costs_latency(sim->params.costs, level, sim->params.n);
+    uint64_t time = tt_sim_clock(sim, src);
+    if (level == TT_AWAY && bytes > 0 && sim->params.costs->link > 0) {
+        struct tt_link_use use = { &sim->links[2 * sim->params.domain[src]],
+            &sim->links[2 * sim->params.domain[dst] + 1] };
+        time = tt_costs_pass(sim->params.costs, use, time, bytes, 1);
+    }
+    return time + tt_costs_latency(sim->params.costs, level, sim->params.n);
 }
 
 /* If another call comes first, it finds the core busy, and calls again. */
@@ -132,12 +138,14 @@ tutti_status tt_sim_create(const struct tt_sim_params *params, struct tt_sim **s
         s->channels = calloc(TT_CLASSES * n * n, sizeof(struct tt_sim_channel *));
         s->ranks = calloc(n, sizeof *s->ranks);
         s->cores = calloc(n, sizeof *s->cores);
+        s->links = calloc(2 * n, sizeof *s->links);
     }
-    if (s == NULL || s->channels == NULL || s->ranks == NULL || s->cores == NULL) {
+    if (s == NULL || s->channels == NULL || s->ranks == NULL || s->cores == NULL || s->links == NULL) {
         if (s != NULL) {
             free(s->channels);
             free(s->ranks);
             free(s->cores);
+            free(s->links);
         }
         free(s);
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a world of %d ranks", params->n);
@@ -184,6 +192,7 @@ void tt_sim_destroy(struct tt_sim *sim)
     free(sim->channels);
     free(sim->ranks);
     free(sim->cores);
+    free(sim->links);
     free(sim->events.events);
     free(sim);
 }

@@ -149,7 +149,7 @@ static void dispatch(
     int parts = whole ? 1 : 2 + (int)tt_sim_below(sim, PARTS_MAX - 1);
     e.time = sim->now + 1 + p->delay_ns + m->bytes * p->kib_ns / 1024 + tt_sim_below(sim, p->jitter_ns);
     if (p->costs != NULL)
-        e.time = tt_sim_seen(sim, e.src, e.dst);
+        e.time = tt_sim_seen(sim, e.src, e.dst, m->bytes);
     else if (e.time <= channel->last_arrival && !tt_sim_chance(sim, p->reorder_percent))
         e.time = channel->last_arrival + 1;
     for (int part = 0; part < parts && done < elements; part++) {
@@ -414,7 +414,7 @@ static void sim_release(struct tt_link *link, uint64_t number)
     if (costs != NULL) {
         enum tt_level level = tt_sim_level(sim, e->me, peer);
         tt_sim_spend(sim, e->me, costs->message[level] + letter->bytes * costs->byte[level]);
-        time = tt_sim_seen(sim, e->me, peer);
+        time = tt_sim_seen(sim, e->me, peer, 0);
     }
     tt_sim_push(sim, (struct tt_sim_event){ .time = time,
                          .what = TT_SIM_RETURN,

@@ -91,6 +91,7 @@ struct tt_sim {
     struct tt_sim_params params;
     struct tt_sim_core *cores; /* with costs: so many as there are ranks, or cores */
     int ncores, named; /* the rank that was named last, which goes on when its work is done */
+    uint64_t *links; /* with costs: of each domain two, out and in: the time until which it is taken */
     uint64_t now, random, hash;
     struct tt_heap events;
     struct tt_sim_channel **channels; /* by class, src, dst; made on first use */
@@ -109,8 +110,8 @@ bool tt_sim_chance(struct tt_sim *sim, unsigned percent);
 void tt_sim_free_ends(struct tt_sim_endpoint *e);
 void tt_sim_push(struct tt_sim *sim, struct tt_sim_event event);
 void tt_sim_trace(struct tt_sim *sim, const struct tt_sim_event *event);
-/* When what `src` tells now can be seen by dst. */
-uint64_t tt_sim_seen(const struct tt_sim *sim, int src, int dst);
+/* When what `src` tells now can be seen by dst: a message, or, of no bytes, that one was read. */
+uint64_t tt_sim_seen(struct tt_sim *sim, int src, int dst, uint64_t bytes);
 enum tt_level tt_sim_level(const struct tt_sim *sim, int rank, int peer);
 /* NULL if nothing was ever sent on this link. */
 struct tt_sim_letter *tt_sim_letter_at(
