@@ -37,7 +37,7 @@ __attribute__((constructor)) static void watch_forks(void)
 }
 
 /* True if this host has a network that UCX uses better than TCP does: over Ethernet the connections are
- * faster than UCX is, from 32 KiB on by two times or more (perf/results/README.md, "Between hosts"). */
+ * faster than UCX is, from 64 KiB on by a third (perf/results/README.md, "Between hosts"). */
 static bool has_fast_network(void)
 {
     bool found = false;

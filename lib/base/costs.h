@@ -3,9 +3,9 @@
  *
  * A rank is a processor that does one thing at a time; where ranks outnumber the cores, some of them share
  * one. A message costs its sender and its receiver a little work each, can be seen by the other end a latency
- * later, and its bytes cost whoever reads them. Where all ranks of a host share a link to the others, messages
- * pass it one by one, each way. The predicted time of an algorithm (lib/select/cost_model.h)
- * and the simulated time (transports/sim/sim.h) are two evaluations of these numbers.
+ * later, and its bytes cost whoever reads them. Where all ranks of a host share a link to the others,
+ * messages pass it one by one, each way. The predicted time of an algorithm (lib/select/cost_model.h) and the
+ * simulated time (transports/sim/sim.h) are two evaluations of these numbers.
  *
  * Times are whole femtoseconds, so that sums are exact and equal on all ranks. */
 #ifndef TT_BASE_COSTS_H
