@@ -235,10 +235,20 @@ began=$(date +%s)
 ranks 2 2 ids $endless && fail "a rank that is killed: nobody sees it"
 expect_told "a rank that is killed" 3 'rank 3 died' 60
 
+# A communicator of the others goes on.
+outlive() # NETWORK
+{
+    ranks 3 1 ids TUTTI_NETWORK="$1" "$(dirname "$wire")/survivors"
+    grep -qx good "$scratch/out.0" && grep -qx good "$scratch/out.1" ||
+        fail "what survives a dead rank, by $1"
+}
+outlive tcp
+
 survive TCP 100000
 if [ -e "$(dirname "$collperf")/.libs/libtutti_ucx.so" ]; then
     TUTTI_NETWORK=ucx && export TUTTI_NETWORK
     survive UCX 10000
+    outlive ucx
     ranks 2 2 ids "$collperf" all -b 4 -e 1M -f 64 -n 3 -w 1 && grep -q "$good" "$scratch/out.0" ||
         fail "2 x 2 by UCX"
     began=$(date +%s)
@@ -281,7 +291,8 @@ if [ -x "$suite" ]; then
         fail "the matrix of the API over three hosts"
     # Communicators that come and go share what a process has of UCX.
     if [ -e "$(dirname "$collperf")/.libs/libtutti_ucx.so" ]; then
-        TUTTI_NETWORK=ucx TUTTI_TEST_HOSTS=3 timeout -k 5 300 "$suite" --filter '@(api_split|api_empty)*/*' \
+        what='@(api_split|api_empty|api_kills)*/*'
+        TUTTI_NETWORK=ucx TUTTI_TEST_HOSTS=3 timeout -k 5 300 "$suite" --filter "$what" \
             >"$scratch/out.suite" 2>&1 || fail "communicators that are split over three hosts, by UCX"
     fi
 else
