@@ -221,6 +221,7 @@ static tutti_status list_classes(const struct search *f, int count, struct tt_cl
     c->on_host = calloc((size_t)count, sizeof *c->on_host);
     c->mates = calloc((size_t)count, sizeof *c->mates);
     const struct tt_topology *t = f->query->requirements.topology;
+    bool one_domain = t == NULL || t->domains < 2; /* then it may have no list */
     int32_t *number = malloc((size_t)count * sizeof *number); /* of each sorted colour */
     tutti_status status = TUTTI_OK;
     if (c->class_of == NULL || c->first == NULL || c->on_host == NULL || c->mates == NULL || number == NULL) {
@@ -237,7 +238,7 @@ static tutti_status list_classes(const struct search *f, int count, struct tt_cl
             status = list_mates(f, c, *mine);
         }
         c->class_of[r] = *mine;
-        c->on_host[*mine] += t == NULL || t->domain[r] == t->domain[c->first[*mine]];
+        c->on_host[*mine] += one_domain || t->domain[r] == t->domain[c->first[*mine]];
     }
     free(number);
     return status;
