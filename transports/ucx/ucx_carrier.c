@@ -288,7 +288,7 @@ static struct tt_carrier *open_carrier(const struct tt_carrier_params *params, c
 
 static size_t get_address(struct tt_carrier *c, struct tt_carrier_address *address)
 {
-    pthread_mutex_lock(c->params.lock);
+    take_lock(c);
     size_t bytes = tt_ucx_worker_address(address);
     pthread_mutex_unlock(c->params.lock);
     return bytes;
@@ -378,7 +378,7 @@ static void flush(struct tt_carrier *c, int64_t until_ms)
 /* What UCX does not give back in time would come back to this carrier, so that its memory stays. */
 static void close_carrier(struct tt_carrier *c, int patience_ms)
 {
-    pthread_mutex_lock(c->params.lock);
+    take_lock(c);
     c->closing = true;
     tt_ucx_worker_forget(c);
     pthread_mutex_unlock(c->params.lock);
