@@ -155,6 +155,7 @@ Test(stub, kinds_of_memory)
     cr_expect_eq(dev->memory.pin(pageable + 100, 100, &seen), TT_DEV_INVALID, "it is pinned");
     cr_expect(dev->memory.classify(pageable + 5000, &what) == TT_DEV_OK && what.kind == TT_DEV_PINNED);
     cr_expect_eq(dev->copy(device, seen, 100, stream), TT_DEV_OK);
+    rig_ends(stream); /* until then it uses both */
     cr_expect_eq(dev->memory.free_pinned(pageable), TT_DEV_INVALID, "it was not allocated");
     cr_expect_eq(dev->memory.unpin(pageable), TT_DEV_OK);
 
