@@ -62,23 +62,24 @@ static uint32_t spins_after_a_yield_of(int64_t ns)
     return spins;
 }
 
-/* Whether a yield of this length makes it spin `wanted` times, ever: load makes some yields longer. */
-static bool comes_to_spin(int64_t ns, uint32_t wanted)
+/* Whether it spins after a yield of this length, or does not, ever: load makes some yields longer. Where a
+ * pause of the processor takes long, a clock ends the spin before it has been counted to the end. */
+static bool comes_to_spin(int64_t ns, bool spins)
 {
     for (int i = 0; i < 50; i++)
-        if (spins_after_a_yield_of(ns) == wanted)
+        if ((spins_after_a_yield_of(ns) > 0) == spins)
             return true;
     return false;
 }
 
 Test(wait_yield, a_yield_tells_whether_to_spin)
 {
-    cr_expect(comes_to_spin(1, SPINS), "nobody else was there");
-    cr_expect(comes_to_spin(10 * US, 0), "another rank ran");
-    cr_expect(comes_to_spin(50 * US, 0), "some other ranks ran");
-    cr_expect_eq(spins_after_a_yield_of(1000 * US), SPINS, "a program ran that does not give way");
-    cr_expect(comes_to_spin(10 * US, 0), "another rank ran, again");
-    cr_expect(comes_to_spin(1, SPINS), "it has gone");
+    cr_expect(comes_to_spin(1, true), "nobody else was there");
+    cr_expect(comes_to_spin(10 * US, false), "another rank ran");
+    cr_expect(comes_to_spin(50 * US, false), "some other ranks ran");
+    cr_expect_gt(spins_after_a_yield_of(1000 * US), 0, "a program ran that does not give way");
+    cr_expect(comes_to_spin(10 * US, false), "another rank ran, again");
+    cr_expect(comes_to_spin(1, true), "it has gone");
 }
 
 /* Two threads hand a number to and fro. */
