@@ -79,8 +79,6 @@ struct tt_carrier_table {
      * ends. -1: all peers are dropped, and what is under way ends, so that nothing of the caller's memory is
      * used any more. */
     void (*drop)(struct tt_carrier *c, int peer, bool silent);
-    /* In a child of fork(), which has none of the threads and connections. */
-    void (*begin_anew)(void);
     /* Lets peers take what was sent, for so many milliseconds at most. What was kept has been released. */
     void (*close)(struct tt_carrier *c, int patience_ms);
 };

@@ -21,19 +21,20 @@
 #include "base/status.h"
 #include "transports/tcp.h"
 
-/* What the carriers of the process have loaded, and share. */
+/* Of what the carriers of the process share; and whether there was one, or one in the process that forked
+ * this one: UCX does much by a thread of its own, which a child has not, and does not begin again. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static const struct tt_carrier_table *loaded;
+static bool used;
+static bool inherited;
 
-static void begin_anew(void)
+static void after_fork_in_child(void)
 {
-    if (loaded != NULL)
-        loaded->begin_anew();
+    inherited = used;
 }
 
 __attribute__((constructor)) static void watch_forks(void)
 {
-    tt_fork_takes(TT_FORK_CARRIERS, &lock, begin_anew);
+    tt_fork_takes(TT_FORK_CARRIERS, &lock, after_fork_in_child);
 }
 
 /* True if this host has a network that UCX uses better than TCP does: over Ethernet the connections are
@@ -147,11 +148,11 @@ static int64_t now_ms(void)
 bool tt_tcp_carrier_open(struct tcp_endpoint *e, struct tcp_address *mine, char *why, size_t bytes)
 {
     char interface[TT_INTERFACE_NAME];
-    bool chosen = tt_interface_chosen(&mine->net, interface);
+    bool chosen = tt_interface_chosen(&mine->net, interface), fast = has_fast_network();
     struct tt_carrier_params params = { .n = e->head.n,
         .transports = tt_environment("UCX_TLS") == NULL ? "^sm" : NULL,
         .devices = chosen && tt_environment("UCX_NET_DEVICES") == NULL ? interface : NULL,
-        .rendezvous = tt_environment("UCX_RNDV_THRESH") == NULL && !has_fast_network() ? "inf" : NULL,
+        .rendezvous = tt_environment("UCX_RNDV_THRESH") == NULL && !fast ? "inf" : NULL,
         .now_ms = now_ms,
         .lock = &lock,
         .endpoint = e,
@@ -160,16 +161,18 @@ bool tt_tcp_carrier_open(struct tcp_endpoint *e, struct tcp_address *mine, char 
         .sent = sent,
         .wake = wake };
     memcpy(&params.token, e->token, sizeof params.token);
-    if (e->params.network == TT_NETWORK_AUTO && !has_fast_network()) {
+    if (e->params.network == TT_NETWORK_AUTO && !fast) {
         snprintf(why, bytes, "it has no InfiniBand or RoCE, and TCP is faster over Ethernet");
         return false;
     }
-    const struct tt_carrier_table *table = load(why, bytes);
-    if (table != NULL) {
-        pthread_mutex_lock(&lock);
-        loaded = table;
-        pthread_mutex_unlock(&lock);
+    if (inherited) {
+        snprintf(why, bytes, "this process was forked by one that used UCX, whose threads it has not");
+        return false;
     }
+    const struct tt_carrier_table *table = load(why, bytes);
+    pthread_mutex_lock(&lock);
+    used = used || table != NULL;
+    pthread_mutex_unlock(&lock);
     e->carrier = table != NULL ? table->open(&params, why, bytes) : NULL;
     if (e->carrier == NULL)
         return false;

@@ -10,8 +10,8 @@
  *                                            arrived(head)
  *
  * Active messages, because a message is matched by its number, in the head, and every message has a slot:
- * none is unexpected. UCX decides which are eager. The head stays until the send is done, since UCX before
- * 1.14 does not copy it. */
+ * none is unexpected. UCX decides which are eager, where it is not told (`rendezvous`). The head stays until
+ * the send is done, since UCX before 1.14 does not copy it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -405,7 +405,6 @@ static const struct tt_carrier_table table = {
     .sleep_on = sleep_on,
     .release = release,
     .drop = drop,
-    .begin_anew = tt_ucx_worker_begin_anew,
     .close = close_carrier,
 };
 

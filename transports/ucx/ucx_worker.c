@@ -19,11 +19,6 @@ static bool failed(char *why, size_t bytes, const char *what, ucs_status_t statu
     return false;
 }
 
-void tt_ucx_worker_begin_anew(void)
-{
-    memset(&tt_ucx, 0, sizeof tt_ucx);
-}
-
 static bool make_context(const struct tt_carrier_params *own, char *why, size_t bytes)
 {
     ucp_config_t *config;

@@ -99,9 +99,6 @@ void tt_ucx_end_close(struct ucx_end *end, const struct tt_carrier_params *param
 struct ucx_work *tt_ucx_work_new(struct tt_carrier *c, enum ucx_work_kind kind);
 void tt_ucx_work_free(struct ucx_work *w);
 
-/* In a child of fork(). */
-void tt_ucx_worker_begin_anew(void);
-
 /* What the worker does with a message: ucx_carrier.c. */
 ucs_status_t tt_ucx_receive(void *unused, const void *header, size_t header_bytes, void *data, size_t bytes,
     const ucp_am_recv_param_t *params);
