@@ -2,6 +2,7 @@
 /* link.h: what tests ask of a link, and of an endpoint besides messages, in fewer words (transport.h). */
 #ifndef TT_TESTS_LINK_H
 #define TT_TESTS_LINK_H
+#include "base/load.h"
 #include "transports/registry.h"
 
 static inline bool link_send(struct tt_link *link, const struct tt_message *m)
@@ -59,6 +60,14 @@ static inline enum tt_peer_state peer_state(struct tt_endpoint *e, int peer)
 {
     struct tt_peer_place place;
     return e->control->peer_state(e, peer, &place);
+}
+
+/* Whether the plugin for UCX is here. */
+static inline bool has_ucx(void)
+{
+    char path[256], looked[1024];
+    struct tt_text text = { looked, sizeof looked, 0 };
+    return tt_find_own("libtutti_ucx.so", path, sizeof path, &text);
 }
 
 #endif

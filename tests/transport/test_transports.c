@@ -12,7 +12,6 @@
 #include "tests/rig/patience.h"
 #include "transport_suite.h"
 #include "base/config.h"
-#include "base/load.h"
 #include "base/status.h"
 #include "transports/arena.h"
 #include "transports/shm_segment.h"
@@ -204,9 +203,7 @@ Test(transports, tcp)
 
 static void run_by_ucx(void)
 {
-    char path[256], looked[1024];
-    struct tt_text text = { looked, sizeof looked, 0 };
-    if (!tt_find_own("libtutti_ucx.so", path, sizeof path, &text))
+    if (!has_ucx())
         cr_skip_test("there is no plugin for UCX");
     run_between_hosts(TT_NETWORK_UCX, let_threads_sleep);
 }

@@ -3,6 +3,7 @@
  * communicator at a time, cannot ask. Both ranks of a pair are in one process, and so have one worker. */
 #include <criterion/criterion.h>
 #include <dirent.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -11,10 +12,8 @@
 
 #include "base/clock.h"
 #include "base/config.h"
-#include "base/load.h"
 #include "base/schedule.h"
 #include "base/status.h"
-#include "base/text.h"
 #include "link.h"
 #include "tests/rig/patience.h"
 #include "transports/tcp.h"
@@ -23,10 +22,8 @@ enum { BYTES = 300000, COMMUNICATORS = 4, LOOK_MS = 20000 };
 
 static void limit_time(void)
 {
-    char path[256], looked[1024];
-    struct tt_text text = { looked, sizeof looked, 0 };
     alarm(patience_seconds(120));
-    if (!tt_find_own("libtutti_ucx.so", path, sizeof path, &text))
+    if (!has_ucx())
         cr_skip_test("there is no plugin for UCX");
 }
 
@@ -164,6 +161,71 @@ Test(ucx, one_that_ends_leaves_the_others)
     close_pair(&third);
     cr_expect_eq(count_descriptors(), once, "%d descriptors before, %d and %d after", before, once,
         count_descriptors());
+}
+
+static uint64_t resident_bytes(void)
+{
+    unsigned long long all, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+    cr_assert_eq(fscanf(file, "%llu %llu", &all, &resident), 2);
+    fclose(file);
+    return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* A long message is read where UCX has it, and given back: 200 of them would be 60 MB. */
+Test(ucx, what_is_kept_is_given_back)
+{
+    enum { MESSAGES = 200, WARM = 20 };
+    struct pair pair;
+    uint64_t before = 0;
+    int kept = 0;
+    open_pair(&pair);
+    for (uint64_t number = 0; number < MESSAGES; number++) {
+        const struct tcp_link *link = (const void *)tt_link_to(pair.ends[1], TT_CLASS_P2P, 0);
+        if (number == WARM)
+            before = resident_bytes();
+        send_one(&pair, number, (uint8_t)number, memory[0], BYTES);
+        expect_one(&pair, number, (uint8_t)number, BYTES);
+        kept += link->in[number % TT_SLOTS].payload != link->in[number % TT_SLOTS].memory;
+    }
+    uint64_t grown = resident_bytes() - before;
+    cr_expect_eq(kept, MESSAGES, "%d of %d messages were read where UCX had them", kept, MESSAGES);
+    cr_expect_lt(grown, UINT64_C(10000000), "memory grew by %llu bytes", (unsigned long long)grown);
+    close_pair(&pair);
+}
+
+static bool refuses_in_child(void)
+{
+    uint8_t address[TT_ADDRESS_BYTES];
+    struct tt_endpoint *end;
+    struct tt_endpoint_params params = { .n = 2, .slot_bytes = BYTES, .network = TT_NETWORK_UCX };
+    alarm(20);
+    bool refused = tt_tcp.open(&params, address, &end) == TUTTI_UNSUPPORTED &&
+                   strstr(tt_last_error(), "forked by one that used UCX") != NULL;
+    params.network = TT_NETWORK_AUTO;
+    bool by_tcp = tt_tcp.open(&params, address, &end) == TUTTI_OK;
+    if (by_tcp)
+        tt_tcp.close(end);
+    return refused && by_tcp;
+}
+
+/* In a child of fork() UCX would wait for a thread that is not there; so the child is told, and may use TCP.
+ * What the parent has goes on. */
+Test(ucx, a_forked_child_is_told)
+{
+    struct pair pair;
+    int status;
+    open_pair(&pair);
+    exchange(&pair, 1, 0);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(refuses_in_child() ? 0 : 1);
+    for (uint64_t number = 1; number < 7; number++)
+        exchange(&pair, 1, number);
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_expect_eq(status, 0, "the child ended with %x", (unsigned)status);
+    exchange(&pair, 1, 7);
+    close_pair(&pair);
 }
 
 /* --- A rank that sleeps, and a peer in another process */
