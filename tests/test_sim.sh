@@ -147,6 +147,14 @@ expect 2 "$sim" all_reduce 1M -n 0
 expect 2 "$sim" all_reduce 1M -n 4 --algo rong
 expect 2 "$sim" all_reduce 1M -n 4 --algo hierarchical
 says err 'domains' "an algorithm that cannot serve"
+# Nothing to send, and nobody to send it to.
+for few in '0 -n 9' '0 -n 1' '1M -n 1'; do
+    # shellcheck disable=SC2086
+    expect 0 "$sim" all_reduce $few --execute
+    says out '<- chosen' "$few"
+    grep -q -i -w -e '-\{0,1\}nan' -e inf "$scratch/out" && fail "$few: a number is none"
+done
+
 expect 2 "$sim" all_reduce 1M -n 2048 --execute
 expect 2 "$sim" all_reduce 8G -n 512 --execute
 expect 2 "$sim" all_reduce 1M -n 4 --rong

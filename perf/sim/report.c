@@ -23,6 +23,12 @@ static const char *subjects_of(const struct tt_prediction *p)
     return p->representative ? "some for all" : "all ranks";
 }
 
+/* Nothing takes as long as nothing. */
+static double times(uint64_t time, uint64_t unit)
+{
+    return unit > 0 ? (double)time / (double)unit : 1;
+}
+
 static tutti_status put_row(
     const struct sim_request *r, int algorithm, int chosen, uint64_t best, uint64_t *total)
 {
@@ -44,8 +50,8 @@ static tutti_status put_row(
         printf("  %-26s more than %d times the best, or its messages are longer than a slice\n", name,
             TIMES_BEST);
     else
-        printf("  %-26s %12.3f us %9.2f   %s%s\n", name, us(p.total), (double)p.total / (double)best,
-            subjects_of(&p), algorithm == chosen ? "   <- chosen" : "");
+        printf("  %-26s %12.3f us %9.2f   %s%s\n", name, us(p.total), times(p.total, best), subjects_of(&p),
+            algorithm == chosen ? "   <- chosen" : "");
     return TUTTI_OK;
 }
 
@@ -196,7 +202,7 @@ static tutti_status execute(const struct sim_request *r, int algorithm)
         return TUTTI_INTERNAL_ERROR;
     }
     printf("\n  by the real executor: %.3f us (%.4f of the prediction), %llu messages, %llu bytes%s\n",
-        us(execution.time), (double)execution.time / (double)p.total, (unsigned long long)execution.messages,
+        us(execution.time), times(execution.time, p.total), (unsigned long long)execution.messages,
         (unsigned long long)execution.bytes, execution.full_slots > 0 ? "; some waited for a slot" : "");
     return TUTTI_OK;
 }
@@ -226,7 +232,7 @@ tutti_status sim_report(struct sim_request *r)
         return TUTTI_INVALID_ARGUMENT;
     }
     printf("\n  %-26s %12.3f us\n  %-26s %12.3f us; %.2f times that\n", tt_algorithms[algorithm].name,
-        us(p.total), "LogGP bound", us(bound), bound > 0 ? (double)p.total / (double)bound : 1.0);
+        us(p.total), "LogGP bound", us(bound), times(p.total, bound));
     status = put_details(r, algorithm, title);
     if (status == TUTTI_OK && r->execute)
         status = execute(r, algorithm);
