@@ -5,6 +5,7 @@ tell."""
 import gc
 import sys
 import threading
+import time
 import weakref
 
 import numpy as np
@@ -123,8 +124,10 @@ def test_a_stream_that_is_dropped_with_calls_waits_for_nobody():
     del stream, x
     gc.collect()
     assert not gone.is_set()  # the library may still read it
-    one.close()
-    gc.collect()
+    one.close()  # this waits for nobody either: the stream's thread may not have begun the call yet
+    end = time.monotonic() + 20
+    while not gone.is_set() and time.monotonic() < end:
+        tutti.Stream().close()  # whoever closes something lets go of what is over
     assert gone.is_set()
     with pytest.raises(tutti.Error):
         two.all_reduce(np.ones(50000))
