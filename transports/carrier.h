@@ -34,8 +34,7 @@ struct tt_carrier_params {
     uint64_t token; /* of messages to this endpoint */
     /* Which transports and devices to use, as the carrier calls them; NULL: as its own settings say. */
     const char *transports, *devices;
-    const char
-        *rendezvous; /* from how many bytes on the receiver fetches them: "inf": never; NULL: as above */
+    const char *rendezvous; /* from how many bytes on a receiver fetches them: "inf": never; NULL: as above */
     int64_t (*now_ms)(void);
     pthread_mutex_t *lock; /* of what the carriers of the process share: a fork waits for it */
 

@@ -61,8 +61,7 @@ struct tcp_slot {
     uint32_t signature;
     uint64_t number, bytes;
     uint8_t *memory; /* the slot's own room */
-    uint8_t
-        *payload; /* memory, or where the caller has the bytes, or has granted, or the carrier keeps them */
+    uint8_t *payload; /* memory, or the caller's bytes, or what it has granted, or what the carrier keeps */
     bool kept; /* the carrier is to be told of the release */
     uint64_t granted; /* 1 + the number of the message that may be put at `place`; 0: none. With `driving` */
     uint64_t place_bytes;

@@ -134,8 +134,7 @@ struct tt_schedule {
     uint32_t nsteps, ndeps;
     struct tt_step *steps;
     uint32_t *deps;
-    uint32_t
-        *followers; /* steps that wait for step i: followers[follower_first[i] .. follower_first[i + 1]) */
+    uint32_t *followers; /* steps that wait for i: followers[follower_first[i] .. follower_first[i + 1]) */
     uint32_t *follower_first; /* nsteps + 1 entries */
     uint32_t *sends, *recvs; /* messages per slice to and from each of the n ranks */
     bool lent; /* those are the caller's, and NULL once ended */

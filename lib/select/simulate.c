@@ -55,8 +55,7 @@ struct simulation {
     struct rank *ranks;
     struct core *cores;
     int ncores;
-    uint64_t
-        *links; /* of each host two, out and in: the time until which it is taken; NULL: none is shared */
+    uint64_t *links; /* of each host two, out and in: until when it is taken; NULL: none is shared */
     uint64_t now;
     int running; /* ranks that have not ended */
     struct tt_heap events;
