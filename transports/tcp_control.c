@@ -149,13 +149,14 @@ static enum tt_peer_state peer_state(struct tt_endpoint *head, int peer, struct 
 static bool abort_all(struct tt_endpoint *head, const struct tt_cause *cause)
 {
     struct tcp_endpoint *e = of(head);
-    bool won = false;
+    bool own = false;
     if (!e->connected)
         return false;
     pthread_mutex_lock(&e->end.aborting);
     if (atomic_load(&e->end.ended) == 0) {
         int64_t deadline_ns = tt_deadline_ns(ABORT_MS);
-        if (!atomic_load(&e->end.claimed)) { /* else the thread has found one before */
+        own = !atomic_load(&e->end.claimed);
+        if (own) { /* else the thread has found one before */
             e->end.claim = *cause;
             atomic_store(&e->end.claimed, true);
         }
@@ -167,10 +168,10 @@ static bool abort_all(struct tt_endpoint *head, const struct tt_cause *cause)
                 tt_tcp_wake(e);
             }
         }
-        won = atomic_load(&e->end.ended) == (uint32_t)head->me + 1;
+        own = own && atomic_load(&e->end.ended) == (uint32_t)head->me + 1;
     }
     pthread_mutex_unlock(&e->end.aborting);
-    return won;
+    return own;
 }
 
 static bool cause_of(struct tt_endpoint *head, struct tt_cause *cause)

@@ -162,6 +162,28 @@ Test(tcp, one_cause_wins)
     shm_stage_run(shm_stage_new(RANKS), abort_together, -1);
 }
 
+/* A rank's thread finds that another one cannot be reached, and then its caller finds something, too: what the
+ * thread found is the cause, and the caller is told that its own is not. */
+static void abort_after_thread(struct shm_rank *r)
+{
+    struct tt_endpoint *e = join(r);
+    struct tt_cause mine = { .status = TUTTI_ABORTED, .rank = r->me, .text = "of the caller" }, seen;
+    if (r->me == 1) {
+        tt_tcp_claim_unreachable((struct tcp_endpoint *)e, 2, "no way");
+        suite_expect(&r->suite, !e->control->abort(e, &mine), "the caller's cause has won");
+    }
+    suite_expect(&r->suite, sees_cause(e, &seen), "no cause after an abort");
+    suite_expect(
+        &r->suite, seen.rank == 1 && seen.peer == 2 && strstr(seen.text, "no way") != NULL, "%s", seen.text);
+    shm_meet(r);
+    tt_tcp.close(e);
+}
+
+Test(tcp, what_the_thread_found_first_is_the_cause)
+{
+    shm_stage_run(shm_stage_new(RANKS), abort_after_thread, -1);
+}
+
 /* The rank that would decide is dead: the others agree without it. */
 static void abort_without_first(struct shm_rank *r)
 {
