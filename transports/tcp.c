@@ -34,10 +34,10 @@ static void free_endpoint(struct tcp_endpoint *e)
 {
     tt_tcp_carrier_close(e);
     for (int r = 0; e->peers != NULL && r < e->head.n; r++) {
-        if (e->peers[r].in_fd >= 0)
-            tt_clofork_close(e->peers[r].in_fd);
-        if (e->peers[r].out_fd >= 0)
-            tt_clofork_close(e->peers[r].out_fd);
+        if (e->peers[r].fd >= 0)
+            tt_clofork_close(e->peers[r].fd);
+        if (e->peers[r].theirs_fd >= 0)
+            tt_clofork_close(e->peers[r].theirs_fd);
     }
     tt_tcp_forget_strangers(e);
     if (e->listener >= 0)
@@ -108,7 +108,7 @@ static struct tcp_endpoint *new_endpoint(const struct tt_endpoint_params *params
         .doorbell = &e->bell };
     e->peers = calloc(n, sizeof *e->peers);
     for (size_t r = 0; e->peers != NULL && r < n; r++)
-        e->peers[r].in_fd = e->peers[r].out_fd = -1;
+        e->peers[r].fd = e->peers[r].theirs_fd = -1;
     if (e->peers == NULL || !allocate(e)) {
         free_endpoint(e);
         return NULL;

@@ -4,12 +4,17 @@
  * connection, tcp_thread.c the connections and the endpoint's thread.
  *
  *     rank 0                        rank 2
- *     out --- messages, words ----> in          a connection goes one way, and is made by its sender
- *     in  <-- messages, words ----- out         when it has something to say
+ *     fd <---- messages, words ----> fd         a connection goes both ways, and is made by the first that
+ *                                               has something to say
  *
- * So a rank has connections to those that it talks with, and no others. Whoever needs something drives: the
- * caller, when what it looks for is not there, reads and writes by itself; else the thread does, which sleeps
- * in poll. One of them at a time (`driving`). While the caller drives, the thread naps.
+ * So a rank has connections to those that it talks with, and no others. They go both ways because what comes
+ * back then acknowledges what went: two packets for two messages, not four. Who is dialed answers the
+ * greeting before either says more. Where two dial each other at once, the lower rank leaves the greeting of
+ * the other without an answer, and its own gets one.
+ *
+ * Whoever needs something drives: the caller, when what it looks for is not there, reads and writes by
+ * itself; else the thread does, which sleeps in poll. One of them at a time (`driving`). While the caller
+ * drives, the thread naps.
  *
  * Each word has one writer at a time:
  *
@@ -28,7 +33,7 @@
 #include "transports/carrier.h"
 #include "transports/transport.h"
 
-#define TCP_MAGIC UINT64_C(0x0002706374747574) /* "tuttcp", and the version of what follows */
+#define TCP_MAGIC UINT64_C(0x0003706374747574) /* "tuttcp", and the version of what follows */
 enum { TCP_TOKEN_BYTES = 16, TCP_COPY_BYTES = 8 << 10, TCP_BUFFER_BYTES = 16 << 10 };
 enum { TCP_PATH_BYTES = 4096 };
 enum { TCP_CLOSE_MS = 2000 }; /* so long a rank that closes waits for peers to take what it sent */
@@ -44,10 +49,14 @@ struct tcp_address {
 _Static_assert(sizeof(struct tcp_address) <= TT_ADDRESS_BYTES, "an address fits");
 _Static_assert((int)TT_HOST_TEXT == (int)TT_NET_TEXT, "so does what is printed of it");
 
-struct tcp_greeting { /* the first bytes of a connection */
+struct tcp_greeting { /* the first bytes of a connection, and of the answer */
     uint64_t magic;
     int32_t from, to;
     uint8_t token[TCP_TOKEN_BYTES]; /* of `to` */
+};
+struct tcp_heard { /* as much of one as has come */
+    struct tcp_greeting words;
+    size_t have;
 };
 
 /* Of a slot to send from: the caller fills a FREE one; who drives makes a FULL one DONE when it is written,
@@ -125,7 +134,7 @@ struct tcp_transfer { /* of a frame that is being read, or written */
 };
 
 enum tcp_want { TCP_ENOUGH, TCP_WANTS, TCP_TOLD }; /* what a rank does of slots; the peer was told so */
-enum tcp_out { TCP_NOT_DIALED, TCP_DIALING, TCP_OPEN, TCP_CLOSED };
+enum tcp_connection { TCP_NOT_DIALED, TCP_DIALING, TCP_GREETED, TCP_OPEN, TCP_CLOSED };
 
 struct tcp_carried { /* what a carrier has to do with one peer */
     uint32_t sent, received; /* messages and words */
@@ -146,16 +155,16 @@ struct tcp_peer {
     _Atomic bool awaited; /* this rank has looked for a message of it */
     struct tcp_control control; /* of this rank itself: what it tells */
 
-    int in_fd; /* -1: there is none, or none any more */
-    _Atomic bool met; /* it has connected once */
-    struct tcp_transfer in;
+    _Atomic int connection; /* enum tcp_connection */
+    int fd; /* -1: there is none, or none any more */
+    int theirs_fd; /* what the peer, a higher rank, dials while this one does; -1: it does not */
+    struct tcp_heard answer;
+    unsigned turned_away; /* so often */
+    int64_t since_ns; /* of dialing; 0: it has an answer, or nobody dials */
+    _Atomic bool met; /* it has dialed, or said something */
+    struct tcp_transfer in, to;
     uint8_t *buffer; /* bytes that have come, and are no payload of a message */
     size_t have, used;
-
-    _Atomic int out; /* enum tcp_out */
-    int out_fd;
-    int64_t since_ns; /* of dialing, or of a loss that may turn out to be a goodbye; 0: neither */
-    struct tcp_transfer to;
 
     /* What is to be told, and what the peer has been told. */
     _Atomic bool ask; /* this rank asks */
@@ -217,6 +226,13 @@ struct tcp_endpoint {
 static inline struct tcp_link *tt_tcp_link_of(struct tcp_endpoint *e, unsigned class, int rank)
 {
     return &e->ends[class * (unsigned)e->head.n + (unsigned)rank];
+}
+
+/* A peer has dialed, or said something. */
+static inline void tt_tcp_meet(struct tcp_peer *p)
+{
+    if (!atomic_load_explicit(&p->met, memory_order_relaxed))
+        atomic_store(&p->met, true);
 }
 
 extern const struct tt_control_ops tt_tcp_control_ops;

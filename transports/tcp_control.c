@@ -56,7 +56,7 @@ static void ask(struct tcp_endpoint *e, int peer)
     p->ask_ns = now_ns + e->head.n * PAUSE_NS;
     if (peer == e->head.me || atomic_load(&p->ask) || atomic_load(&p->state) != TT_PEER_ALIVE)
         return;
-    if (atomic_load(&p->out) == TCP_NOT_DIALED && !atomic_load(&p->awaited) &&
+    if (atomic_load(&p->connection) == TCP_NOT_DIALED && !atomic_load(&p->awaited) &&
         atomic_fetch_add(&e->looks, 1) >= LOOKS_MOST)
         return;
     atomic_store(&p->ask, true);

@@ -25,7 +25,7 @@
 enum {
     STRANGERS = 32,
     STRANGER_MS = 5000, /* the time that one has to say who he is */
-    GOODBYE_MS = 200, /* the time from an end without a goodbye to a death: the goodbye may be on its way */
+    LATE_MS = 200, /* the time that what a carrier has may come later than it must */
     TICK_MS = 50, /* looks at what has a time limit */
     NAP_NS = 100000, /* of each rank, which may share its core with the others */
     MOST_NAPS = 50,
@@ -35,8 +35,7 @@ enum {
 struct tcp_stranger {
     int fd; /* -1: nobody */
     int64_t since_ns;
-    size_t have;
-    struct tcp_greeting words;
+    struct tcp_heard heard;
 };
 
 void tt_tcp_wake(struct tcp_endpoint *e)
@@ -77,7 +76,7 @@ void tt_tcp_drive(struct tcp_endpoint *e, int rank, bool news)
             tt_tcp_write(e, rank);
     }
     bool unsaid = is_left(e, rank) || e->end.first_claimer != TT_NONE ||
-                  (news && atomic_load(&p->out) != TCP_OPEN && tt_tcp_has_news(e, rank));
+                  (news && atomic_load(&p->connection) == TCP_NOT_DIALED && tt_tcp_has_news(e, rank));
     pthread_mutex_unlock(&e->driving);
     if (unsaid)
         tt_tcp_wake(e);
@@ -97,6 +96,13 @@ static void set_heartbeat(const struct tcp_endpoint *e, int fd)
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &idle_s, sizeof idle_s);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+}
+
+static struct tcp_greeting greeting_of(const struct tcp_endpoint *e, int rank)
+{
+    struct tcp_greeting words = { .magic = TCP_MAGIC, .from = e->head.me, .to = rank };
+    memcpy(words.token, e->peers[rank].address.token, sizeof words.token);
+    return words;
 }
 
 /* A rank that cannot be reached ends the communicator: those that it is to talk with would wait for ever. */
@@ -119,38 +125,64 @@ void tt_tcp_claim_unreachable(struct tcp_endpoint *e, int rank, const char *why)
     pthread_mutex_unlock(&e->end.aborting);
 }
 
+/* Takes a connection on which the peer has said who it is, and answers. That a peer is gone by then is found
+ * by reading. */
+static void take_connection(struct tcp_endpoint *e, int rank, int fd)
+{
+    struct tcp_peer *p = &e->peers[rank];
+    struct tcp_greeting answer = greeting_of(e, rank);
+    p->fd = fd;
+    p->since_ns = 0;
+    send(fd, &answer, sizeof answer, MSG_DONTWAIT | MSG_NOSIGNAL);
+    atomic_store(&p->connection, TCP_OPEN);
+}
+
+/* The connection that this rank makes has come to nothing. */
 static void fail_to_dial(struct tcp_endpoint *e, int rank, int number)
 {
-    /* Its endpoint has ended; EPIPE: while this rank said who it is. */
-    bool refused = number == ECONNREFUSED || number == ECONNRESET || number == EPIPE;
-    if (!refused)
-        tt_tcp_claim_unreachable(e, rank, strerror(number));
-    tt_tcp_lose(e, rank, refused ? TT_PEER_GONE : TT_PEER_SILENT);
+    enum { TRIES = 5 };
+    struct tcp_peer *p = &e->peers[rank];
+    bool ended = number == ECONNREFUSED || number == ECONNRESET || number == EPIPE;
+    int theirs = p->theirs_fd;
+    if (p->fd >= 0)
+        tt_clofork_close(p->fd);
+    p->fd = p->theirs_fd = -1;
+    if (theirs >= 0) {
+        take_connection(e, rank, theirs);
+    } else if (ended && number != ECONNREFUSED && ++p->turned_away < TRIES) {
+        atomic_store(&p->connection, TCP_NOT_DIALED); /* its room for strangers was full, or it ends */
+    } else {
+        if (!ended)
+            tt_tcp_claim_unreachable(e, rank, strerror(number));
+        tt_tcp_lose(e, rank, ended ? TT_PEER_GONE : TT_PEER_SILENT);
+    }
 }
 
 static void dial(struct tcp_endpoint *e, int rank)
 {
     struct tcp_peer *p = &e->peers[rank];
     tt_clofork_lock();
-    p->out_fd = tt_net_dial(&p->address.net);
+    p->fd = tt_net_dial(&p->address.net);
     int number = errno;
-    tt_clofork_add(p->out_fd);
+    tt_clofork_add(p->fd);
     tt_clofork_unlock();
     p->since_ns = tt_now_ns();
-    if (p->out_fd < 0 && (number == EMFILE || number == ENFILE || number == ENOMEM || number == ENOBUFS))
-        return; /* the next tick tries again: what this process lacks, it may have then */
-    if (p->out_fd < 0) {
+    if (p->fd < 0 && (number == EMFILE || number == ENFILE || number == ENOMEM || number == ENOBUFS))
+        return; /* a later tick tries again: what this process lacks, it may have then */
+    if (p->fd < 0) {
         fail_to_dial(e, rank, number);
         return;
     }
-    set_heartbeat(e, p->out_fd);
-    atomic_store(&p->out, TCP_DIALING);
+    p->answer.have = 0;
+    set_heartbeat(e, p->fd);
+    atomic_store(&p->connection, TCP_DIALING);
 }
 
 /* The connection may be there: says who this rank is. */
 static void greet(struct tcp_endpoint *e, int rank, short events)
 {
     struct tcp_peer *p = &e->peers[rank];
+    struct tcp_greeting words = greeting_of(e, rank);
     int number = 0;
     socklen_t size = sizeof number;
     bool late =
@@ -158,18 +190,53 @@ static void greet(struct tcp_endpoint *e, int rank, short events)
     if (events == 0 && !late)
         return;
     if (events != 0)
-        getsockopt(p->out_fd, SOL_SOCKET, SO_ERROR, &number, &size);
+        getsockopt(p->fd, SOL_SOCKET, SO_ERROR, &number, &size);
     else
         number = ETIMEDOUT;
-    struct tcp_greeting words = { .magic = TCP_MAGIC, .from = e->head.me, .to = rank };
-    memcpy(words.token, p->address.token, sizeof words.token);
-    if (number == 0 && send(p->out_fd, &words, sizeof words, MSG_NOSIGNAL) != sizeof words)
+    if (number == 0 && send(p->fd, &words, sizeof words, MSG_NOSIGNAL) != sizeof words)
         number = errno;
-    p->since_ns = 0;
     if (number != 0)
         fail_to_dial(e, rank, number);
     else
-        atomic_store(&p->out, TCP_OPEN);
+        atomic_store(&p->connection, TCP_GREETED);
+}
+
+/* Hears who is at the other end. Returns 0: a rank that knows the token of this one; EAGAIN: more is to come;
+ * else what is wrong. */
+static int hear(const struct tcp_endpoint *e, int fd, struct tcp_heard *heard)
+{
+    uint8_t *to = (uint8_t *)&heard->words;
+    ssize_t got = recv(fd, to + heard->have, sizeof heard->words - heard->have, MSG_DONTWAIT);
+    if (got <= 0)
+        return got == 0 ? ECONNRESET : errno == EINTR ? EAGAIN : errno;
+    heard->have += (size_t)got;
+    if (heard->have < sizeof heard->words)
+        return EAGAIN;
+    const struct tcp_greeting *w = &heard->words;
+    bool right = w->magic == TCP_MAGIC && w->to == e->head.me && w->from >= 0 && w->from < e->head.n &&
+                 w->from != e->head.me && memcmp(w->token, e->token, sizeof e->token) == 0;
+    return right ? 0 : ECONNRESET;
+}
+
+/* Waits for the answer for as long as it takes: the peer may be stopped. A host that vanishes is found by its
+ * heartbeat. */
+static void hear_answer(struct tcp_endpoint *e, int rank)
+{
+    struct tcp_peer *p = &e->peers[rank];
+    int number = hear(e, p->fd, &p->answer);
+    if (number == EAGAIN)
+        return;
+    if (number == 0 && p->answer.words.from != rank)
+        number = ECONNRESET;
+    if (number != 0) {
+        fail_to_dial(e, rank, number);
+        return;
+    }
+    if (p->theirs_fd >= 0)
+        tt_clofork_close(p->theirs_fd);
+    p->theirs_fd = -1;
+    p->since_ns = 0;
+    atomic_store(&p->connection, TCP_OPEN);
 }
 
 static void accept_one(struct tcp_endpoint *e)
@@ -194,27 +261,36 @@ static void accept_one(struct tcp_endpoint *e)
     e->strangers[oldest] = (struct tcp_stranger){ .fd = fd, .since_ns = tt_now_ns() };
 }
 
+/* A peer has said who it is, on a connection that it makes. */
+static void meet(struct tcp_endpoint *e, int rank, int fd)
+{
+    struct tcp_peer *p = &e->peers[rank];
+    int connection = atomic_load(&p->connection);
+    bool dials = connection == TCP_DIALING || connection == TCP_GREETED, mine = dials && e->head.me < rank;
+    if ((connection != TCP_NOT_DIALED && !dials) || (mine && p->theirs_fd >= 0)) {
+        tt_clofork_close(fd);
+        return;
+    }
+    tt_tcp_meet(p);
+    set_heartbeat(e, fd);
+    if (mine) {
+        p->theirs_fd = fd;
+        return;
+    }
+    if (p->fd >= 0)
+        tt_clofork_close(p->fd);
+    take_connection(e, rank, fd);
+}
+
 static void hear_stranger(struct tcp_endpoint *e, struct tcp_stranger *s)
 {
-    uint8_t *to = (uint8_t *)&s->words;
-    ssize_t got = recv(s->fd, to + s->have, sizeof s->words - s->have, MSG_DONTWAIT);
-    bool waits = got < 0 && (errno == EAGAIN || errno == EINTR);
-    s->have += got > 0 ? (size_t)got : 0;
-    if ((waits || got > 0) && s->have < sizeof s->words &&
-        tt_now_ns() - s->since_ns < STRANGER_MS * INT64_C(1000000))
+    int number = hear(e, s->fd, &s->heard);
+    if (number == EAGAIN && tt_now_ns() - s->since_ns < STRANGER_MS * INT64_C(1000000))
         return;
-    const struct tcp_greeting *w = &s->words;
-    bool right = s->have == sizeof s->words && w->magic == TCP_MAGIC && w->to == e->head.me && w->from >= 0 &&
-                 w->from < e->head.n && memcmp(w->token, e->token, sizeof e->token) == 0;
-    struct tcp_peer *p = right ? &e->peers[w->from] : NULL;
-    if (p == NULL || p->in_fd >= 0 || atomic_load(&p->state) != TT_PEER_ALIVE) {
+    if (number == 0)
+        meet(e, s->heard.words.from, s->fd);
+    else
         tt_clofork_close(s->fd);
-    } else {
-        p->in_fd = s->fd;
-        p->since_ns = atomic_load(&p->out) == TCP_DIALING ? p->since_ns : 0;
-        atomic_store(&p->met, true);
-        set_heartbeat(e, s->fd);
-    }
     s->fd = -1;
 }
 
@@ -224,18 +300,6 @@ void tt_tcp_forget_strangers(struct tcp_endpoint *e)
         if (e->strangers[i].fd >= 0)
             tt_clofork_close(e->strangers[i].fd);
     free(e->strangers);
-}
-
-/* The other end of a connection from here is closed. What comes the other way says why; if nothing does, and
- * the peer does not come to say goodbye, it is dead. */
-static void see_end(struct tcp_endpoint *e, int rank)
-{
-    struct tcp_peer *p = &e->peers[rank];
-    tt_clofork_close(p->out_fd);
-    p->out_fd = -1;
-    p->to.size = 0;
-    p->since_ns = tt_now_ns();
-    atomic_store(&p->out, TCP_CLOSED);
 }
 
 /* --- The thread */
@@ -248,15 +312,17 @@ static void take_turn(struct tcp_endpoint *e)
     atomic_store(&e->turns.stopped, false);
 }
 
-static short out_events(const struct tcp_peer *p)
+static short events_of(const struct tcp_peer *p)
 {
-    bool unsaid = p->to.size > 0 || atomic_load(&p->out) == TCP_DIALING;
-    return unsaid ? POLLIN | POLLOUT : POLLIN;
+    int connection = atomic_load(&p->connection);
+    if (connection == TCP_DIALING)
+        return POLLOUT;
+    return connection == TCP_OPEN && p->to.size > 0 ? POLLIN | POLLOUT : POLLIN;
 }
 
 /* Waits until something has come, a socket can be written again, there is something new to say, or a time is
  * up; if the caller drives, only looks. Returns what it polled: the wake, the listener, a carrier, strangers,
- * and two sockets of each peer. */
+ * and the socket of each peer. */
 enum {
     POLLED_WAKE,
     POLLED_LISTENER,
@@ -276,9 +342,8 @@ static void wait_for_work(struct tcp_endpoint *e, struct pollfd *polled, bool dr
     take_turn(e);
     for (int r = 0; r < n; r++) {
         const struct tcp_peer *p = &e->peers[r];
-        struct pollfd *two = &polled[POLLED_PEERS + 2 * r];
-        two[0] = (struct pollfd){ .fd = tt_tcp_is_leaving(p) ? -1 : p->in_fd, .events = POLLIN };
-        two[1] = (struct pollfd){ .fd = p->out_fd, .events = out_events(p) };
+        polled[POLLED_PEERS + r] =
+            (struct pollfd){ .fd = tt_tcp_is_leaving(p) ? -1 : p->fd, .events = events_of(p) };
         wait_ms = p->since_ns != 0 || tt_tcp_is_leaving(p) ? TICK_MS : wait_ms;
     }
     bool busy = false;
@@ -292,7 +357,7 @@ static void wait_for_work(struct tcp_endpoint *e, struct pollfd *polled, bool dr
         wait_ms = TICK_MS;
     if (busy || driven)
         wait_ms = 0;
-    poll(polled, (nfds_t)(POLLED_PEERS + 2 * n), wait_ms);
+    poll(polled, (nfds_t)(POLLED_PEERS + n), wait_ms);
     if (polled[POLLED_WAKE].revents != 0) {
         eventfd_t count;
         eventfd_read(e->wake, &count);
@@ -318,29 +383,26 @@ static bool give_way(struct tcp_endpoint *e)
     return true;
 }
 
-static void serve_peer(struct tcp_endpoint *e, int rank, const struct pollfd *two)
+static void serve_peer(struct tcp_endpoint *e, int rank, const struct pollfd *polled)
 {
-    struct tcp_peer *p = &e->peers[rank];
+    const struct tcp_peer *p = &e->peers[rank];
+    if (atomic_load(&p->connection) == TCP_DIALING)
+        greet(e, rank, polled->fd == p->fd ? polled->revents : 0);
+    else if (atomic_load(&p->connection) == TCP_GREETED)
+        hear_answer(e, rank);
     tt_tcp_read(e, rank);
     tt_tcp_keep_promises(e, rank);
-    if (atomic_load(&p->out) == TCP_DIALING)
-        greet(e, rank, two[1].fd == p->out_fd ? two[1].revents : 0);
-    else if (atomic_load(&p->out) == TCP_OPEN && two[1].fd == p->out_fd &&
-             (two[1].revents & (POLLIN | POLLHUP | POLLERR)) != 0)
-        see_end(e, rank);
-    bool unexplained = atomic_load(&p->out) == TCP_CLOSED && p->in_fd < 0 && p->since_ns != 0;
-    if ((unexplained && tt_now_ns() - p->since_ns > GOODBYE_MS * INT64_C(1000000)) ||
-        (tt_tcp_is_leaving(p) &&
-            tt_now_ns() - p->carried.leaves_ns > (TCP_CLOSE_MS + GOODBYE_MS) * INT64_C(1000000)))
+    if (tt_tcp_is_leaving(p) &&
+        tt_now_ns() - p->carried.leaves_ns > (TCP_CLOSE_MS + LATE_MS) * INT64_C(1000000))
         tt_tcp_lose(e, rank, TT_PEER_DEAD);
 }
 
-/* Says what is to be said, once there is a connection. */
+/* Says what is to be said, once there is a connection. Who was turned away waits for a tick. */
 static void speak(struct tcp_endpoint *e, int rank)
 {
     const struct tcp_peer *p = &e->peers[rank];
-    if (atomic_load(&p->out) == TCP_NOT_DIALED && atomic_load(&p->state) == TT_PEER_ALIVE &&
-        tt_tcp_has_news(e, rank))
+    if (atomic_load(&p->connection) == TCP_NOT_DIALED && atomic_load(&p->state) == TT_PEER_ALIVE &&
+        tt_tcp_has_news(e, rank) && tt_now_ns() - p->since_ns > TICK_MS * INT64_C(1000000))
         dial(e, rank);
     tt_tcp_write(e, rank);
     if (e->carrier != NULL)
@@ -351,15 +413,15 @@ static bool is_over(struct tcp_endpoint *e)
 {
     bool gone = true;
     for (int r = 0; r < e->head.n; r++)
-        gone = gone && e->peers[r].in_fd < 0 && e->peers[r].out_fd < 0 &&
-               (atomic_load(&e->peers[r].out) != TCP_NOT_DIALED || !tt_tcp_has_news(e, r));
+        gone = gone && e->peers[r].fd < 0 &&
+               (atomic_load(&e->peers[r].connection) != TCP_NOT_DIALED || !tt_tcp_has_news(e, r));
     return atomic_load(&e->closing) && (gone || tt_now_ns() > e->close_ns);
 }
 
 static void *serve(void *endpoint)
 {
     struct tcp_endpoint *e = endpoint;
-    struct pollfd *polled = calloc((size_t)(POLLED_PEERS + 2 * e->head.n), sizeof *polled);
+    struct pollfd *polled = calloc((size_t)(POLLED_PEERS + e->head.n), sizeof *polled);
     if (polled == NULL)
         abort();
     while (!is_over(e)) {
@@ -375,7 +437,7 @@ static void *serve(void *endpoint)
             continue;
         for (int r = 0; r < e->head.n; r++)
             if (r != e->head.me)
-                serve_peer(e, r, &polled[POLLED_PEERS + 2 * r]);
+                serve_peer(e, r, &polled[POLLED_PEERS + r]);
         tt_tcp_decide(e);
         for (int r = 0; r < e->head.n; r++)
             speak(e, r);

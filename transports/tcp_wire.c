@@ -68,17 +68,17 @@ void tt_tcp_decide(struct tcp_endpoint *e)
 void tt_tcp_lose(struct tcp_endpoint *e, int rank, enum tt_peer_state state)
 {
     struct tcp_peer *p = &e->peers[rank];
-    if (p->in_fd >= 0)
-        tt_clofork_close(p->in_fd);
-    if (p->out_fd >= 0)
-        tt_clofork_close(p->out_fd);
-    p->in_fd = p->out_fd = -1;
+    if (p->fd >= 0)
+        tt_clofork_close(p->fd);
+    if (p->theirs_fd >= 0)
+        tt_clofork_close(p->theirs_fd);
+    p->fd = p->theirs_fd = -1;
     if (e->carrier != NULL)
         e->carries->drop(e->carrier, rank, state == TT_PEER_SILENT);
     p->to.size = 0;
     p->since_ns = 0;
     p->carried.promised = false;
-    atomic_store(&p->out, TCP_CLOSED);
+    atomic_store(&p->connection, TCP_CLOSED);
     atomic_store(&p->ask, false);
     if (atomic_load(&p->state) == TT_PEER_ALIVE)
         atomic_store(&p->state, state);
@@ -153,6 +153,7 @@ static void take(struct tcp_endpoint *e, int rank, const struct tcp_transfer *t)
     struct tcp_peer *p = &e->peers[rank];
     struct tcp_control *theirs = &p->control;
     struct tt_cause cause;
+    tt_tcp_meet(p);
     switch ((enum tcp_kind)f->kind) {
     case TCP_MESSAGE:
         tt_tcp_fill(e, rank, f, t->payload);
@@ -202,8 +203,8 @@ static ssize_t read_some(struct tcp_peer *p, uint8_t *to, uint64_t most)
     if (p->used == p->have) {
         bool past = most >= TCP_BUFFER_BYTES;
         errno = 0;
-        ssize_t got = past ? recv(p->in_fd, to, most, MSG_DONTWAIT)
-                           : recv(p->in_fd, p->buffer, TCP_BUFFER_BYTES, MSG_DONTWAIT);
+        ssize_t got = past ? recv(p->fd, to, most, MSG_DONTWAIT)
+                           : recv(p->fd, p->buffer, TCP_BUFFER_BYTES, MSG_DONTWAIT);
         if (got < 0 && (errno == EAGAIN || errno == EINTR))
             return 0;
         if (got <= 0)
@@ -242,13 +243,15 @@ static bool read_part(struct tcp_endpoint *e, int rank)
     t->at = 0;
     take(e, rank, t);
     tt_doorbell_ring(e->head.doorbell);
-    return p->in_fd >= 0 && !tt_tcp_is_leaving(p);
+    return p->fd >= 0 && !tt_tcp_is_leaving(p);
 }
 
 void tt_tcp_read(struct tcp_endpoint *e, int rank)
 {
     struct tcp_peer *p = &e->peers[rank];
-    for (uint64_t bytes = 0; p->in_fd >= 0 && !tt_tcp_is_leaving(p) && bytes < TURN_BYTES;) {
+    if (atomic_load(&p->connection) != TCP_OPEN || tt_tcp_is_leaving(p))
+        return;
+    for (uint64_t bytes = 0; bytes < TURN_BYTES;) {
         uint64_t before = p->in.at;
         if (!read_part(e, rank))
             return;
@@ -312,7 +315,7 @@ static bool end_is_news(const struct tcp_endpoint *e, int rank)
 {
     const struct tcp_peer *p = &e->peers[rank];
     if (atomic_load(&e->end.ended) != 0)
-        return !p->cause && (lowest_living(e) == e->head.me || atomic_load(&p->out) == TCP_OPEN);
+        return !p->cause && (lowest_living(e) == e->head.me || atomic_load(&p->connection) == TCP_OPEN);
     return atomic_load(&e->end.claimed) && !p->claim && lowest_living(e) == rank;
 }
 
@@ -399,15 +402,15 @@ static bool refusals_are_news(const struct tcp_endpoint *e, const struct tcp_pee
     return version != 0 && version % 2 == 0 && version != p->refusals;
 }
 
-/* Says goodbye to those that this rank talks with, in either direction; and to all, if it refused a call:
- * they are to have its words. */
+/* Says goodbye to those that this rank talks with; and to all, if it refused a call: they are to have its
+ * words. */
 static bool goodbye_is_news(struct tcp_endpoint *e, const struct tcp_peer *p)
 {
     uint8_t class;
     if (e->carrier != NULL && (tt_tcp_find_full(e, p->address.rank, &class) != NULL || tt_tcp_is_greeting(p)))
         return false;
     return atomic_load(&e->closing) && !p->goodbye &&
-           (p->in_fd >= 0 || atomic_load(&p->out) == TCP_OPEN || refusals_are_news(e, p));
+           (atomic_load(&p->connection) == TCP_OPEN || refusals_are_news(e, p));
 }
 
 bool tt_tcp_has_news(struct tcp_endpoint *e, int rank)
@@ -420,7 +423,7 @@ bool tt_tcp_has_news(struct tcp_endpoint *e, int rank)
     bool messages = e->carrier == NULL
                         ? tt_tcp_find_full(e, rank, &class) != NULL || tt_tcp_releases_are_news(e, rank) ||
                               atomic_load(&p->want) == TCP_WANTS
-                        : p->carried.sent > 0 && atomic_load(&p->out) == TCP_NOT_DIALED;
+                        : p->carried.sent > 0 && atomic_load(&p->connection) == TCP_NOT_DIALED;
     return messages || end_is_news(e, rank) || p->asked || (atomic_load(&p->ask) && !p->answering) ||
            goodbye_is_news(e, p);
 }
@@ -479,7 +482,7 @@ static bool write_some(struct tcp_peer *p, struct tcp_transfer *t)
     struct iovec parts[] = { { (uint8_t *)&t->frame + (sizeof t->frame - head), head },
         { t->payload + done, t->frame.bytes - done } };
     struct msghdr message = { .msg_iov = parts, .msg_iovlen = t->frame.bytes > done ? 2 : 1 };
-    ssize_t put = sendmsg(p->out_fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    ssize_t put = sendmsg(p->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (put > 0)
         t->at += (uint64_t)put;
     return put > 0;
@@ -489,7 +492,7 @@ void tt_tcp_write(struct tcp_endpoint *e, int rank)
 {
     struct tcp_peer *p = &e->peers[rank];
     struct tcp_transfer *t = &p->to;
-    if (atomic_load(&p->out) != TCP_OPEN)
+    if (atomic_load(&p->connection) != TCP_OPEN)
         return;
     for (uint64_t bytes = 0; bytes < TURN_BYTES && (t->size > 0 || next_frame(e, rank));) {
         uint64_t before = t->at;
@@ -504,7 +507,7 @@ void tt_tcp_write(struct tcp_endpoint *e, int rank)
             tt_doorbell_ring(e->head.doorbell);
         }
         if (t->frame.kind == TCP_GOODBYE)
-            shutdown(p->out_fd, SHUT_WR);
+            shutdown(p->fd, SHUT_WR);
         t->size = 0;
     }
 }

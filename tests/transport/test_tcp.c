@@ -3,6 +3,9 @@
  * exchange, leave, die, and end a communicator at the same time; strangers knock. */
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -162,8 +165,8 @@ Test(tcp, one_cause_wins)
     shm_stage_run(shm_stage_new(RANKS), abort_together, -1);
 }
 
-/* A rank's thread finds that another one cannot be reached, and then its caller finds something, too: what the
- * thread found is the cause, and the caller is told that its own is not. */
+/* A rank's thread finds that another one cannot be reached, and then its caller finds something, too: what
+ * the thread found is the cause, and the caller is told that its own is not. */
 static void abort_after_thread(struct shm_rank *r)
 {
     struct tt_endpoint *e = join(r);
@@ -208,6 +211,176 @@ static void abort_without_first(struct shm_rank *r)
 Test(tcp, the_next_rank_decides)
 {
     shm_stage_run(shm_stage_new(RANKS), abort_without_first, 0);
+}
+
+/* Returns how many sockets this process has. */
+static int count_sockets(void)
+{
+    char path[64], what[64] = "";
+    int found = 0;
+    for (int fd = 0; fd < 256; fd++) {
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        ssize_t length = readlink(path, what, sizeof what - 1);
+        found += length > 7 && memcmp(what, "socket:", 7) == 0;
+    }
+    return found;
+}
+
+/* All dial each other at the same time: each two keep one connection, and what was said before goes on it. */
+static void keep_one_connection(struct shm_rank *r)
+{
+    enum { ROUNDS = 30 };
+    uint8_t text[100];
+    for (int round = 0; round < ROUNDS; round++) {
+        int before = count_sockets();
+        struct tt_endpoint *e = join(r);
+        uint64_t number = r->stage->params.first_number;
+        shm_meet(r);
+        for (int peer = 0; peer < RANKS; peer++)
+            if (peer != r->me)
+                shm_post(e, peer, number, (uint64_t)(10 * r->me + peer), text, sizeof text);
+        for (int peer = 0; peer < RANKS; peer++)
+            if (peer != r->me)
+                shm_take(r, e, peer, number, (uint64_t)(10 * peer + r->me), sizeof text);
+        shm_meet(r);
+        int64_t deadline_ns = tt_deadline_ns(LOOK_MS);
+        while (count_sockets() - before > RANKS && tt_now_ns() < deadline_ns)
+            tt_sleep_ms(1);
+        int made = count_sockets() - before;
+        suite_expect(
+            &r->suite, made == RANKS, "a listener and %d connections to %d peers", made - 1, RANKS - 1);
+        shm_meet(r);
+        tt_tcp.close(e);
+    }
+}
+
+Test(tcp, two_ranks_keep_one_connection)
+{
+    shm_stage_run(shm_stage_new(RANKS), keep_one_connection, -1);
+}
+
+/* Hands on what comes at one of two connections to the other one, until both ends have said all. */
+static void relay(int one, int other)
+{
+    char bytes[4096];
+    struct pollfd polled[] = { { one, POLLIN, 0 }, { other, POLLIN, 0 } };
+    while (polled[0].fd >= 0 || polled[1].fd >= 0) {
+        poll(polled, 2, -1);
+        for (int i = 0; i < 2; i++) {
+            ssize_t got =
+                polled[i].fd >= 0 && polled[i].revents != 0 ? read(polled[i].fd, bytes, sizeof bytes) : -1;
+            if (got > 0 && send(i == 0 ? other : one, bytes, (size_t)got, MSG_NOSIGNAL) == got)
+                continue;
+            if (polled[i].revents != 0) {
+                shutdown(i == 0 ? other : one, SHUT_WR);
+                polled[i].fd = -1;
+            }
+        }
+    }
+}
+
+/* Stands before a rank: hangs up on so many who come, and lets the others pass. */
+struct doorman {
+    struct tt_net rank;
+    int listener, refuses;
+};
+static void *stand(void *argument)
+{
+    struct doorman *d = argument;
+    for (int comes; (comes = accept(d->listener, NULL, NULL)) >= 0; close(comes)) {
+        int rank = d->refuses-- > 0 ? -1 : tt_net_connect(&d->rank, LOOK_MS);
+        if (rank >= 0)
+            relay(comes, rank);
+        if (rank >= 0)
+            close(rank);
+    }
+    return NULL;
+}
+
+/* Rank 1 is told to be where its doorman is. */
+static void post_doorman(struct shm_rank *r, struct doorman *d)
+{
+    struct tcp_address mine;
+    memcpy(&mine, r->stage->addresses[1], sizeof mine);
+    d->rank = mine.net;
+    mine.net.port = 0;
+    d->listener = tt_net_listen(&mine.net);
+    fcntl(d->listener, F_SETFL, 0);
+    memcpy(r->stage->addresses[1], &mine, sizeof mine);
+}
+
+/* Opens an endpoint, and connects it; rank 1 behind a doorman. */
+static struct tt_endpoint *join_behind(struct shm_rank *r, struct doorman *d)
+{
+    struct tt_endpoint_params params = r->stage->params;
+    struct tt_endpoint *e = NULL;
+    params.me = r->me;
+    suite_expect(&r->suite, tt_tcp.open(&params, r->stage->addresses[r->me], &e) == TUTTI_OK, "no endpoint");
+    if (r->me == 1)
+        post_doorman(r, d);
+    shm_meet(r);
+    suite_expect(&r->suite, tt_tcp.connect(e, r->stage->addresses[0]) == TUTTI_OK, "not connected");
+    return e;
+}
+
+enum { TURNED_AWAY = 4, TOO_OFTEN = 5 };
+
+/* Rank 0 dials rank 1 and is turned away, as where there is no room for one more stranger. It comes again,
+ * and its message arrives; after five times rank 1 counts as gone. */
+static void come_again(struct shm_rank *r)
+{
+    uint8_t text[100];
+    uint64_t number = r->stage->params.first_number;
+    for (int times = TURNED_AWAY; times <= TOO_OFTEN; times++) {
+        struct doorman d = { .refuses = times };
+        pthread_t thread;
+        struct tt_endpoint *e = join_behind(r, &d);
+        if (r->me == 0)
+            shm_post(e, 1, number, 7, text, sizeof text);
+        else
+            pthread_create(&thread, NULL, stand, &d);
+        if (times == TURNED_AWAY && r->me == 1)
+            shm_take(r, e, 0, number, 7, sizeof text);
+        if (times == TOO_OFTEN && r->me == 0)
+            suite_expect(&r->suite, becomes(e, 1, TT_PEER_GONE), "it is not seen to be gone");
+        shm_meet(r);
+        tt_tcp.close(e);
+        if (r->me == 1) {
+            shutdown(d.listener, SHUT_RDWR);
+            pthread_join(thread, NULL);
+            close(d.listener);
+        }
+    }
+}
+
+Test(tcp, who_is_turned_away_comes_again)
+{
+    shm_stage_run(shm_stage_new(2), come_again, -1);
+}
+
+/* Rank 0 dials rank 1, and nobody answers; rank 1 dials rank 0 meanwhile. When rank 0's attempt fails, it
+ * takes that connection. */
+static void be_dialed(struct shm_rank *r)
+{
+    enum { MEANWHILE_MS = 100 };
+    uint8_t text[100];
+    uint64_t number = r->stage->params.first_number;
+    struct doorman d = { .listener = -1 };
+    struct tt_endpoint *e = join_behind(r, &d);
+    if (r->me == 1) /* when rank 0 dials */
+        tt_sleep_ms(MEANWHILE_MS);
+    shm_post(e, 1 - r->me, number, (uint64_t)r->me, text, sizeof text);
+    if (r->me == 1) {
+        tt_sleep_ms(MEANWHILE_MS);
+        close(d.listener);
+    }
+    shm_take(r, e, 1 - r->me, number, (uint64_t)(1 - r->me), sizeof text);
+    tt_tcp.close(e);
+}
+
+Test(tcp, who_cannot_dial_is_dialed)
+{
+    shm_stage_run(shm_stage_new(2), be_dialed, -1);
 }
 
 /* Connects to a rank, and returns the connection. With `from`, which is a higher rank, it says what that one
