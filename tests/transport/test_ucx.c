@@ -190,7 +190,11 @@ Test(ucx, what_is_kept_is_given_back)
     }
     uint64_t grown = resident_bytes() - before;
     cr_expect_eq(kept, MESSAGES, "%d of %d messages were read where UCX had them", kept, MESSAGES);
+#ifndef __SANITIZE_ADDRESS__ /* which keeps what is freed */
     cr_expect_lt(grown, UINT64_C(10000000), "memory grew by %llu bytes", (unsigned long long)grown);
+#else
+    (void)grown;
+#endif
     close_pair(&pair);
 }
 
