@@ -34,10 +34,8 @@ static void free_endpoint(struct tcp_endpoint *e)
 {
     tt_tcp_carrier_close(e);
     for (int r = 0; e->peers != NULL && r < e->head.n; r++) {
-        if (e->peers[r].fd >= 0)
-            tt_clofork_close(e->peers[r].fd);
-        if (e->peers[r].theirs_fd >= 0)
-            tt_clofork_close(e->peers[r].theirs_fd);
+        tt_tcp_hang_up(&e->peers[r].fd);
+        tt_tcp_hang_up(&e->peers[r].theirs_fd);
     }
     tt_tcp_forget_strangers(e);
     if (e->listener >= 0)

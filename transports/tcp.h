@@ -29,6 +29,7 @@
 #include <pthread.h>
 #include <stddef.h>
 
+#include "base/clofork.h"
 #include "base/net.h"
 #include "transports/carrier.h"
 #include "transports/transport.h"
@@ -283,7 +284,14 @@ void tt_tcp_claim_unreachable(struct tcp_endpoint *e, int rank, const char *why)
 bool tt_tcp_has_news(struct tcp_endpoint *e, int rank);
 /* Ends the communicator if this rank decides that, and a cause is known. */
 void tt_tcp_decide(struct tcp_endpoint *e);
-/* The peer is in this state from now on; the connections with it are closed. */
+/* Closes a connection, if there is one. */
+static inline void tt_tcp_hang_up(int *fd)
+{
+    if (*fd >= 0)
+        tt_clofork_close(*fd);
+    *fd = -1;
+}
+/* The peer is in this state from now on; the connection with it is closed. */
 void tt_tcp_lose(struct tcp_endpoint *e, int rank, enum tt_peer_state state);
 
 tutti_status tt_tcp_thread_start(struct tcp_endpoint *e);

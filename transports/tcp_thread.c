@@ -144,9 +144,8 @@ static void fail_to_dial(struct tcp_endpoint *e, int rank, int number)
     struct tcp_peer *p = &e->peers[rank];
     bool ended = number == ECONNREFUSED || number == ECONNRESET || number == EPIPE;
     int theirs = p->theirs_fd;
-    if (p->fd >= 0)
-        tt_clofork_close(p->fd);
-    p->fd = p->theirs_fd = -1;
+    tt_tcp_hang_up(&p->fd);
+    p->theirs_fd = -1;
     if (theirs >= 0) {
         take_connection(e, rank, theirs);
     } else if (ended && number != ECONNREFUSED && ++p->turned_away < TRIES) {
@@ -232,9 +231,7 @@ static void hear_answer(struct tcp_endpoint *e, int rank)
         fail_to_dial(e, rank, number);
         return;
     }
-    if (p->theirs_fd >= 0)
-        tt_clofork_close(p->theirs_fd);
-    p->theirs_fd = -1;
+    tt_tcp_hang_up(&p->theirs_fd);
     p->since_ns = 0;
     atomic_store(&p->connection, TCP_OPEN);
 }
@@ -256,8 +253,7 @@ static void accept_one(struct tcp_endpoint *e)
         if (e->strangers[i].since_ns < e->strangers[oldest].since_ns)
             oldest = i;
     }
-    if (e->strangers[oldest].fd >= 0) /* a rank that was turned away so comes again */
-        tt_clofork_close(e->strangers[oldest].fd);
+    tt_tcp_hang_up(&e->strangers[oldest].fd); /* a rank that is turned away so comes again */
     e->strangers[oldest] = (struct tcp_stranger){ .fd = fd, .since_ns = tt_now_ns() };
 }
 
@@ -277,8 +273,7 @@ static void meet(struct tcp_endpoint *e, int rank, int fd)
         p->theirs_fd = fd;
         return;
     }
-    if (p->fd >= 0)
-        tt_clofork_close(p->fd);
+    tt_tcp_hang_up(&p->fd);
     take_connection(e, rank, fd);
 }
 
@@ -297,8 +292,7 @@ static void hear_stranger(struct tcp_endpoint *e, struct tcp_stranger *s)
 void tt_tcp_forget_strangers(struct tcp_endpoint *e)
 {
     for (int i = 0; e->strangers != NULL && i < STRANGERS; i++)
-        if (e->strangers[i].fd >= 0)
-            tt_clofork_close(e->strangers[i].fd);
+        tt_tcp_hang_up(&e->strangers[i].fd);
     free(e->strangers);
 }
 

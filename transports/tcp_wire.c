@@ -18,7 +18,6 @@
 #include <sys/uio.h>
 
 #include "base/clock.h"
-#include "base/clofork.h"
 #include "base/schedule.h"
 #include "transports/tcp.h"
 
@@ -68,11 +67,8 @@ void tt_tcp_decide(struct tcp_endpoint *e)
 void tt_tcp_lose(struct tcp_endpoint *e, int rank, enum tt_peer_state state)
 {
     struct tcp_peer *p = &e->peers[rank];
-    if (p->fd >= 0)
-        tt_clofork_close(p->fd);
-    if (p->theirs_fd >= 0)
-        tt_clofork_close(p->theirs_fd);
-    p->fd = p->theirs_fd = -1;
+    tt_tcp_hang_up(&p->fd);
+    tt_tcp_hang_up(&p->theirs_fd);
     if (e->carrier != NULL)
         e->carries->drop(e->carrier, rank, state == TT_PEER_SILENT);
     p->to.size = 0;
