@@ -52,7 +52,8 @@ static const char help[] =
     "  tutti-sim broadcast 64M -n 512 -m ethernet --algo tree --execute\n"
     "  tutti-sim --machine dgx-h100 --costs >mine; tutti-sim all_gather 1G -n 4096 --machine ./mine\n"
     "\n"
-    "Times are predictions: of a network without traffic of others, where each rank has a link of its own.\n"
+    "Times are predictions: of a network without traffic of others, where each rank has a link of its own,\n"
+    "or those of a host share what the machine's line `link` says.\n"
     "\n"
     "Exit codes: 0 good, 2 bad usage, 3 something failed\n";
 
