@@ -193,6 +193,9 @@ static void abort_without_first(struct shm_rank *r)
     struct tt_endpoint *e = join(r);
     struct tt_cause mine = { .status = TUTTI_PEER_LOST, .rank = r->me, .peer = 0 }, seen;
     snprintf(mine.text, sizeof mine.text, "found by %d", r->me);
+    if (r->me == 0) /* nothing that it hears from now on is decided by it */
+        pthread_mutex_lock(&((struct tcp_endpoint *)e)->driving);
+    shm_meet(r);
     if (r->me == 0)
         raise(SIGKILL);
     int64_t began_ns = tt_now_ns();
