@@ -186,7 +186,9 @@ struct tcp_end { /* how the communicator ends */
     _Atomic bool impatient; /* it has waited long enough for the rank that decides */
     struct tt_cause first_claim; /* of any rank, the first that came here */
     int first_claimer; /* TT_NONE: nobody */
-    _Atomic uint32_t ended; /* 1 + the rank that found the cause */
+    _Atomic uint32_t decided; /* 1 + the rank that found the cause */
+    int64_t decided_ns; /* since when; of the rank that decides */
+    _Atomic uint32_t ended; /* the same, once the caller is to know */
 };
 
 struct tcp_endpoint {
@@ -282,8 +284,10 @@ void tt_tcp_claim_unreachable(struct tcp_endpoint *e, int rank, const char *why)
 
 /* True if there is something that this peer is to be told. */
 bool tt_tcp_has_news(struct tcp_endpoint *e, int rank);
-/* Ends the communicator if this rank decides that, and a cause is known. */
+/* Decides which cause ends the communicator, if this rank is to and one is known. */
 void tt_tcp_decide(struct tcp_endpoint *e);
+/* Lets the caller of the rank that decided know, once all others have been told. */
+void tt_tcp_end_when_told(struct tcp_endpoint *e);
 /* Closes a connection, if there is one. */
 static inline void tt_tcp_hang_up(int *fd)
 {

@@ -109,7 +109,7 @@ static struct tcp_greeting greeting_of(const struct tcp_endpoint *e, int rank)
 void tt_tcp_claim_unreachable(struct tcp_endpoint *e, int rank, const char *why)
 {
     char there[TT_NET_TEXT], here[TT_NET_TEXT];
-    if (atomic_load(&e->end.ended) != 0 || pthread_mutex_trylock(&e->end.aborting) != 0)
+    if (atomic_load(&e->end.decided) != 0 || pthread_mutex_trylock(&e->end.aborting) != 0)
         return;
     if (!atomic_load(&e->end.claimed)) {
         tt_net_print(&e->peers[rank].address.net, there);
@@ -347,7 +347,7 @@ static void wait_for_work(struct tcp_endpoint *e, struct pollfd *polled, bool dr
         polled[POLLED_CARRIER].fd = e->carries->sleep_on(e->carrier, turns != e->turns.watched, &busy);
     e->turns.watched = turns;
     pthread_mutex_unlock(&e->driving);
-    if (atomic_load(&e->closing))
+    if (atomic_load(&e->closing) || atomic_load(&e->end.decided) != atomic_load(&e->end.ended))
         wait_ms = TICK_MS;
     if (busy || driven)
         wait_ms = 0;
@@ -435,6 +435,7 @@ static void *serve(void *endpoint)
         tt_tcp_decide(e);
         for (int r = 0; r < e->head.n; r++)
             speak(e, r);
+        tt_tcp_end_when_told(e);
         pthread_mutex_unlock(&e->driving);
     }
     free(polled);

@@ -11,7 +11,8 @@
  * Which cause ends a communicator is decided by one rank: the lowest that lives. All others send their
  * causes there as claims; the first that comes is the cause, and all are told. If that rank dies, the next
  * lowest decides, and gets the claims again. Were it killed after it had told some, but not all, ranks could
- * end up with different causes: that is not prevented here. */
+ * end up with different causes: that is not prevented here. But its caller, who may exit when it knows, is
+ * the last to know. */
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -22,6 +23,7 @@
 #include "transports/tcp.h"
 
 enum { TURN_BYTES = 4 << 20 }; /* read or written of one peer before the next has its turn */
+enum { TELL_MS = 1000 }; /* so long the rank that decides waits for others to take its word */
 
 /* --- The end of a communicator */
 
@@ -33,12 +35,18 @@ static int lowest_living(const struct tcp_endpoint *e)
     return rank;
 }
 
-static void end(struct tcp_endpoint *e, const struct tt_cause *cause, int finder)
+/* This is the cause. */
+static void decide(struct tcp_endpoint *e, const struct tt_cause *cause, int finder)
 {
-    if (atomic_load(&e->end.ended) != 0)
-        return;
     e->end.cause = *cause;
-    atomic_store(&e->end.ended, (uint32_t)finder + 1);
+    e->end.decided_ns = tt_now_ns();
+    atomic_store(&e->end.decided, (uint32_t)finder + 1);
+}
+
+/* From now on the caller sees the cause. */
+static void end(struct tcp_endpoint *e)
+{
+    atomic_store(&e->end.ended, atomic_load(&e->end.decided));
     tt_doorbell_ring_always(e->head.doorbell);
 }
 
@@ -52,14 +60,14 @@ static void claim(struct tcp_endpoint *e, const struct tt_cause *cause, int find
 
 void tt_tcp_decide(struct tcp_endpoint *e)
 {
-    if (atomic_load(&e->end.ended) != 0)
+    if (atomic_load(&e->end.decided) != 0)
         return;
     if (atomic_load(&e->end.claimed))
         claim(e, &e->end.claim, e->head.me);
     if (atomic_load(&e->end.impatient))
-        end(e, &e->end.claim, e->head.me);
+        decide(e, &e->end.claim, e->head.me);
     else if (e->end.first_claimer != TT_NONE && lowest_living(e) == e->head.me && !atomic_load(&e->closing))
-        end(e, &e->end.first_claim, e->end.first_claimer);
+        decide(e, &e->end.first_claim, e->end.first_claimer);
 }
 
 /* --- Reading */
@@ -181,10 +189,15 @@ static void take(struct tcp_endpoint *e, int rank, const struct tcp_transfer *t)
     case TCP_CLAIM:
     case TCP_CAUSE:
         memcpy(&cause, t->payload, sizeof cause);
-        if (f->kind == TCP_CLAIM)
+        if (f->kind == TCP_CLAIM) {
             claim(e, &cause, rank);
-        else if (f->number < (uint64_t)e->head.n)
-            end(e, &cause, (int)f->number);
+            break;
+        }
+        p->cause = true; /* it knows */
+        if (atomic_load(&e->end.decided) == 0 && f->number < (uint64_t)e->head.n) {
+            decide(e, &cause, (int)f->number);
+            end(e);
+        }
         break;
     case TCP_RELEASE:
     case TCP_KINDS:
@@ -310,7 +323,7 @@ static bool tell_cause(
 static bool end_is_news(const struct tcp_endpoint *e, int rank)
 {
     const struct tcp_peer *p = &e->peers[rank];
-    if (atomic_load(&e->end.ended) != 0)
+    if (atomic_load(&e->end.decided) != 0)
         return !p->cause && (lowest_living(e) == e->head.me || atomic_load(&p->connection) == TCP_OPEN);
     return atomic_load(&e->end.claimed) && !p->claim && lowest_living(e) == rank;
 }
@@ -319,12 +332,32 @@ static bool end_is_news(const struct tcp_endpoint *e, int rank)
 static bool tell_end(struct tcp_endpoint *e, int rank)
 {
     struct tcp_peer *p = &e->peers[rank];
-    uint32_t ended = atomic_load(&e->end.ended);
+    uint32_t decided = atomic_load(&e->end.decided);
     if (!end_is_news(e, rank))
         return false;
-    *(ended != 0 ? &p->cause : &p->claim) = true;
-    return ended != 0 ? tell_cause(e, rank, TCP_CAUSE, &e->end.cause, (int)ended - 1)
-                      : tell_cause(e, rank, TCP_CLAIM, &e->end.claim, e->head.me);
+    *(decided != 0 ? &p->cause : &p->claim) = true;
+    return decided != 0 ? tell_cause(e, rank, TCP_CAUSE, &e->end.cause, (int)decided - 1)
+                        : tell_cause(e, rank, TCP_CLAIM, &e->end.claim, e->head.me);
+}
+
+/* True if a peer that lives is still to be told of the end, or the word of it is under way. */
+static bool is_untold(const struct tcp_endpoint *e, int rank)
+{
+    const struct tcp_peer *p = &e->peers[rank];
+    bool under_way = p->to.size > 0 && p->to.frame.kind == TCP_CAUSE;
+    return rank != e->head.me && atomic_load(&p->state) == TT_PEER_ALIVE && !tt_tcp_is_leaving(p) &&
+           (end_is_news(e, rank) || under_way);
+}
+
+void tt_tcp_end_when_told(struct tcp_endpoint *e)
+{
+    if (atomic_load(&e->end.decided) == 0 || atomic_load(&e->end.ended) != 0)
+        return;
+    bool told = true;
+    for (int r = 0; r < e->head.n; r++)
+        told = told && !is_untold(e, r);
+    if (told || tt_now_ns() - e->end.decided_ns > TELL_MS * INT64_C(1000000))
+        end(e);
 }
 
 /* Begins the frame of the next call that the peer has not been told, and that is kept. */

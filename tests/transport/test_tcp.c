@@ -187,6 +187,57 @@ Test(tcp, what_the_thread_found_first_is_the_cause)
     shm_stage_run(shm_stage_new(RANKS), abort_after_thread, -1);
 }
 
+/* Rank 0, which decides, ends the communicator and dies at once, as a process that exits with an error. No
+ * rank has said a word before. */
+static void abort_and_die(struct shm_rank *r)
+{
+    struct tt_endpoint *e = join(r);
+    struct tt_cause mine = { .status = TUTTI_ABORTED, .rank = r->me, .text = "last words" }, seen;
+    if (r->me == 0) {
+        suite_expect(&r->suite, e->control->abort(e, &mine), "its cause has not won");
+        raise(SIGKILL);
+    }
+    int64_t deadline_ns = tt_deadline_ns(LOOK_MS);
+    while (peer_state(e, 0) == TT_PEER_ALIVE && tt_now_ns() < deadline_ns)
+        tt_sleep_ms(1);
+    bool sees = e->control->cause(e, &seen);
+    suite_expect(&r->suite, sees && strcmp(seen.text, "last words") == 0, "it died, and said nothing");
+    tt_tcp.close(e);
+}
+
+Test(tcp, who_decides_tells_all_before_its_caller)
+{
+    for (int i = 0; i < 20; i++)
+        shm_stage_run(shm_stage_new(RANKS), abort_and_die, 0);
+}
+
+/* A rank that is stopped takes no word: the one that decides does not wait for it for long. */
+static void abort_beside_stopped(struct shm_rank *r)
+{
+    struct tt_endpoint *e = join(r);
+    struct tt_cause mine = { .status = TUTTI_ABORTED, .rank = r->me }, seen;
+    if (r->me == DIES)
+        atomic_store(&r->stage->numbers[0], (uint64_t)getpid());
+    if (r->me == 0) {
+        pid_t stopped;
+        while ((stopped = (pid_t)atomic_load(&r->stage->numbers[0])) == 0)
+            tt_sleep_ms(1);
+        kill(stopped, SIGSTOP);
+        int64_t began_ns = tt_now_ns();
+        e->control->abort(e, &mine);
+        int64_t took_ms = (tt_now_ns() - began_ns) / 1000000;
+        kill(stopped, SIGCONT);
+        suite_expect(&r->suite, took_ms < 4000, "an abort took %lld ms", (long long)took_ms);
+    }
+    suite_expect(&r->suite, sees_cause(e, &seen), "no cause after an abort");
+    tt_tcp.close(e);
+}
+
+Test(tcp, who_decides_does_not_wait_for_the_stopped)
+{
+    shm_stage_run(shm_stage_new(RANKS), abort_beside_stopped, -1);
+}
+
 /* The rank that would decide is dead: the others agree without it. */
 static void abort_without_first(struct shm_rank *r)
 {
