@@ -139,7 +139,7 @@ enum tcp_connection { TCP_NOT_DIALED, TCP_DIALING, TCP_GREETED, TCP_OPEN, TCP_CL
 
 struct tcp_carried { /* what a carrier has to do with one peer */
     uint32_t sent, received; /* messages and words */
-    bool refused; /* it takes no more */
+    int64_t refused_ns; /* since when it takes no more; 0: it does */
     bool greet; /* it has spoken for the first time, and is to be answered before either leaves */
     bool speaking; /* `word` is under way */
     struct tt_carrier_head word;

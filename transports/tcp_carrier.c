@@ -233,7 +233,7 @@ static bool carry_messages(struct tcp_endpoint *e, int rank)
 void tt_tcp_carry(struct tcp_endpoint *e, int rank)
 {
     struct tcp_peer *p = &e->peers[rank];
-    if (p->carried.refused || atomic_load(&p->state) != TT_PEER_ALIVE || rank == e->head.me)
+    if (p->carried.refused_ns != 0 || atomic_load(&p->state) != TT_PEER_ALIVE || rank == e->head.me)
         return;
     bool well = carry_messages(e, rank);
     int wants = TCP_WANTS;
@@ -251,14 +251,14 @@ void tt_tcp_carry(struct tcp_endpoint *e, int rank)
         well = hand_over(e, rank, &p->carried.word, NULL, 0, &p->carried);
     }
     if (!well) {
-        p->carried.refused = true;
-        tt_tcp_claim_unreachable(e, rank, "the network takes no message to it");
+        p->carried.refused_ns = tt_now_ns();
+        tt_tcp_wake(e); /* the thread looks what the connection says */
     }
 }
 
 bool tt_tcp_is_greeting(const struct tcp_peer *p)
 {
-    return (p->carried.greet || p->carried.speaking) && !p->carried.refused;
+    return (p->carried.greet || p->carried.speaking) && p->carried.refused_ns == 0;
 }
 
 void tt_tcp_keep_promises(struct tcp_endpoint *e, int rank)

@@ -26,6 +26,7 @@ enum {
     STRANGERS = 32,
     STRANGER_MS = 5000, /* the time that one has to say who he is */
     LATE_MS = 200, /* the time that what a carrier has may come later than it must */
+    REFUSED_MS = 1000, /* a carrier may see that a peer has died before its connection, which can say so */
     TICK_MS = 50, /* looks at what has a time limit */
     NAP_NS = 100000, /* of each rank, which may share its core with the others */
     MOST_NAPS = 50,
@@ -338,7 +339,8 @@ static void wait_for_work(struct tcp_endpoint *e, struct pollfd *polled, bool dr
         const struct tcp_peer *p = &e->peers[r];
         polled[POLLED_PEERS + r] =
             (struct pollfd){ .fd = tt_tcp_is_leaving(p) ? -1 : p->fd, .events = events_of(p) };
-        wait_ms = p->since_ns != 0 || tt_tcp_is_leaving(p) ? TICK_MS : wait_ms;
+        bool limited = p->since_ns != 0 || tt_tcp_is_leaving(p) || p->carried.refused_ns != 0;
+        wait_ms = limited ? TICK_MS : wait_ms;
     }
     bool busy = false;
     uint32_t turns = atomic_load(&e->turns.taken);
@@ -389,6 +391,9 @@ static void serve_peer(struct tcp_endpoint *e, int rank, const struct pollfd *po
     if (tt_tcp_is_leaving(p) &&
         tt_now_ns() - p->carried.leaves_ns > (TCP_CLOSE_MS + LATE_MS) * INT64_C(1000000))
         tt_tcp_lose(e, rank, TT_PEER_DEAD);
+    if (p->carried.refused_ns != 0 && atomic_load(&p->state) == TT_PEER_ALIVE &&
+        tt_now_ns() - p->carried.refused_ns > REFUSED_MS * INT64_C(1000000))
+        tt_tcp_claim_unreachable(e, rank, "the network takes no message to it");
 }
 
 /* Says what is to be said, once there is a connection. Who was turned away waits for a tick. */

@@ -3,6 +3,7 @@
  * communicator at a time, cannot ask. Both ranks of a pair are in one process, and so have one worker. */
 #include <criterion/criterion.h>
 #include <dirent.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -313,4 +314,71 @@ Test(ucx, a_sleeper_is_woken)
     int status;
     cr_assert_eq(waitpid(child, &status, 0), child);
     cr_expect_eq(status, 0);
+}
+
+/* --- A network that takes no message */
+
+static struct tt_carrier_table broken;
+
+static int refuse_to_send(struct tt_carrier *c, int peer, const struct tt_carrier_address *address,
+    const struct tt_carrier_head *head, const void *payload, uint64_t bytes, void *send)
+{
+    (void)c, (void)peer, (void)address, (void)head, (void)payload, (void)bytes, (void)send;
+    return -1;
+}
+
+/* Sends to a peer in another process, by a network that broke a moment ago. */
+static struct tt_endpoint *send_in_vain(pid_t *peer)
+{
+    struct meeting *m = new_meeting();
+    *peer = fork();
+    struct tt_endpoint *e = meet(m, *peer == 0 ? 1 : 0);
+    while (*peer == 0)
+        pause();
+    struct tcp_endpoint *t = (struct tcp_endpoint *)e;
+    pthread_mutex_lock(&t->driving);
+    broken = *t->carries;
+    broken.send = refuse_to_send;
+    t->carries = &broken;
+    pthread_mutex_unlock(&t->driving);
+    send_one(&(struct pair){ { e, NULL } }, 0, 5, memory[0], 8);
+    return e;
+}
+
+static bool ends(struct tt_endpoint *e, int within_ms, struct tt_cause *cause)
+{
+    int64_t deadline_ns = tt_deadline_ns(within_ms);
+    while (!e->control->cause(e, cause) && tt_now_ns() < deadline_ns)
+        tt_sleep_ms(1);
+    return e->control->cause(e, cause);
+}
+
+/* The network may see a death before the connection does, which alone can say so. */
+Test(ucx, a_death_is_no_firewall)
+{
+    pid_t peer;
+    struct tt_cause cause;
+    struct tt_peer_place place;
+    struct tt_endpoint *e = send_in_vain(&peer);
+    tt_sleep_ms(100);
+    kill(peer, SIGKILL);
+    int64_t deadline_ns = tt_deadline_ns(LOOK_MS);
+    while (e->control->peer_state(e, 1, &place) == TT_PEER_ALIVE && tt_now_ns() < deadline_ns)
+        tt_sleep_ms(1);
+    cr_expect_neq(e->control->peer_state(e, 1, &place), TT_PEER_ALIVE);
+    cr_expect_not(ends(e, 2000, &cause), "%s", cause.text);
+    waitpid(peer, NULL, 0);
+    tt_tcp.close(e);
+}
+
+Test(ucx, a_broken_network_is_told)
+{
+    pid_t peer;
+    struct tt_cause cause;
+    struct tt_endpoint *e = send_in_vain(&peer);
+    cr_expect(ends(e, LOOK_MS, &cause), "nothing ends");
+    cr_expect(strstr(cause.text, "the network takes no message to it") != NULL, "%s", cause.text);
+    kill(peer, SIGKILL);
+    waitpid(peer, NULL, 0);
+    tt_tcp.close(e);
 }
