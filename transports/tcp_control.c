@@ -145,7 +145,7 @@ static enum tt_peer_state peer_state(struct tt_endpoint *head, int peer, struct 
 }
 
 /* Waits until the rank that decides has said which cause is the first: as long as a frame goes there and
- * back, and at most ABORT_MS; then this rank takes its own. */
+ * back, and at most ABORT_MS; then this rank takes its own. Who decides waits until all others know. */
 static bool abort_all(struct tt_endpoint *head, const struct tt_cause *cause)
 {
     struct tcp_endpoint *e = of(head);

@@ -391,8 +391,7 @@ static void serve_peer(struct tcp_endpoint *e, int rank, const struct pollfd *po
     if (tt_tcp_is_leaving(p) &&
         tt_now_ns() - p->carried.leaves_ns > (TCP_CLOSE_MS + LATE_MS) * INT64_C(1000000))
         tt_tcp_lose(e, rank, TT_PEER_DEAD);
-    if (p->carried.refused_ns != 0 && atomic_load(&p->state) == TT_PEER_ALIVE &&
-        tt_now_ns() - p->carried.refused_ns > REFUSED_MS * INT64_C(1000000))
+    if (p->carried.refused_ns != 0 && tt_now_ns() - p->carried.refused_ns > REFUSED_MS * INT64_C(1000000))
         tt_tcp_claim_unreachable(e, rank, "the network takes no message to it");
 }
 

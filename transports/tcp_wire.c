@@ -82,6 +82,7 @@ void tt_tcp_lose(struct tcp_endpoint *e, int rank, enum tt_peer_state state)
     p->to.size = 0;
     p->since_ns = 0;
     p->carried.promised = false;
+    p->carried.refused_ns = 0;
     atomic_store(&p->connection, TCP_CLOSED);
     atomic_store(&p->ask, false);
     if (atomic_load(&p->state) == TT_PEER_ALIVE)
