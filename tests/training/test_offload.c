@@ -7,6 +7,9 @@
 
 #include <criterion/criterion.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
 
 static int64_t copied(const struct tr_tape *t, enum tr_code code, enum tr_cargo cargo)
 {
@@ -140,28 +143,75 @@ Test(offload, recomputation_leaves_less_to_copy)
 /* Threads that have more or less to do, or nothing, give the bits of one. */
 Test(offload, threads_change_no_bit)
 {
-    enum { MOST = 2500, ARRAYS = 4 };
-    float one[ARRAYS][MOST], many[ARRAYS][MOST];
-    uint16_t narrow[MOST];
+    enum { MOST = 25000, ARRAYS = 4 };
+    static float one[ARRAYS][MOST], many[ARRAYS][MOST];
+    static uint16_t narrow[MOST];
     for (int i = 0; i < MOST; i++)
-        narrow[i] = (uint16_t)(0x3C00 + i);
-    for (int64_t count = 1; count <= MOST; count += count < 300 ? 23 : 700)
-        for (int threads = 2; threads <= 8; threads += tr_has_threads() ? 3 : 8) {
+        narrow[i] = (uint16_t)(0x3C00 + i % 2500);
+    for (int threads = 2; threads <= 8; threads += 3) {
+        struct tr_error e = { .text = "" };
+        struct tr_threads *pool = tr_threads_start(threads, &e);
+        cr_assert(pool, "%s", e.text);
+        for (int64_t count = 1; count <= MOST; count += count < 300 ? 97 : 2731) {
             for (int i = 0; i < ARRAYS * MOST; i++)
                 one[i / MOST][i % MOST] = many[i / MOST][i % MOST] = (float)(i * 7919 % 1000) / 1000;
             struct tr_adamw step = { 1e-3f, 0.1f, 0.5f, 1.2f, 1.1f };
             struct tr_update a = { one[0], one[1], one[2], one[3], NULL, count, step };
             struct tr_update b = { many[0], many[1], many[2], many[3], NULL, count, step };
-            tr_update(tr_kernels_best(), &a, 1);
-            tr_update(tr_kernels_best(), &b, threads);
+            tr_update(tr_kernels_best(), &a, NULL);
+            tr_update(tr_kernels_best(), &b, pool);
             cr_assert_arr_eq(one, many, sizeof one, "%ld elements, %d threads", (long)count, threads);
             a.g = b.g = NULL, a.narrow = b.narrow = narrow;
-            tr_update(tr_kernels_best(), &a, 1);
-            tr_update(tr_kernels_best(), &b, threads);
+            tr_update(tr_kernels_best(), &a, NULL);
+            tr_update(tr_kernels_best(), &b, pool);
             cr_assert_arr_eq(one, many, sizeof one, "%ld of bfloat16, %d threads", (long)count, threads);
             a.m = b.m = NULL; /* SGD */
-            tr_update(tr_kernels_best(), &a, 1);
-            tr_update(tr_kernels_best(), &b, threads);
+            tr_update(tr_kernels_best(), &a, NULL);
+            tr_update(tr_kernels_best(), &b, pool);
             cr_assert_arr_eq(one, many, sizeof one, "%ld elements, %d threads", (long)count, threads);
         }
+        tr_threads_stop(pool);
+    }
+}
+
+static double cpu_seconds(void)
+{
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+           (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
+}
+
+/* What a rank computes between two updates, its other threads sleep through: they would take the cores of
+ * other ranks. Threads that spin take as much time of a processor as has passed. */
+Test(offload, threads_sleep_between_updates)
+{
+    enum { COUNT = 16384, ROUNDS = 100, BETWEEN_MS = 5 };
+    static float p[COUNT], g[COUNT];
+    struct tr_update u = { .p = p, .g = g, .count = COUNT, .a = { .rate = 1, .scale = 1 } };
+    struct tr_error e = { .text = "" };
+    struct tr_threads *pool = tr_threads_start(2, &e);
+    cr_assert(pool, "%s", e.text);
+    double begin = cpu_seconds(), spent;
+    for (int i = 0; i < ROUNDS; i++) {
+        tr_update(tr_kernels_best(), &u, pool);
+        nanosleep(&(struct timespec){ .tv_nsec = BETWEEN_MS * 1000000 }, NULL);
+    }
+    spent = cpu_seconds() - begin;
+    tr_threads_stop(pool);
+    cr_expect_lt(
+        spent, ROUNDS * BETWEEN_MS * 1e-3 / 4, "%g seconds of a processor for %d updates", spent, ROUNDS);
+}
+
+/* A count that the system refuses is told, and those that were started end. */
+Test(offload, threads_that_cannot_be_started_are_told)
+{
+    struct rlimit few = { 1, 1 };
+    struct tr_error e = { .text = "" };
+    if (geteuid() == 0) { /* whom the limit does not bind */
+        cr_assert_eq(setgid(65534) | setuid(65534), 0);
+    }
+    cr_assert_eq(setrlimit(RLIMIT_NPROC, &few), 0);
+    cr_assert_null(tr_threads_start(4, &e));
+    cr_expect(strstr(e.text, "--optimizer-threads 4: thread 2 cannot be started"), "%s", e.text);
 }

@@ -3,6 +3,7 @@
 #ifndef TRAINING_OPS_THREADS_H
 #define TRAINING_OPS_THREADS_H
 
+#include "training/error.h"
 #include "training/ops/kernels.h"
 
 struct tr_update {
@@ -13,9 +14,11 @@ struct tr_update {
     struct tr_adamw a;
 };
 
-/* Whether this build has them (OpenMP). */
-bool tr_has_threads(void);
-/* Elements are independent, so any number of threads gives the same bits. */
-void tr_update(const struct tr_kernels *k, const struct tr_update *u, int threads);
+/* The caller and n - 1 threads, which sleep until there is an update; NULL if one cannot be started. */
+struct tr_threads *tr_threads_start(int n, struct tr_error *e);
+/* NULL: there are none. */
+void tr_threads_stop(struct tr_threads *t);
+/* By those threads; NULL: by the caller alone. Elements are independent, so any number gives the same bits. */
+void tr_update(const struct tr_kernels *k, const struct tr_update *u, struct tr_threads *t);
 
 #endif

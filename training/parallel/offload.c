@@ -14,8 +14,6 @@
  * updates with the gradient of the step before. That is other mathematics: the golden programs' delay=1. */
 #include "training/parallel/offload.h"
 
-#include "training/ops/threads.h"
-
 #include <stdlib.h>
 
 enum { MOST_THREADS = 256 };
@@ -37,8 +35,7 @@ bool tr_offload_check(const struct tr_plan *p, struct tr_error *e)
             p->optimizer_threads, tr_offload_names[p->offload]);
     if (p->optimizer_threads > MOST_THREADS)
         return tr_fail(e, "--optimizer-threads %d: legal are 1 to %d", p->optimizer_threads, MOST_THREADS);
-    return p->optimizer_threads == 1 || tr_has_threads() ||
-           tr_fail(e, "--optimizer-threads %d: this build has no OpenMP; legal is 1", p->optimizer_threads);
+    return true;
 }
 
 static bool offloads_optimizer(const struct tr_tape *t)

@@ -99,6 +99,9 @@ bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct t
     for (int i = 0; i < t->n_holdings; i++)
         initialise(r, &t->holdings[i]);
     tr_host_follow(r);
+    int threads = t->placed->plan->optimizer_threads;
+    if (threads > 1 && !(r->threads = tr_threads_start(threads, e)))
+        return false;
     if (t->placed->plan->mesh.n == 1 || !world)
         return true;
     r->before_groups = tr_resident_now();
@@ -122,6 +125,7 @@ void tr_runner_close(struct tr_runner *r)
     if (r->beside.handle)
         tutti_stream_destroy(r->beside);
     tr_groups_free(&r->groups);
+    tr_threads_stop(r->threads);
     free(r->arena[0]);
     free(r->arena[1]);
     free(r->points);
@@ -346,7 +350,7 @@ static void run_update(struct tr_runner *r, const struct tr_instr *i)
         .count = i->count,
         .a = a };
     if (!none_waits)
-        tr_update(r->k, &u, offloaded ? plan->optimizer_threads : 1);
+        tr_update(r->k, &u, offloaded ? r->threads : NULL);
     if (mixed) /* the optimizer goes over the masters, and the values are their rounding */
         tr_round_masters(r, i->parameter, (uint16_t *)tr_at(r, i->out[0]) + from, u.p, tr_updated_from(t, h),
             i->count, (int64_t)step);

@@ -16,6 +16,7 @@ struct tr_result {
 struct tr_runner {
     const struct tr_tape *tape;
     const struct tr_kernels *k;
+    struct tr_threads *threads; /* of the update on the host; NULL */
     const struct tr_data *data;
     struct tr_groups groups;
     unsigned char *arena[2]; /* of the device's memory, and of the host's: NULL where nothing is there */

@@ -34,13 +34,14 @@ static void scalar(float *p, float *m, float *v, const float *g, int64_t count, 
 struct work {
     const struct tr_kernels *set; /* NULL: the scalar loop */
     int threads;
+    struct tr_threads *pool; /* NULL: one */
     struct tr_update u;
 };
 
 static void run(const struct work *w)
 {
     if (w->set)
-        tr_update(w->set, &w->u, w->threads);
+        tr_update(w->set, &w->u, w->pool);
     else
         scalar(w->u.p, w->u.m, w->u.v, w->u.g, w->u.count, &w->u.a);
 }
@@ -91,13 +92,16 @@ static int bench(int64_t count)
     size_t bytes = (size_t)(ARRAYS * count) * sizeof(float);
     float *mine = aligned_alloc(64, bytes), *wanted = aligned_alloc(64, bytes);
     double plain = 0, best = 0;
-    int wrong = 0, most = tr_has_threads() ? (int)sysconf(_SC_NPROCESSORS_ONLN) : 1;
+    int wrong = 0, most = (int)sysconf(_SC_NPROCESSORS_ONLN);
     if (!mine || !wanted)
         abort();
-    for (int threads = 1; threads <= most; threads *= 2)
+    for (int threads = 1; threads <= most; threads *= 2) {
+        struct tr_error e;
+        struct tr_threads *pool = threads > 1 ? tr_threads_start(threads, &e) : NULL;
         for (size_t s = 0; s < sizeof sets / sizeof *sets; s++) {
             struct work w = { .set = sets[s] ? tr_kernels_named(sets[s]) : NULL,
                 .threads = threads,
+                .pool = pool,
                 .u = { .count = count, .a = { 1e-3f, 0.1f, 0.5f, 1.2f, 1.1f } } };
             if ((sets[s] && !w.set) || (!sets[s] && threads > 1))
                 continue;
@@ -110,6 +114,8 @@ static int bench(int64_t count)
                 (long)count, threads, threads > 1 ? "s" : " ", sets[s] ? sets[s] : "scalar",
                 (double)count / seconds * 1e-9, plain / seconds);
         }
+        tr_threads_stop(pool);
+    }
     printf("%9ld elements: the best set is %.2f times the scalar loop on one core; the bar is %.0f\n",
         (long)count, best, bar);
     free(mine), free(wanted);
