@@ -34,6 +34,7 @@ struct lowering {
     const struct tr_schedule *s;
     int *now; /* [shard][micro]: its value, or -1 */
     int *producer; /* of each shard: the step that makes it, or -1 */
+    int *reader; /* of each shard: the first stage beside its maker's that reads it, or -1 */
     bool *renewed; /* [shard][micro]: its value was computed again */
     int *gathered; /* of each shard of a parameter: its whole value in this part, or -1 (ZeRO-3) */
     struct sent *sent_back; /* values sent backward that nobody has waited for */
@@ -284,18 +285,6 @@ static void emit(struct lowering *l, const struct tr_step *s, const struct tr_sl
         l->t->values[i->out[0]].takes = i->in[0];
 }
 
-/* Whether a step of another stage than `stage` reads the shard; which one is told. */
-static bool read_elsewhere(const struct lowering *l, int shard, int stage, int *by)
-{
-    for (int n = 0; n < l->p->n_steps; n++)
-        for (int x = 0; x < l->p->steps[n].ins; x++)
-            if (l->p->steps[n].in[x] == shard && tr_stage_of(l->p, l->p->steps[n].unit) != stage) {
-                *by = tr_stage_of(l->p, l->p->steps[n].unit);
-                return true;
-            }
-    return false;
-}
-
 /* By which edge a stage sends to its neighbour. Between stages on the way back of a V it has its own. */
 static enum tr_edge edge_of(const struct tr_plan *plan, int from, int to)
 {
@@ -332,12 +321,11 @@ static void cross(struct lowering *l, const struct tr_slot *slot, bool receive)
     const struct tr_plan *plan = l->p->plan;
     bool forward = slot->part == TR_F;
     for (int shard = 0; shard < l->p->n_shards; shard++) {
-        int maker = l->producer[shard], reader;
-        if (maker < 0 || (l->p->steps[maker].phase == TR_FORWARD) != forward)
+        int maker = l->producer[shard], reader = l->reader[shard];
+        if (maker < 0 || reader < 0 || (l->p->steps[maker].phase == TR_FORWARD) != forward)
             continue;
         int from = tr_stage_of(l->p, l->p->steps[maker].unit);
-        if (!read_elsewhere(l, shard, from, &reader) ||
-            tr_plan_rank(plan, from) == tr_plan_rank(plan, reader))
+        if (tr_plan_rank(plan, from) == tr_plan_rank(plan, reader))
             continue;
         enum tr_edge edge = edge_of(plan, from, reader);
         if (receive && reader == slot->stage)
@@ -440,6 +428,20 @@ static void list_producers(struct lowering *l)
             l->producer[l->p->steps[n].out[x]] = n;
 }
 
+static void list_readers(struct lowering *l)
+{
+    const struct tr_placed *p = l->p;
+    for (int i = 0; i < p->n_shards; i++)
+        l->reader[i] = -1;
+    for (int n = p->n_steps - 1; n >= 0; n--)
+        for (int x = 0; x < p->steps[n].ins; x++) {
+            int shard = p->steps[n].in[x], maker = l->producer[shard],
+                stage = tr_stage_of(p, p->steps[n].unit);
+            if (maker >= 0 && tr_stage_of(p, p->steps[maker].unit) != stage)
+                l->reader[shard] = stage;
+        }
+}
+
 bool tr_lower(
     struct tr_tape *t, const struct tr_placed *p, const struct tr_schedule *s, int rank, struct tr_error *e)
 {
@@ -466,6 +468,7 @@ bool tr_lower(
         .s = s,
         .now = tr_new(shards * micros, sizeof(int)),
         .producer = tr_new(shards, sizeof(int)),
+        .reader = tr_new(shards, sizeof(int)),
         .renewed = tr_new(shards * micros, sizeof(bool)),
         .gathered = tr_new(shards, sizeof(int)),
         .sent_back = tr_new(shards * micros, sizeof(struct sent)),
@@ -473,6 +476,7 @@ bool tr_lower(
     memset(l.now, -1, shards * micros * sizeof(int));
     memset(l.losses, -1, micros * sizeof(int));
     list_producers(&l);
+    list_readers(&l);
     tr_hold_parameters(t);
     tr_make_buckets(t);
     int n = s->count[t->at[TR_PP]];
@@ -494,6 +498,7 @@ bool tr_lower(
     tr_offload_activations(t);
     tr_plan_memory(t);
     tr_versions_free(&l.versions);
-    free(l.now), free(l.producer), free(l.renewed), free(l.gathered), free(l.sent_back), free(l.losses);
+    free(l.now), free(l.producer), free(l.reader), free(l.renewed), free(l.gathered), free(l.sent_back),
+        free(l.losses);
     return true;
 }

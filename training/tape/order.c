@@ -289,35 +289,49 @@ static bool all_taken(const struct joint *j, struct tr_error *e)
     return true;
 }
 
+/* Of each parameter, by its ordinal: whether the norm counts its leaves; a tied head's are its embedding's. */
+static bool *counted_parameters(const struct tr_graph *g)
+{
+    bool *counted = tr_new((size_t)tr_ordinal(g, g->n_tensors), sizeof *counted);
+    int64_t ordinal = 0;
+    for (int t = 0; t < g->n_tensors; t++)
+        if (g->tensors[t].role == TR_PARAMETER)
+            counted[ordinal++] = g->tensors[t].values_of == t;
+    return counted;
+}
+
+/* Counts in what one rank counts of a vector's leaves. */
+static bool own_leaves(unsigned char *owners, const struct tr_tape *t, enum tr_code code, struct tr_error *e)
+{
+    const struct tr_graph *g = t->placed->g;
+    for (int n = 0; n < t->n_instrs; n++) {
+        const struct tr_instr *i = &t->instrs[n];
+        if (i->code != code)
+            continue;
+        int64_t leaves = code == TR_NORM ? i->count / tr_leaf(&g->tensors[i->parameter]) : i->count;
+        int64_t times = code == TR_NORM ? 1 : i->times;
+        for (int64_t k = 0, x; k < leaves * times; k++)
+            if (owners[x = i->place + k / leaves * TR_BLOCKS + k % leaves]++)
+                return tr_fail(e, "rank %d, instruction %d: leaf %lld of the %s of %s is counted twice",
+                    t->rank, n, (long long)x, code == TR_NORM ? "norm" : "loss", tr_instr_name(t, i));
+    }
+    return true;
+}
+
 /* Each leaf of a vector has one owner. */
 static bool leaves_once(const struct joint *j, enum tr_code code, int64_t count, struct tr_error *e)
 {
     const struct tr_graph *g = j->tapes[0]->placed->g;
+    int64_t parameters = tr_ordinal(g, g->n_tensors);
     unsigned char *owners = tr_new((size_t)count, 1);
-    bool ok = true;
+    bool *counted = counted_parameters(g), ok = true;
     for (int r = 0; r < j->n && ok; r++)
-        for (int n = 0; n < j->tapes[r]->n_instrs && ok; n++) {
-            const struct tr_instr *i = &j->tapes[r]->instrs[n];
-            if (i->code != code)
-                continue;
-            int64_t leaves = code == TR_NORM ? i->count / tr_leaf(&g->tensors[i->parameter]) : i->count;
-            int64_t times = code == TR_NORM ? 1 : i->times;
-            for (int64_t k = 0, x; k < leaves * times && ok; k++)
-                if (owners[x = i->place + k / leaves * TR_BLOCKS + k % leaves]++)
-                    ok = tr_fail(e, "rank %d, instruction %d: leaf %lld of the %s of %s is counted twice", r,
-                        n, (long long)x, code == TR_NORM ? "norm" : "loss", tr_instr_name(j->tapes[r], i));
-        }
-    for (int64_t x = 0; x < count && ok; x++) {
-        int64_t ordinal = x / TR_NORM_LEAVES % tr_ordinal(g, g->n_tensors), of = -1;
-        for (int t = 0; t < g->n_tensors && code == TR_NORM; t++)
-            if (g->tensors[t].role == TR_PARAMETER && g->tensors[t].values_of == t &&
-                tr_ordinal(g, t) == ordinal)
-                of = t;
-        if (!owners[x] && (code == TR_LOSSES || of >= 0))
+        ok = own_leaves(owners, j->tapes[r], code, e);
+    for (int64_t x = 0; x < count && ok; x++)
+        if (!owners[x] && (code == TR_LOSSES || counted[x / TR_NORM_LEAVES % parameters]))
             ok = tr_fail(
                 e, "no rank counts leaf %lld of the %s", (long long)x, code == TR_NORM ? "norm" : "loss");
-    }
-    free(owners);
+    free(owners), free(counted);
     return ok;
 }
 
