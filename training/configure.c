@@ -142,10 +142,12 @@ static bool count_workers(long *dp, const struct tr_options *o, struct tr_error 
     if (o->ranks == 0 || *dp + o->servers == o->ranks)
         return true;
     if (o->ranks <= o->servers)
-        return tr_fail(e, "%ld rank%s, and --servers %ld: there is no worker; legal is --ranks %ld and more",
-            o->ranks, o->ranks == 1 ? "" : "s", o->servers, o->servers + 1);
-    return tr_fail(e, "%ld ranks, but %ld workers (--dp) and %ld servers are %ld; legal is --ranks %ld",
-        o->ranks, *dp, o->servers, *dp + o->servers, *dp + o->servers);
+        return tr_fail(e, "%ld rank%s, and --servers %ld: there is no worker", o->ranks,
+                   o->ranks == 1 ? "" : "s", o->servers) ||
+               tr_offer(e, "ranks", o->servers + 1);
+    return tr_fail(e, "%ld ranks, but %ld workers (--dp) and %ld servers are %ld", o->ranks, *dp, o->servers,
+               *dp + o->servers) ||
+           tr_offer(e, "ranks", *dp + o->servers) || tr_offer(e, "dp", o->ranks - o->servers);
 }
 
 /* How many data-parallel ranks there are beside the other axes. */
@@ -154,7 +156,7 @@ static bool count_dp(long *dp, const struct tr_options *o, struct tr_error *e)
     enum { MOST_RANKS = 1 << 20 };
     bool small = o->pp <= MOST_RANKS && o->cp <= MOST_RANKS && o->tp <= MOST_RANKS;
     long others = small ? o->pp * o->cp * o->tp : MOST_RANKS + 1;
-    char cp[32] = "", other[32] = "";
+    char cp[32] = "";
     if (others > MOST_RANKS)
         return tr_fail(e, "--pp %ld --cp %ld --tp %ld: legal are 1 and more, and %d in all", o->pp, o->cp,
             o->tp, MOST_RANKS);
@@ -168,10 +170,10 @@ static bool count_dp(long *dp, const struct tr_options *o, struct tr_error *e)
         return true;
     if (o->cp > 1)
         snprintf(cp, sizeof cp, " x cp %ld", o->cp);
-    if (o->ranks % others == 0)
-        snprintf(other, sizeof other, ", or --dp %ld", o->ranks / others);
-    return tr_fail(e, "%ld rank%s, but dp %ld x tp %ld x pp %ld%s is %ld; legal is --ranks %ld%s", o->ranks,
-        o->ranks == 1 ? "" : "s", *dp, o->tp, o->pp, cp, *dp * others, *dp * others, other);
+    tr_fail(e, "%ld rank%s, but dp %ld x tp %ld x pp %ld%s is %ld", o->ranks, o->ranks == 1 ? "" : "s", *dp,
+        o->tp, o->pp, cp, *dp * others);
+    return tr_offer(e, "ranks", *dp * others) ||
+           (o->ranks % others == 0 && tr_offer(e, "dp", o->ranks / others));
 }
 
 /* Ranks of a group inside cp that exchange tokens for heads, where there are two levels. */
@@ -186,9 +188,12 @@ static bool ulysses_inside(long *inside, const struct tr_options *o, struct tr_e
     *inside = o->cp_ulysses ? o->cp_ulysses : 2;
     return (o->cp % *inside == 0 && *inside > 1 && *inside < o->cp) ||
            tr_fail(e,
-               "--cp %ld --cp-attention ulysses+ring with --cp-ulysses %ld: legal are parts of cp that leave "
-               "a ring of two and more: of 4: 2; of 8: 2, 4",
-               o->cp, *inside);
+               "--cp %ld --cp-attention ulysses+ring with --cp-ulysses %ld: parts of cp are groups that "
+               "leave a "
+               "ring of two and more",
+               o->cp, *inside) ||
+           tr_offer_divisors(e, "cp-ulysses", o->cp < TR_BLOCKS ? o->cp : TR_BLOCKS) ||
+           tr_offer_divisors(e, "cp", TR_BLOCKS);
 }
 
 /* What servers do, if there are any. */
@@ -298,7 +303,7 @@ static bool schedule(struct tr_run *r, const struct tr_options *o, struct tr_err
     return ok || tr_fail(e, "--schedule %s: %.900s", o->schedule, why.text);
 }
 
-bool tr_run_make(struct tr_run *r, const struct tr_options *o, struct tr_error *e)
+static bool make(struct tr_run *r, const struct tr_options *o, struct tr_error *e)
 {
     *r = (struct tr_run){ .plan = { .zero = 0 } };
     if (!plan(&r->plan, o, e) || !make_model(&r->graph, o, e))
@@ -317,6 +322,55 @@ bool tr_run_make(struct tr_run *r, const struct tr_options *o, struct tr_error *
         tr_schedule_free(&r->schedule);
     }
     tr_graph_free(&r->graph);
+    return false;
+}
+
+static bool is_legal(const struct tr_options *o, const char *option, long value, struct tr_error *why)
+{
+    struct tr_options other = *o;
+    struct tr_run r;
+    char name[32], number[24], *words[] = { name, number };
+    snprintf(name, sizeof name, "--%s", option);
+    snprintf(number, sizeof number, "%ld", value);
+    if (!tr_options_parse(&other, 2, words, why) || !make(&r, &other, why))
+        return false;
+    tr_run_free(&r);
+    return true;
+}
+
+/* "; legal: --dp 1, 5 or --batch 8": of the values that were offered those with which all else may stay. */
+static void name_legal(const struct tr_options *o, struct tr_error *e)
+{
+    size_t used = strlen(e->text), room = sizeof e->text;
+    const char *before = "; legal: ";
+    struct tr_error why, first = { .text = "" };
+    for (int i = 0; i < e->n_offers; i++) {
+        const struct tr_offer *offer = &e->offers[i];
+        int named = 0;
+        for (int n = 0; n < offer->n && used + 64 < room; n++) {
+            if (!is_legal(o, offer->option, offer->values[n], &why)) {
+                first = *first.text ? first : why;
+                continue;
+            }
+            if (named++ == 0)
+                used += (size_t)snprintf(e->text + used, room - used, "%s--%s", before, offer->option);
+            used += (size_t)snprintf(
+                e->text + used, room - used, "%s %ld", named > 1 ? "," : "", offer->values[n]);
+            before = " or ";
+        }
+    }
+    if (e->n_offers && *before == ';')
+        snprintf(e->text + used, room - used,
+            "; no other --%s alone makes it legal, for with --%s %ld: %.400s", e->offers[0].option,
+            e->offers[0].option, e->offers[0].values[0], first.text);
+}
+
+bool tr_run_make(struct tr_run *r, const struct tr_options *o, struct tr_error *e)
+{
+    e->n_offers = 0;
+    if (make(r, o, e))
+        return true;
+    name_legal(o, e);
     return false;
 }
 

@@ -13,6 +13,29 @@ bool tr_fail(struct tr_error *e, const char *format, ...)
     va_start(args, format);
     vsnprintf(e->text, sizeof e->text, format, args);
     va_end(args);
+    e->n_offers = 0;
+    return false;
+}
+
+bool tr_offer(struct tr_error *e, const char *option, long value)
+{
+    struct tr_offer *o = e->n_offers ? &e->offers[e->n_offers - 1] : NULL;
+    if (!o || strcmp(o->option, option)) {
+        if (e->n_offers == TR_OFFERS)
+            return false;
+        o = &e->offers[e->n_offers++];
+        *o = (struct tr_offer){ .option = option };
+    }
+    if (o->n < TR_OFFERED)
+        o->values[o->n++] = value;
+    return false;
+}
+
+bool tr_offer_divisors(struct tr_error *e, const char *option, long n)
+{
+    for (long i = 1; i <= n; i++)
+        if (n % i == 0)
+            tr_offer(e, option, i);
     return false;
 }
 

@@ -9,12 +9,25 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+enum { TR_OFFERS = 4, TR_OFFERED = 32 };
 struct tr_error {
     char text[4096];
+    int n_offers;
+    struct tr_offer { /* values of an option, as --dp, that may be legal */
+        const char *option;
+        int n;
+        long values[TR_OFFERED];
+    } offers[TR_OFFERS];
 };
 
 /* Sets the text, and returns false: `return tr_fail(e, ...)`. */
 bool tr_fail(struct tr_error *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* After tr_fail, and false as well: a value of an option that would satisfy the rule that was broken. Another
+ * rule may forbid it, so tr_run_make tries each, and names those that are legal. */
+bool tr_offer(struct tr_error *e, const char *option, long value);
+/* All that divide n. */
+bool tr_offer_divisors(struct tr_error *e, const char *option, long n);
 
 /* Memory, zeroed; a program that cannot get it ends with a word: nothing here can go on without. */
 void *tr_new(size_t count, size_t bytes);

@@ -107,7 +107,7 @@ static int finish(bool ok, const struct tr_error *e)
 
 static int of_launcher(tr_rank_main *run, void *context)
 {
-    struct tr_error e = { "" };
+    struct tr_error e = { .text = "" };
     tutti_config config = { .size = sizeof config, .flags = TUTTI_COMM_EXACT, .name = "world" };
     tutti_comm *world = NULL;
     if (tutti_comm_init_env(&config, &world) != TUTTI_OK)
@@ -127,7 +127,7 @@ static int of_launcher(tr_rank_main *run, void *context)
 
 static void child(int n, int rank, const tutti_id *id, tr_rank_main *run, void *context)
 {
-    struct tr_error e = { "" };
+    struct tr_error e = { .text = "" };
     tutti_config config = { .size = sizeof config, .flags = TUTTI_COMM_EXACT, .name = "world" };
     tutti_comm *world = NULL;
     bool ok = tutti_comm_init_rank(n, rank, id, &config, &world) == TUTTI_OK ||
@@ -197,7 +197,7 @@ static int wait_for_all(int n, pid_t *pids)
 
 int tr_launch(int n, tr_rank_main *run, void *context)
 {
-    struct tr_error e = { "" };
+    struct tr_error e = { .text = "" };
     tutti_id id;
     if (tr_launched())
         return of_launcher(run, context);

@@ -109,7 +109,7 @@ grep -q -e '--pp 8\|--tp 8' "$scratch/said" && fail "mesh: 4 layers have 8 stage
 said 0 '--pp 2 --dp 1 --tp 2 --cp 2' mesh -n 8 --cp 2
 said 1 'meshes of 7 ranks' mesh -n 7
 grep -qx '  none' "$scratch/said" || fail "mesh: 7 ranks have a mesh: $(cat "$scratch/said")"
-said 1 '4 heads must be cut alike; legal: 1, 2, 4' mesh --tp 3
+said 1 '4 heads must be cut alike; legal: --tp 1, 2, 4' mesh --tp 3
 said 1 '3 ranks, but dp' mesh -n 3 --dp 2
 said 2 'the nearest is --chunks' mesh --chunk 2
 said 0 'usage: tutti-train mesh' mesh --help

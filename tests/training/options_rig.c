@@ -20,6 +20,6 @@ bool rig_options(struct tr_options *o, const char *line, struct tr_error *e)
 void rig_prepare(struct tr_prepared *p, const char *line)
 {
     struct tr_options o;
-    struct tr_error e = { "" };
+    struct tr_error e = { .text = "" };
     cr_assert(rig_options(&o, line, &e) && tr_prepare(p, &o, &e), "%s: %s", line, e.text);
 }

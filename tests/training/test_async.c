@@ -21,7 +21,7 @@ static void versions_of(struct tr_versions *v, enum tr_async async, int stages, 
 {
     struct tr_plan p = { .mesh.size = { stages, 1, 1, 1, 1, 1 }, .micros = micros, .async = async };
     struct tr_schedule s;
-    struct tr_error e = { "" };
+    struct tr_error e = { .text = "" };
     cr_assert(tr_schedule_make(&s, "1f1b", stages, 1, micros, &e), "%s", e.text);
     tr_versions_make(v, &p, s.slots[stage], s.count[stage]);
     tr_schedule_free(&s);
@@ -98,7 +98,7 @@ Test(async, no_version_is_overwritten_before_its_last_reader)
                 struct tr_versions v;
                 int held[64] = { 0 };
                 struct tr_schedule s;
-                struct tr_error e = { "" };
+                struct tr_error e = { .text = "" };
                 versions_of(&v, TR_ASYNC_STASH, stages, micros, stage);
                 cr_assert(tr_schedule_make(&s, "1f1b", stages, 1, micros, &e), "%s", e.text);
                 for (int k = 0, done = 0; k < s.count[stage]; k++) {
@@ -122,7 +122,7 @@ Test(async, simulator_of_one_stage_is_the_golden_program)
                           stale = options_of(models[m], "stash", 1, 2, 4);
         struct tr_run run;
         struct tr_golden a, b;
-        struct tr_error e = { "" };
+        struct tr_error e = { .text = "" };
         plain.steps = 4, stale.steps = 2;
         cr_assert(tr_run_make(&run, &plain, &e), "%s", e.text);
         cr_assert(tr_golden_make(&a, &plain, &run.graph, &e), "%s", e.text);
@@ -145,7 +145,7 @@ Test(async, ways_to_keep_versions_differ)
         struct tr_options o = options_of("mlp:nano", ways[w], 2, 8, 16);
         struct tr_run run;
         struct tr_golden g;
-        struct tr_error e = { "" };
+        struct tr_error e = { .text = "" };
         o.steps = 1;
         cr_assert(tr_run_make(&run, &o, &e), "%s", e.text);
         cr_assert(tr_golden_make(&g, &o, &run.graph, &e), "%s", e.text);
@@ -166,7 +166,7 @@ Test(async, memory_of_versions_is_planned)
     for (int w = 0; w < 3; w++) {
         struct tr_options o = options_of("mlp:nano", ways[w], 2, 8, 16);
         struct tr_prepared p;
-        struct tr_error e = { "" };
+        struct tr_error e = { .text = "" };
         cr_assert(tr_prepare(&p, &o, &e), "%s", e.text);
         for (int stage = 0; stage < 2; stage++) {
             int64_t bytes = p.tapes[stage].peak[TR_MEM_PARAMETER];

@@ -8,7 +8,7 @@
 static void prepare(struct tr_prepared *p, const char *options)
 {
     struct tr_options o;
-    struct tr_error e = { "" };
+    struct tr_error e = { .text = "" };
     char line[200], *words[24], *at = line;
     int n = 0;
     tr_options_default(&o);

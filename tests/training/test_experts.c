@@ -15,7 +15,7 @@ static bool prepare(struct tr_prepared *p, const char *options, struct tr_error 
     for (char *word; n < 32 && (word = strtok_r(rest, " ", &rest)) != NULL;)
         words[n++] = word;
     tr_options_default(&o);
-    *e = (struct tr_error){ "" };
+    *e = (struct tr_error){ .text = "" };
     return tr_options_parse(&o, n, words, e) && tr_prepare(p, &o, e);
 }
 
@@ -75,9 +75,9 @@ Test(experts, a_rank_holds_its_experts)
 Test(experts, what_makes_no_sense_is_refused_with_what_would)
 {
     static const char *const wrong[][2] = {
-        { "--dp 4 --ep 3", "legal with --dp 4: 1, 2, 4" },
-        { "--dp 6 --batch 12 --ep 3", "legal with --dp 6: 1, 2" },
-        { "--dp 8 --ep 8 --experts 4", "legal with --dp 8: 1, 2, 4" },
+        { "--dp 4 --ep 3", "legal: --ep 1, 2, 4" },
+        { "--dp 6 --batch 12 --ep 3", "legal: --ep 1, 2" },
+        { "--dp 8 --ep 8 --experts 4", "legal: --ep 1, 2, 4" },
         { "--dp 2 --ep 2 --model gpt:nano", "legal with --model moe:nano or moe:micro" },
         { "--dp 2 --ep 2 --micro 2 --bucket 64K", "are legal with --micro 1" },
         { "--dp 2 --ep 2 --servers 1", "legal with --servers is --ep 1" },

@@ -2,9 +2,12 @@
 /* test_options.c: numbers that nobody can have meant are refused, with what would be legal; none ends the
  * program, and none is taken for another. */
 #include "tests/training/options_rig.h"
+#include "training/commands/verify.h"
+#include "training/data/data.h"
 #include "training/tape/inject.h"
 
 #include <criterion/criterion.h>
+#include <stdlib.h>
 #include <string.h>
 
 Test(options, sizes_beyond_all_bounds_are_refused)
@@ -15,7 +18,7 @@ Test(options, sizes_beyond_all_bounds_are_refused)
         { "--pp 4 --chunks 1073741824", "--pp 4 --chunks 1073741824: legal are 1048576 stages" },
         { "--pp 2 --chunks 1073741824 --stage-layers 1,1", "legal are 1048576 stages" },
         { "--pp 4 --chunks 1048576 --schedule interleaved", "legal are 1048576 stages" },
-        { "--pp 4 --chunks 1024 --schedule interleaved", "do not divide 4 layers; legal: 1, 2, 4 stages" },
+        { "--pp 4 --chunks 1024 --schedule interleaved", "4096 stages do not divide 4 layers" },
         { "--batch 1073741824", "--batch 1073741824: legal are 1 to 1048576 sequences" },
         { "--batch 1048577", "legal are 1 to 1048576 sequences" },
         { "--channels 1073741824", "multiples of 64 up to 1048576" },
@@ -27,7 +30,7 @@ Test(options, sizes_beyond_all_bounds_are_refused)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct tr_options o;
         struct tr_run r;
-        struct tr_error e = { "" };
+        struct tr_error e = { .text = "" };
         bool taken = rig_options(&o, cases[i].line, &e) && tr_run_make(&r, &o, &e);
         cr_assert(!taken, "%s is taken", cases[i].line);
         cr_expect(strstr(e.text, cases[i].words), "%s: %s", cases[i].line, e.text);
@@ -56,9 +59,75 @@ Test(options, inject_names_all_errors_that_can_be_planted)
 {
     struct tr_options o;
     struct tr_prepared p;
-    struct tr_error e = { "" };
+    struct tr_error e = { .text = "" };
     const struct tr_injection *x;
     cr_assert(rig_options(&o, "--inject list", &e) && !tr_prepare(&p, &o, &e));
     for (int i = 0; (x = tr_injection_at(i)); i++)
         cr_expect(strstr(e.text, x->name), "%s is not named", x->name);
+}
+
+/* Why the line is refused; NULL if it is taken. */
+static const char *refusal(const char *line, struct tr_error *e)
+{
+    struct tr_options o;
+    struct tr_run r;
+    if (!rig_options(&o, line, e) || !tr_run_make(&r, &o, e))
+        return e->text;
+    tr_run_free(&r);
+    return NULL;
+}
+
+/* "; legal: --dp 1, 5 or --batch 8": each of these values after the line, which is then taken. How many. */
+static int try_all(const char *line, const char *legal)
+{
+    char name[32] = "", words[400], *rest = words, *word;
+    int tried = 0;
+    snprintf(words, sizeof words, "%s", legal);
+    while ((word = strtok_r(rest, " ,", &rest)) != NULL) {
+        char with[256];
+        struct tr_error e;
+        if (!strcmp(word, "or"))
+            continue;
+        if (!strncmp(word, "--", 2)) {
+            snprintf(name, sizeof name, "%s", word);
+            continue;
+        }
+        snprintf(with, sizeof with, "%s %s %s", line, name, word);
+        cr_expect(!refusal(with, &e), "%s: legal: %s, but %s: %s", line, legal, with, e.text);
+        tried++;
+    }
+    return tried;
+}
+
+/* Who puts in what a refusal says is legal is not refused again. */
+Test(options, what_a_refusal_names_is_legal)
+{
+    static const char *const own[] = { "--batch 10 --dp 4", "--batch 12 --dp 2 --micro 12",
+        "--batch 12 --dp 2", "--batch 12 --micro 2 --dp 2 --zero 2", "--tp 3", "--tp 3 --model mlp:nano",
+        "--cp 3", "--pp 3", "--cp 4 --tp 4 --sp", "--cp 8 --cp-map zigzag", "--cp 3 --model cnn:nano",
+        "--servers 3 --dp 2", "--model moe:nano --dp 4 --ep 3", "--model moe:nano --dp 4 --ep 8",
+        "--ranks 8 --dp 3", "--model cnn:nano --norm group --norm-groups 4 --tp 8",
+        "--ranks 5 --dp 3 --servers 1", "--cp 4 --cp-attention ulysses+ring --cp-ulysses 3",
+        "--heads 2 --cp 4 --cp-attention ulysses", "--dp 6 --zero 1 --batch 12" };
+    enum { DRAWN = 600 };
+    int named = 0;
+    uint64_t state = 38;
+    for (size_t i = 0; i < sizeof own / sizeof *own + DRAWN; i++) {
+        char line[200];
+        struct tr_verify_case c;
+        struct tr_error e = { .text = "" };
+        tr_verify_draw(&c, &state);
+        long batch = 1 + (long)(tr_next(&state) % 48), dp = 1 + (long)(tr_next(&state) % 8);
+        if (i < sizeof own / sizeof *own)
+            snprintf(line, sizeof line, "%s", own[i]);
+        else if (snprintf(line, sizeof line, "%s --batch %ld --dp %ld", c.options, batch, dp) >=
+                 (int)sizeof line)
+            continue;
+        const char *why = refusal(line, &e), *legal = why ? strstr(why, "; legal: --") : NULL;
+        if (legal)
+            named += try_all(line, legal + strlen("; legal: ")) > 0;
+        else
+            cr_expect(i >= sizeof own / sizeof *own, "%s: no value is named: %s", line, e.text);
+    }
+    cr_expect_gt(named, 100, "%d refusals name values", named);
 }

@@ -331,7 +331,7 @@ Test(policies, what_does_not_fit_together_is_refused)
     for (size_t x = 0; x < sizeof cases / sizeof *cases; x++) {
         struct tr_options o;
         struct tr_run r;
-        struct tr_error e = { "" };
+        struct tr_error e = { .text = "" };
         bool taken = rig_options(&o, cases[x].options, &e) && tr_run_make(&r, &o, &e);
         cr_assert(!taken, "%s is taken", cases[x].options);
         cr_assert(strstr(e.text, cases[x].words), "%s: %s", cases[x].options, e.text);

@@ -258,7 +258,7 @@ Test(schedule, the_check_names_rank_position_part_and_rule)
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         struct tr_schedule s;
         struct tr_timing t;
-        struct tr_error e = { "" };
+        struct tr_error e = { .text = "" };
         cr_assert(read_text(&s, wrong[i][0], "wrong", &e), "%s: %s", wrong[i][0], e.text);
         cr_expect_not(tr_schedule_check(&s, &e), "%s is legal", wrong[i][0]);
         cr_expect_str_eq(e.text, wrong[i][1], "%s:\n%s", wrong[i][0], e.text);
@@ -511,7 +511,7 @@ Test(schedule, one_change_is_refused_or_proven_legal)
     random_state = 20261125;
     for (int i = 0; i < 30000; i++) {
         struct tr_schedule s = any_schedule();
-        struct tr_error e = { "" };
+        struct tr_error e = { .text = "" };
         int how = i % CHANGES;
         change(&s, how);
         bool good = tr_schedule_check(&s, &e);

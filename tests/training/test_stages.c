@@ -73,7 +73,7 @@ Test(stages, of_a_rank_with_two)
 
 Test(stages, what_was_touched_is_compared)
 {
-    struct tr_error e = { "" };
+    struct tr_error e = { .text = "" };
     prepare("1f1b", "1");
     const struct tr_tape *t = &prepared.tapes[1];
     int64_t *touched = calloc((size_t)t->n_values, sizeof *touched),

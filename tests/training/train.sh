@@ -201,20 +201,23 @@ for wrong in '--rate nan' '--clip -1' '--decay inf'; do
     refused 'a number that is not negative' $wrong
 done
 refused 'the nearest is --layers' --layer 3
-refused 'legal: 1, 2, 4' --tp 3
-refused '8 blocks of its tokens; legal: 1, 2, 4, 8' --cp 3
-refused '8 blocks of its tokens; legal: 1, 2, 4, 8' --cp 16
-refused 'legal: --cp up to 2, or no --sp' --cp 4 --tp 4 --sp
+refused 'legal: --tp 1, 2, 4' --tp 3
+refused '8 blocks of its tokens; legal: --cp 1, 2, 4, 8' --cp 3
+refused '8 blocks of its tokens; legal: --cp 1, 2, 4, 8' --cp 16
+refused 'legal: --cp 1, 2 or --tp 1, 2' --cp 4 --tp 4 --sp
 refused '4 heads are cut into tp x cp = 8 parts' --cp 8 --cp-attention ulysses
 refused 'legal are gather, ulysses, ring, local, ulysses+ring and scores' --cp 2 --cp-attention all
 refused 'dp 1 x tp 2 x pp 1 x cp 2 is 4' -n 6 --cp 2 --tp 2
-refused '3 ranks, but dp 1 x tp 4 x pp 1 is 4; legal is --ranks 4' -n 3 --tp 4
+refused '3 ranks, but dp 1 x tp 4 x pp 1 is 4; legal: --ranks 4' -n 3 --tp 4
 refused 'legal are 1 and more, and 1048576 in all' --pp 1000000000 --tp 1000000000 --cp 1000000000
-refused 'do not divide 4 layers; legal: 1, 2, 4 stages' --pp 3
-refused 'legal: 1, 2, 4, 8' --dp 3
+refused 'do not divide 4 layers; legal: --pp 1, 2, 4' --pp 3
+refused 'legal: --dp 1, 2, 4, 8 or --batch 6, 12' --dp 3
+refused 'legal: --dp 1, 5, 10 or --batch 8, 16' --dp 4 --batch 10
+refused 'need a power of two in each part of the batch; legal: --dp 1, 5, 10 or --batch 8, 16' --dp 2 --batch 10
+refused 'no other --tp alone makes it legal, for with --tp 1: --dp 3 does not divide' --dp 3 --tp 3
 refused '3 ranks, but dp' -n 3 --dp 2
 refused 'legal are gpt:nano' --model gpt:giant
-refused 'legal: 1, 2, 4, 8' --model mlp:nano --tp 3
+refused 'legal: --tp 1, 2, 4, 8' --model mlp:nano --tp 3
 refused '--heads is no option of mlp:nano, which has --layers' --model mlp:nano --heads 4
 refused '--context is no option of mlp:nano' --model mlp:nano --context 64
 refused '--untied is no option of mlp:nano' --model mlp:nano --untied
@@ -233,10 +236,10 @@ refused 'legal are pairs, filters and channels' --model cnn:nano --conv-split bo
 refused 'has no convolutions' --conv-split filters
 refused 'legal with --norm group' --model cnn:nano --norm-groups 4
 refused 'that divide 64 channels' --model cnn:nano --norm group --norm-groups 24
-refused 'legal: --tp 1, 2, 4, or another' --model cnn:nano --norm group --norm-groups 4 --tp 8
+refused 'legal: --tp 1, 2, 4 or --norm-groups 8, 16, 32, 64' --model cnn:nano --norm group --norm-groups 4 --tp 8
 refused 'legal are multiples of 8' --model cnn:nano --grid 12
 refused 'legal are rows and columns' --model cnn:nano --cnn-cut diagonal
-refused 'blocks of rows (or columns); legal: 1, 2, 4, 8' --model cnn:nano --cp 3
+refused 'blocks of rows (or columns); legal: --cp 1, 2, 4, 8' --model cnn:nano --cp 3
 refused 'a picture has no attention' --model cnn:nano --cp 2 --cp-attention ring
 refused 'so a rank has neighbouring rows' --model cnn:nano --cp 2 --cp-map zigzag
 refused 'legal are 2 to 16' --model cnn:nano --vocabulary 17

@@ -332,7 +332,7 @@ static int run(struct tr_comparison *c)
 int tr_command_compare(int argc, char **argv)
 {
     struct tr_comparison c = { .n = 0 };
-    struct tr_error e = { "" };
+    struct tr_error e = { .text = "" };
     int words = 0, status;
     while (words + 1 < argc && argv[words + 1][0] != '-')
         words++;

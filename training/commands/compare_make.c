@@ -348,7 +348,7 @@ static bool plant(struct tr_contender *x, const char *name, struct tr_error *e)
 {
     struct tr_prepared *p = &x->prepared;
     int n = p->run.plan.mesh.n;
-    struct tr_error found = { "" };
+    struct tr_error found = { .text = "" };
     if (!tr_inject(p->tapes, n, name, e)) { /* the tapes may have a part of it */
         tr_prepared_free(p);
         return tr_prepare(p, &x->options, e);

@@ -139,7 +139,7 @@ static int injected(void)
         snprintf(c.options, sizeof c.options, "%s", x->needs);
         struct tr_options o;
         struct tr_prepared p;
-        struct tr_error e = { "" };
+        struct tr_error e = { .text = "" };
         bool found = false;
         if (tr_verify_options(&o, &c, &e)) {
             snprintf(o.inject, sizeof o.inject, "%s", x->name);
@@ -163,7 +163,7 @@ static bool legal(const struct tr_verify_case *c, bool *broken)
 {
     struct tr_options o;
     struct tr_prepared p = { .found_by = -1 };
-    struct tr_error e = { "" };
+    struct tr_error e = { .text = "" };
     if (tr_verify_options(&o, c, &e) && tr_prepare(&p, &o, &e)) {
         tr_prepared_free(&p);
         return true;
@@ -216,7 +216,7 @@ static bool refuse_options(const struct tr_options *o, struct tr_error *e)
 int tr_command_verify(int argc, char **argv)
 {
     struct tr_options o;
-    struct tr_error e = { "" };
+    struct tr_error e = { .text = "" };
     int status;
     if (!tr_begin(&o, argc, argv,
             "verify [--all | --quick | --random N [--seed S]] [--kernels SET] [--order free]: runs every "

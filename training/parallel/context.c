@@ -74,9 +74,9 @@ static bool check_map(const struct tr_plan *p, bool sp, struct tr_error *e)
                           "ulysses it is: each rank has all tokens of its heads; legal with gather and ring");
     if (2 * cp > TR_BLOCKS)
         return tr_fail(e,
-            "--cp %d --cp-map zigzag cuts a sequence into %d runs, and it is summed in %d blocks; legal: "
-            "--cp 1, 2, 4",
-            cp, 2 * cp, TR_BLOCKS);
+                   "--cp %d --cp-map zigzag cuts a sequence into %d runs, and it is summed in %d blocks", cp,
+                   2 * cp, TR_BLOCKS) ||
+               tr_offer_divisors(e, "cp", TR_BLOCKS / 2);
     return !sp || cp == 1 ||
            tr_fail(e, "--sp cuts the neighbouring tokens of a rank, and --cp-map zigzag gives it tokens of "
                       "two places; legal is --cp-map contiguous, or no --sp");
@@ -107,24 +107,28 @@ bool tr_context_check(const struct tr_plan *p, const struct tr_graph *g, struct 
     if (p->cp_map == TR_CP_STRIPED && !check_stripes(p, g, e))
         return false;
     if (cp > TR_BLOCKS || TR_BLOCKS % cp)
-        return tr_fail(
-            e, "--cp %d: a sequence is summed in %d blocks of its tokens; legal: 1, 2, 4, 8", cp, TR_BLOCKS);
+        return tr_fail(e, "--cp %d: a sequence is summed in %d blocks of its tokens", cp, TR_BLOCKS) ||
+               tr_offer_divisors(e, "cp", TR_BLOCKS);
     if (sp && cp > 1 && cp * tp > TR_BLOCKS)
         return tr_fail(e,
-            "--cp %d with --tp %d --sp cuts the tokens into %d parts, and they are summed in %d blocks; "
-            "legal: --cp up to %d, or no --sp",
-            cp, tp, cp * tp, TR_BLOCKS, TR_BLOCKS / tp);
+                   "--cp %d with --tp %d --sp cuts the tokens into %d parts, and they are summed in %d "
+                   "blocks; leave --sp out, or make fewer parts",
+                   cp, tp, cp * tp, TR_BLOCKS) ||
+               tr_offer_divisors(e, "cp", TR_BLOCKS / tp) || tr_offer_divisors(e, "tp", TR_BLOCKS / cp);
     if (p->cp_map == TR_CP_ZIGZAG && !check_map(p, sp, e))
         return false;
     if (cu > 1 && g->heads % (tp * cu))
         return tr_fail(e,
-            "--cp-ulysses %d: attention's %lld heads are cut into tp x cp-ulysses = %d parts; legal is what "
-            "divides them",
-            cu, (long long)g->heads, tp * cu);
+                   "--cp-ulysses %d: attention's %lld heads are cut into tp x cp-ulysses = %d parts, which "
+                   "must "
+                   "divide them",
+                   cu, (long long)g->heads, tp * cu) ||
+               tr_offer_divisors(e, "cp-ulysses", (long)g->heads) || tr_offer_divisors(e, "tp", TR_CUT);
     if (p->cp_form == TR_CP_ULYSSES && g->heads % (tp * cp))
         return tr_fail(e,
-            "--cp %d --cp-attention ulysses: attention's %lld heads are cut into tp x cp = %d parts; legal "
-            "is what divides them, or --cp-attention gather",
-            cp, (long long)g->heads, tp * cp);
+                   "--cp %d --cp-attention ulysses: attention's %lld heads are cut into tp x cp = %d parts, "
+                   "which must divide them; --cp-attention gather cuts none",
+                   cp, (long long)g->heads, tp * cp) ||
+               tr_offer_divisors(e, "cp", (long)g->heads) || tr_offer_divisors(e, "tp", TR_CUT);
     return true;
 }

@@ -57,15 +57,6 @@ int64_t tr_most_rows(const struct tr_plan *p, const struct tr_graph *g)
 
 /* ---- which sizes fit ---- */
 
-/* "1, 2, 4": powers of two that divide both. */
-static const char *legal_parts(int64_t dp, int64_t experts, char text[64])
-{
-    int used = snprintf(text, 64, "1");
-    for (int64_t n = 2; n <= TR_NORM_LEAVES && dp % n == 0 && experts % n == 0; n *= 2)
-        used += snprintf(text + used, 64 - (size_t)used, ", %lld", (long long)n);
-    return text;
-}
-
 static bool power_of_two(long n)
 {
     return !(n & (n - 1));
@@ -73,25 +64,24 @@ static bool power_of_two(long n)
 
 bool tr_expert_divides(long dp, long ep, struct tr_error *e)
 {
-    char text[64];
-    return dp % ep == 0 || tr_fail(e,
-                               "--ep %ld: experts are shared among ranks of dp, of which there are "
-                               "%ld; legal with --dp %ld: %s",
-                               ep, dp, dp, legal_parts(dp, TR_NORM_LEAVES, text));
+    return dp % ep == 0 ||
+           tr_fail(e, "--ep %ld: experts are shared among ranks of dp, of which there are %ld", ep, dp) ||
+           tr_offer_divisors(e, "ep", dp < TR_NORM_LEAVES ? dp : TR_NORM_LEAVES) || tr_offer(e, "dp", ep);
 }
 
 static bool check_parts(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e)
 {
-    int ep = p->mesh.size[TR_EP], dp = tr_data_ranks(p);
-    char text[64];
+    int ep = p->mesh.size[TR_EP];
     if (!g->experts)
         return tr_fail(
             e, "--ep %d: %s has no experts; legal with --model moe:nano or moe:micro", ep, g->model);
     if (!power_of_two(ep) || g->experts % ep || ep > TR_NORM_LEAVES)
         return tr_fail(e,
-            "--ep %d: each rank has as many of the %lld experts, and their tokens a subtree of "
-            "the sum over the batch; legal with --dp %d: %s",
-            ep, (long long)g->experts, dp, legal_parts(dp, g->experts, text));
+                   "--ep %d: each rank has as many of the %lld experts, and their tokens a subtree of the "
+                   "sum "
+                   "over the batch, which is of a power of two of ranks up to %d",
+                   ep, (long long)g->experts, TR_NORM_LEAVES) ||
+               tr_offer_divisors(e, "ep", TR_NORM_LEAVES);
     if (p->mesh.servers)
         return tr_fail(
             e, "--ep %d with --servers: a worker has the whole model; legal with --servers is --ep 1", ep);

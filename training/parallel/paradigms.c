@@ -38,17 +38,6 @@ const char *tr_table_placement(const struct tr_plan *p, const struct tr_tensor *
     return "R";
 }
 
-/* "1, 2, 4": what divides n, up to `most`. */
-static const char *divisors(int64_t n, int64_t most, char text[64])
-{
-    int used = 0;
-    text[0] = 0;
-    for (int64_t i = 1; i <= n && i <= most && used < 56; i++)
-        if (n % i == 0)
-            used += snprintf(text + used, 64 - (size_t)used, "%s%lld", used ? ", " : "", (long long)i);
-    return text;
-}
-
 int tr_plan_rank(const struct tr_plan *p, int stage)
 {
     return tr_stage_rank(stage, p->mesh.size[TR_PP], p->vee);
@@ -67,73 +56,89 @@ static bool power_of_two(int n)
 static bool check_tensor(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e)
 {
     int tp = p->mesh.size[TR_TP];
-    char text[64];
     int64_t parts = TR_CUT;
     while (g->heads && g->heads % parts)
         parts /= 2;
-    if ((tp > parts || parts % tp) && !g->heads)
-        return tr_fail(
-            e, "--tp %d: a sum is cut into %d parts; legal: %s", tp, TR_CUT, divisors(parts, parts, text));
-    if (tp > parts || parts % tp)
-        return tr_fail(e, "--tp %d: a sum is cut into %d parts, and %lld heads must be cut alike; legal: %s",
-            tp, TR_CUT, (long long)g->heads, divisors(parts, parts, text));
-    return true;
+    if (tp <= parts && parts % tp == 0)
+        return true;
+    if (g->heads)
+        tr_fail(e, "--tp %d: a sum is cut into %d parts, and %lld heads must be cut alike", tp, TR_CUT,
+            (long long)g->heads);
+    else
+        tr_fail(e, "--tp %d: a sum is cut into %d parts", tp, TR_CUT);
+    return tr_offer_divisors(e, "tp", (long)parts);
 }
 
 /* Tensor parallelism cuts the channels that a norm takes in groups. */
 static bool check_groups(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e)
 {
     int tp = p->mesh.size[TR_TP];
-    int64_t parts = TR_CUT;
-    char text[64];
     if (!g->groups || g->groups % tp == 0 || (g->layers == 1 && g->split == TR_CONV_PAIRS))
         return true;
-    while (g->groups % parts)
-        parts /= 2;
     return tr_fail(e,
-        "--tp %d with --norm-groups %lld: the sums of a group of channels are made on one rank, which must "
-        "have all of it; legal: --tp %s, or another number of groups",
-        tp, (long long)g->groups, divisors(parts, parts, text));
+               "--tp %d with --norm-groups %lld: the sums of a group of channels are made on one rank, which "
+               "must have all of it",
+               tp, (long long)g->groups) ||
+           tr_offer_divisors(e, "tp", TR_CUT) || tr_offer_divisors(e, "norm-groups", (long)g->channels);
 }
 
 enum { MOST_SEQUENCES = 1 << 20 }; /* the loss of each has leaves, which all ranks have */
 
+/* Sizes that cut a batch otherwise, and the batches around it that are cut evenly. */
+static bool offer_sizes(const struct tr_plan *p, struct tr_error *e)
+{
+    int dp = tr_data_ranks(p);
+    long part = (long)dp * p->micros, batch = part;
+    if (p->batch % dp == 0)
+        tr_offer_divisors(e, "micro", p->batch / dp);
+    if (!p->mesh.servers || p->batch % dp)
+        tr_offer_divisors(e, "dp", p->batch);
+    while (2 * batch <= p->batch)
+        batch *= 2;
+    return tr_offer(e, "batch", batch) || tr_offer(e, "batch", 2 * batch);
+}
+
 static bool check_data(const struct tr_plan *p, struct tr_error *e)
 {
     int dp = tr_data_ranks(p);
-    char text[64];
     if (p->batch > MOST_SEQUENCES)
         return tr_fail(e, "--batch %d: legal are 1 to %d sequences", p->batch, MOST_SEQUENCES);
     if (p->batch < 1 || p->micros < 1 || p->batch % dp)
-        return tr_fail(e, "--dp %d does not divide a batch of %d sequences; legal: %s", dp, p->batch,
-            divisors(p->batch, p->batch, text));
+        return tr_fail(e, "--dp %d does not divide a batch of %d sequences", dp, p->batch) ||
+               offer_sizes(p, e);
     if (p->batch / dp % p->micros)
-        return tr_fail(e, "--micro %d does not divide the %d sequences of a rank; legal: %s", p->micros,
-            p->batch / dp, divisors(p->batch / dp, p->batch, text));
+        return tr_fail(
+                   e, "--micro %d does not divide the %d sequences of a rank", p->micros, p->batch / dp) ||
+               offer_sizes(p, e);
     int each = tr_micro_batch(p), per_rank = each * tr_update_micros(p);
     bool once = !tr_reduces_each_micro(p);
     if ((dp > 1 && once && !power_of_two(per_rank)) || (tr_update_micros(p) > 1 && !power_of_two(each)))
         return tr_fail(e,
-            "%d sequences a rank in %d micro-batches: canonical sums need a power of two in each part of the "
-            "batch; choose --batch, --dp and --micro so",
-            per_rank, tr_update_micros(p));
+                   "%d sequences a rank in %d micro-batch%s: canonical sums need a power of two in each part "
+                   "of the batch",
+                   per_rank, tr_update_micros(p), tr_update_micros(p) > 1 ? "es" : "") ||
+               offer_sizes(p, e);
     if (!once && p->micros > 1 && !power_of_two(dp * each))
-        return tr_fail(e, "--zero %d with --micro %d sums %d sequences at a time: legal are powers of two",
-            p->zero, p->micros, dp * each);
+        return tr_fail(e,
+                   "--zero %d with --micro %d sums %d sequences at a time: canonical sums need a power of "
+                   "two",
+                   p->zero, p->micros, dp * each) ||
+               offer_sizes(p, e);
     if (!once && dp > 1 && !power_of_two(each))
-        return tr_fail(
-            e, "--zero %d: %d sequences of a rank in a micro-batch; legal are powers of two", p->zero, each);
+        return tr_fail(e,
+                   "--zero %d: %d sequences of a rank in a micro-batch: canonical sums need a power of two",
+                   p->zero, each) ||
+               offer_sizes(p, e);
     return true;
 }
 
 static bool check_pipeline(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e)
 {
     int stages = p->mesh.size[TR_PP] * p->chunks;
-    char text[64];
     if (p->stage_layers[0] == 0 && g->layers % stages)
-        return tr_fail(e, "--pp %d with --chunks %d: %d stages do not divide %lld layers; legal: %s stages",
-            p->mesh.size[TR_PP], p->chunks, stages, (long long)g->layers,
-            divisors(g->layers, g->layers, text));
+        return tr_fail(e, "--pp %d with --chunks %d: %d stages do not divide %lld layers",
+                   p->mesh.size[TR_PP], p->chunks, stages, (long long)g->layers) ||
+               tr_offer_divisors(e, "pp", (long)g->layers) || tr_offer_divisors(e, "chunks", (long)g->layers);
     return true;
 }
 

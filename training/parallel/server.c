@@ -42,8 +42,9 @@ bool tr_server_check(const struct tr_plan *p, struct tr_error *e)
         return tr_fail(
             e, "--staleness %ld: all workers go on together; legal with --server-mode async", p->staleness);
     if (servers > TR_NORM_LEAVES || servers & (servers - 1))
-        return tr_fail(e, "--servers %d: a tensor is cut into %d parts; legal are powers of two up to that",
-            servers, TR_NORM_LEAVES);
+        return tr_fail(e, "--servers %d: a tensor is cut into %d parts, of which each has as many", servers,
+                   TR_NORM_LEAVES) ||
+               tr_offer_divisors(e, "servers", TR_NORM_LEAVES);
     if (size[TR_PP] > 1 || size[TR_TP] > 1 || size[TR_CP] > 1)
         return tr_fail(e, "--servers %d: a worker is one rank; legal are --pp 1, --tp 1 and --cp 1", servers);
     if (p->offload)

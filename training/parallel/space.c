@@ -26,9 +26,9 @@ bool tr_space_check(const struct tr_plan *p, struct tr_error *e)
     int cp = p->mesh.size[TR_CP];
     if (cp > TR_BLOCKS || TR_BLOCKS % cp)
         return tr_fail(e,
-            "--cp %d cuts the grid of a picture, which is summed in %d blocks of rows (or columns); legal: "
-            "1, 2, 4, 8",
-            cp, TR_BLOCKS);
+                   "--cp %d cuts the grid of a picture, which is summed in %d blocks of rows (or columns)",
+                   cp, TR_BLOCKS) ||
+               tr_offer_divisors(e, "cp", TR_BLOCKS);
     if (p->cp_form != TR_CP_GATHER)
         return tr_fail(
             e, "--cp-attention %s: a picture has no attention; leave it out", tr_cp_form_names[p->cp_form]);

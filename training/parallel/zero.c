@@ -38,7 +38,8 @@ bool tr_zero_check(const struct tr_plan *p, struct tr_error *e)
     if (p->zero && parts > TR_NORM_LEAVES)
         return tr_fail(e, "--zero: dp x tp is %d; legal are up to %d", parts, TR_NORM_LEAVES);
     if (p->zero && dp & (dp - 1))
-        return tr_fail(e, "--zero with --dp %d: shards are whole leaves; legal are powers of two", dp);
+        return tr_fail(e, "--zero with --dp %d: shards are whole leaves, so dp is a power of two", dp) ||
+               tr_offer_divisors(e, "dp", TR_NORM_LEAVES) || tr_offer(e, "zero", 0);
     if (p->zero != 3 && (p->zero3_keep || p->zero3_prefetch || p->zero3_persist))
         return tr_fail(e,
             "--zero3-keep, --zero3-prefetch and --zero3-persist say when parameters are gathered; with "
