@@ -3,6 +3,7 @@
  * that follow from them, and with --tape RANK a rank's whole list. All ranks' tapes are checked first. */
 #include "training/commands/commands.h"
 #include "training/commands/explain.h"
+#include "training/commands/limits.h"
 #include "training/commands/prepare.h"
 #include "training/report/report.h"
 #include "training/tape/ledger.h"
@@ -133,6 +134,25 @@ static void say_stages(const struct tr_prepared *p)
     tr_stages_say(stdout, "  ", p->tapes, &p->run.schedule, NULL);
 }
 
+/* As train would, which refuses what does not fit; said last, where it is seen. */
+static bool say_limits(const struct tr_prepared *p, const struct tr_options *o, struct tr_error *e)
+{
+    if (!*o->memory && !*o->host_memory)
+        return true;
+    fflush(stdout);
+    if (!tr_limits_kept(p, o, e))
+        return false;
+    int64_t most[2];
+    tr_limits_needs(p, most);
+    if (*o->memory)
+        printf(
+            "\nit fits: no rank needs more than %" PRId64 " bytes, and --memory is %s\n", most[0], o->memory);
+    if (*o->host_memory)
+        printf("\nit fits: no rank needs more than %" PRId64 " bytes of the host, and --host-memory is %s\n",
+            most[1], o->host_memory);
+    return true;
+}
+
 int tr_command_explain(int argc, char **argv)
 {
     struct tr_prepared p;
@@ -142,7 +162,7 @@ int tr_command_explain(int argc, char **argv)
     if (!tr_begin(&o, argc, argv,
             "explain [OPTION]...: the options of train, and what would follow from them", true, &status))
         return status;
-    if (!tr_prepare(&p, &o, &e))
+    if (!tr_limits_offload(&o, &e) || !tr_prepare(&p, &o, &e))
         return tr_refuse(1, &e);
     if (o.tape >= p.run.plan.mesh.n) {
         tr_fail(&e, "--tape %ld: legal are ranks 0 to %d", o.tape, p.run.plan.mesh.n - 1);
@@ -168,6 +188,7 @@ int tr_command_explain(int argc, char **argv)
         printf("\ntape of rank %ld\n\n", o.tape);
         tr_tape_print(&p.tapes[o.tape], stdout);
     }
+    bool fits = say_limits(&p, &o, &e);
     tr_prepared_free(&p);
-    return 0;
+    return fits ? 0 : tr_refuse(1, &e);
 }

@@ -26,8 +26,7 @@ static bool over(int64_t needed, int64_t limit)
     return limit >= 0 && needed > limit;
 }
 
-/* The most that a rank needs of each memory. */
-static void needs(const struct tr_prepared *p, int64_t most[2])
+void tr_limits_needs(const struct tr_prepared *p, int64_t most[2])
 {
     most[0] = most[1] = 0;
     for (int r = 0; r < p->run.plan.mesh.n; r++) {
@@ -45,7 +44,7 @@ static bool needs_with(const struct tr_options *o, int offload, int64_t most[2])
     snprintf(with.offload, sizeof with.offload, "%s", tr_offload_names[offload]);
     if (!tr_prepare(&p, &with, &ignored))
         return false;
-    needs(&p, most);
+    tr_limits_needs(&p, most);
     tr_prepared_free(&p);
     return true;
 }

@@ -8,6 +8,8 @@
 /* Whether all ranks keep to --memory and --host-memory. The error has what is needed, by kind, and what would
  * help. */
 bool tr_limits_kept(const struct tr_prepared *p, const struct tr_options *o, struct tr_error *e);
+/* The most bytes that a rank needs of the device's memory, and of the host's. */
+void tr_limits_needs(const struct tr_prepared *p, int64_t most[2]);
 /* With --host-memory and no word of --offload, the least of it that keeps to the limits. */
 bool tr_limits_offload(struct tr_options *o, struct tr_error *e);
 
