@@ -60,7 +60,7 @@ static const struct option options[] = {
     WHOLE_OF("steps", steps, 0, "optimizer steps"),
     WHOLE_OF("batch", batch, 1, "sequences of all ranks in a step"),
     TEXT_OF("optimizer", optimizer, "adamw or sgd"),
-    REAL_OF("rate", rate, "learning rate"),
+    REAL_OF("rate", rate, "learning rate; --lr is the same"),
     REAL_OF("decay", decay, "weight decay of matrices"),
     REAL_OF("clip", clip, "largest norm of the gradient; 0: any"),
     WHOLE_OF("seed", seed, 0, "of initial values and of the choice of sequences"),
@@ -222,6 +222,8 @@ static const struct option *find(const char *name, struct tr_error *e)
 {
     const struct option *nearest = NULL;
     int best = 100;
+    if (!strcmp(name, "lr")) /* its usual name */
+        name = "rate";
     for (int i = 0; i < OPTIONS; i++) {
         if (options[i].kind == HEADING)
             continue;

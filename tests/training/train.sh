@@ -17,6 +17,12 @@ refused()
     fails_with "$why" '^ *[0-9]' "$train" --data grammar --steps 1 "$@"
 }
 
+# What others call --lr is --rate.
+for name in --rate --lr; do
+    "$train" --hex --data grammar --steps 2 --optimizer sgd $name 0.5 --quiet | cut -d ' ' -f 1-8
+done >"$scratch/out" 2>&1
+[ "$(sort -u "$scratch/out" | grep -c '^step')" -eq 2 ] || fail "--lr is not --rate: $(cat "$scratch/out")"
+
 # Bits: --hex tells the golden program's lines, with every set of kernels.
 "$gpt" steps=2 >"$scratch/golden"
 for kernels in generic avx2 avx512; do
