@@ -7,6 +7,8 @@ set -u
 # shellcheck source=tests/training/gate.sh
 . "$(dirname "$0")/gate.sh"
 gpt=$PWD/training/reference/gpt
+mlp=$PWD/training/reference/mlp
+old=$(cd "$(dirname "$0")" && pwd)/checkpoint_v2.bin
 cd "$scratch" || exit 1
 
 # lines: the steps of a run, as the golden program prints them.
@@ -115,6 +117,47 @@ cmp -s whole uncut || fail "a run that was cut ends in another state"
 grep -q '^# first: goes on after 3 steps; the batch was 8$' out ||
     fail "another batch is not said: $(cat out)"
 
+# What may change is told, if it did: the data by what it has, and not by where it lies.
+seq 1 2000 >numbers
+seq 1 2001 >more
+mkdir -p elsewhere
+cp numbers elsewhere/numbers
+moe="--model moe:nano --batch 2 --steps"
+# told WORDS OPTIONS...: of a run that goes on.
+told()
+{
+    words=$1
+    shift
+    "$train" "$@" >out 2>said || fail "$*: $(cat said)"
+    grep -qxF -- "# learned: goes on after 1 steps$words" out || fail "$*: not \"$words\" but: $(cat out)"
+}
+# shellcheck disable=SC2086 # words
+{
+    "$train" $moe 1 --data numbers --capacity-factor 1 --save learned >out 2>said || fail "moe: $(cat said)"
+    told '' $moe 2 --load learned --data elsewhere/numbers --capacity-factor 1 --tp 2
+    told '; the data was numbers, 8893 tokens' $moe 2 --load learned --data more --capacity-factor 1
+    told '; the capacity factor was 1; the auxiliary loss was 0; the precision was float32' $moe 2 \
+        --load learned --data numbers --capacity-factor 2 --aux-loss 0.1 --precision bfloat16
+    printf 'X' | dd of=numbers bs=1 seek=100 conv=notrunc 2>/dev/null
+    told '; the data was numbers, 8893 tokens, and they are others now' $moe 2 --load learned --data numbers \
+        --capacity-factor 1
+}
+
+# The initial values are those of --steps 0, and a run from them is the run.
+"$train" --data grammar --steps 0 --save initial --dp 2 >out 2>said || fail "--steps 0: $(cat said)"
+grep -qx '# saved initial after 0 steps' out || fail "--steps 0: $(cat out)"
+"$train" --hex --data grammar --steps 6 --load initial --tp 2 >out 2>said || fail "from initial values: $(cat said)"
+lines out | cmp -s - golden || fail "from initial values: $(cat out), not $(cat golden)"
+
+# A file of version 2, by the program of that time, after 2 steps.
+"$mlp" steps=4 layers=1 inputs=2 classes=2 sgd=1 lr=0.1 >golden_old
+goes_on_old='--model mlp:nano --layers 1 --inputs 2 --vocabulary 2 --optimizer sgd --lr 0.1'
+# shellcheck disable=SC2086 # words
+"$train" --hex $goes_on_old --steps 4 --load "$old" --dp 2 >out 2>said || fail "version 2: $(cat said)"
+grep -qx "# $old: goes on after 2 steps" out || fail "version 2 says: $(cat out)"
+lines out >got
+tail -n 2 golden_old | cmp -s - got || fail "version 2: $(cat out), not $(cat golden_old)"
+
 # --- what does not fit, is cut, damaged, foreign
 refused 'layers 4, and this one has 2; legal is --layers 4' --load first --layers 2
 refused 'vocabulary 256, and this one has 257' --load first --vocabulary 257
@@ -146,7 +189,11 @@ refused 'checksum of its head is wrong' --load damaged
 changed 1000
 refused 'checksum of its head is wrong' --load damaged
 changed 8
-refused 'is of version 3; legal is 2' --load damaged
+refused 'checksum of its head is wrong' --load damaged
+changed 9
+refused 'is of version 259; legal are 2 to 3' --load damaged
+changed 240
+refused 'checksum of its head is wrong' --load damaged
 changed 20000
 "$train" --hex --data grammar --steps 6 --load damaged --dp 2 --zero 1 >out 2>said &&
     fail "a damaged file is taken"

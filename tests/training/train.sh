@@ -140,8 +140,10 @@ awk '$1 == "1" && NF == 11 && $6 == "20.0" && $7 == "20.0" && $8 + 0 > 0 && $8 <
     fail "4 ranks: nothing is said of cores: $(cat "$scratch/out")"
 
 # JSON: one object a line, the run and two steps; the first of them tells the memory that was measured.
-"$train" --data grammar --steps 2 --tp 2 --json >"$scratch/out" 2>"$scratch/said" ||
+"$train" --data grammar --steps 2 --tp 2 --json --save "$scratch/state" >"$scratch/out" 2>"$scratch/said" ||
     fail "--json: $(cat "$scratch/said")"
+grep -qv '^{' "$scratch/out" && fail "--json: what is no object: $(grep -v '^{' "$scratch/out")"
+grep -q '^# saved ' "$scratch/said" || fail "--json: not told what was saved: $(cat "$scratch/said")"
 [ "$(sed -n 's/^{"event": "\([a-z]*\)", .*}$/\1/p' "$scratch/out" | tr '\n' ' ')" = 'run step step ' ] ||
     fail "--json: $(cat "$scratch/out")"
 grep -q '"step": 0, .*"bubble_formula": null, .*"memory_measured": {"parameters": 452608, ' "$scratch/out" ||

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,6 +61,26 @@ int64_t tr_heading_place(const struct tr_heading *h, int entry, enum tr_kind kin
     return e->at + (array * e->rows * e->columns + element) * 4;
 }
 
+/* Bytes of a head of this version. */
+static int64_t head_bytes(uint32_t version)
+{
+    return version == TR_CHECKPOINT_OLDEST ? (int64_t)offsetof(struct tr_head, capacity)
+                                           : (int64_t)sizeof(struct tr_head);
+}
+
+/* Where arrays lie depends on the size of the head. */
+static void lay_out(struct tr_heading *h)
+{
+    int64_t at = head_bytes(h->head.version) + (int64_t)(h->head.entries * sizeof *h->entries);
+    at = h->head.first = (at + FIRST_ALIGN - 1) / FIRST_ALIGN * FIRST_ALIGN;
+    for (uint32_t i = 0; i < h->head.entries; i++) {
+        h->entries[i].at = at;
+        at = tr_heading_place(
+            h, (int)i, TR_WAITING, h->entries[i].rows * h->entries[i].columns * h->head.waits);
+    }
+    h->head.bytes = at;
+}
+
 void tr_heading_make(struct tr_heading *h, const struct tr_graph *g, const struct tr_plan *p, uint64_t seed)
 {
     h->head = (struct tr_head){ .version = TR_CHECKPOINT_VERSION,
@@ -75,7 +96,11 @@ void tr_heading_make(struct tr_heading *h, const struct tr_graph *g, const struc
         .batch = p->batch / tr_updates(p),
         .rate = p->rate,
         .decay = p->decay,
-        .clip = p->clip };
+        .clip = p->clip,
+        .capacity = g->capacity,
+        .balance = g->balance,
+        .bfloat16 = p->bfloat16,
+        .stochastic = p->stochastic };
     memcpy(h->head.magic, magic, sizeof magic);
     snprintf(h->head.model, sizeof h->head.model, "%s", g->model);
     if (g->experts) /* how many a token has shows in no parameter */
@@ -94,14 +119,7 @@ void tr_heading_make(struct tr_heading *h, const struct tr_graph *g, const struc
         snprintf(to->name, sizeof to->name, "%s", w->name);
         to->rows = w->rows, to->columns = w->dims > 1 ? w->size[1] : 1;
     }
-    int64_t at = (int64_t)(sizeof h->head + h->head.entries * sizeof *h->entries);
-    at = h->head.first = (at + FIRST_ALIGN - 1) / FIRST_ALIGN * FIRST_ALIGN;
-    for (uint32_t i = 0; i < h->head.entries; i++) {
-        h->entries[i].at = at;
-        at = tr_heading_place(
-            h, (int)i, TR_WAITING, h->entries[i].rows * h->entries[i].columns * h->head.waits);
-    }
-    h->head.bytes = at;
+    lay_out(h);
 }
 
 static uint64_t sum_words(const void *from, size_t bytes, uint64_t first)
@@ -118,9 +136,10 @@ static uint64_t sum_words(const void *from, size_t bytes, uint64_t first)
 static uint64_t sum_heading(const struct tr_heading *h)
 {
     struct tr_head head = h->head;
+    size_t bytes = (size_t)head_bytes(head.version);
     head.sum = 0;
-    return sum_words(&head, sizeof head, 0) +
-           sum_words(h->entries, h->head.entries * sizeof *h->entries, sizeof head / 4);
+    return sum_words(&head, bytes, 0) +
+           sum_words(h->entries, h->head.entries * sizeof *h->entries, bytes / 4);
 }
 
 bool tr_heading_write(struct tr_heading *h, int file, const char *path, struct tr_error *e)
@@ -193,33 +212,48 @@ static bool fits(
     return true;
 }
 
+/* The part of the head that its version has. */
+static bool read_head(struct tr_head *head, int file, int64_t bytes, const char *path, struct tr_error *e)
+{
+    int64_t oldest = head_bytes(TR_CHECKPOINT_OLDEST), known = bytes < oldest ? bytes : oldest;
+    if (!tr_read_at(file, head, known, 0, path, e))
+        return false;
+    if (memcmp(head->magic, magic, sizeof magic))
+        return tr_fail(e, "%s is no checkpoint of tutti-train: it does not begin with TUTTICKP", path);
+    if (known < oldest || head->bytes > bytes)
+        return tr_fail(e, "%s is cut: it has %" PRId64 " bytes, and its head says %" PRId64, path, bytes,
+            known < oldest ? 0 : head->bytes);
+    if (head->version < TR_CHECKPOINT_OLDEST || head->version > TR_CHECKPOINT_VERSION)
+        return tr_fail(e, "%s is of version %" PRIu32 "; legal are %d to %d", path, head->version,
+            TR_CHECKPOINT_OLDEST, TR_CHECKPOINT_VERSION);
+    int64_t all = head_bytes(head->version);
+    if (bytes < all)
+        return tr_fail(e, "%s is damaged: the checksum of its head is wrong", path);
+    return tr_read_at(file, (char *)head + oldest, all - oldest, oldest, path, e);
+}
+
 bool tr_heading_read(
-    struct tr_heading *h, int file, const char *path, const struct tr_heading *run, struct tr_error *e)
+    struct tr_heading *h, int file, const char *path, struct tr_heading *run, struct tr_error *e)
 {
     struct stat s;
     *h = (struct tr_heading){ .entries = NULL };
     if (fstat(file, &s) || !S_ISREG(s.st_mode))
         return tr_fail(e, "%s is not a file", path);
-    int64_t known = s.st_size < (off_t)sizeof h->head ? s.st_size : (off_t)sizeof h->head;
-    if (!tr_read_at(file, &h->head, known, 0, path, e))
+    if (!read_head(&h->head, file, s.st_size, path, e))
         return false;
-    if (memcmp(h->head.magic, magic, sizeof magic))
-        return tr_fail(e, "%s is no checkpoint of tutti-train: it does not begin with TUTTICKP", path);
-    if (known < (int64_t)sizeof h->head || h->head.bytes > s.st_size)
-        return tr_fail(e, "%s is cut: it has %" PRId64 " bytes, and its head says %" PRId64, path,
-            (int64_t)s.st_size, known < (int64_t)sizeof h->head ? 0 : h->head.bytes);
-    if (h->head.version != TR_CHECKPOINT_VERSION)
-        return tr_fail(
-            e, "%s is of version %" PRIu32 "; legal is %d", path, h->head.version, TR_CHECKPOINT_VERSION);
-    int64_t table = (int64_t)h->head.entries * (int64_t)sizeof *h->entries;
-    bool sane = h->head.entries <= MOST_ENTRIES && (int64_t)sizeof h->head + table <= s.st_size;
+    int64_t table = (int64_t)h->head.entries * (int64_t)sizeof *h->entries,
+            head = head_bytes(h->head.version);
+    bool sane = h->head.entries <= MOST_ENTRIES && head + table <= s.st_size;
     h->entries = tr_new(sane ? h->head.entries : 1, sizeof *h->entries);
-    if (sane && !tr_read_at(file, h->entries, table, sizeof h->head, path, e))
+    if (sane && !tr_read_at(file, h->entries, table, head, path, e))
         return false;
     if (!sane || h->head.bytes != s.st_size || sum_heading(h) != h->head.sum)
         return tr_fail(e, "%s is damaged: the checksum of its head is wrong", path);
+    run->head.version = h->head.version;
+    lay_out(run);
     if (!fits(h, path, run, e))
         return false;
+    h->head.data[sizeof h->head.data - 1] = 0;
     h->head.step /= run->updates, h->head.batch *= run->updates;
     return true;
 }

@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Replicas are compared every so many steps if nothing is said. */
 enum { UNASKED = 100 };
@@ -31,20 +32,53 @@ bool tr_keeper_check(const struct tr_options *o, const struct tr_run *run, struc
                o->load, head.step);
 }
 
+/* JSON is for programs, so what is told to people stands beside it. */
+static FILE *people(const struct tr_keeper *k)
+{
+    return k->options->json ? stderr : stdout;
+}
+
+/* What was learned, where the file says it and it is not what is learned now. */
+static void say_other_data(
+    FILE *to, const struct tr_head *h, const struct tr_graph *g, const struct tr_data *d)
+{
+    char name[sizeof h->data];
+    tr_data_short_name(d, name, sizeof name);
+    if (!*h->data || h->data_hash == d->hash)
+        return;
+    fprintf(to, "; the data was %s", h->data);
+    if (h->data_count)
+        fprintf(to, ", %" PRId64 " %s", h->data_count, g->grid ? "pictures" : "tokens");
+    if (!strcmp(h->data, name) && h->data_count == d->count)
+        fprintf(to, ", and they are others now");
+}
+
 /* What may differ and still does. */
 static void say_loaded(const struct tr_keeper *k, const struct tr_head *h)
 {
     const struct tr_plan *p = k->runner->tape->placed->plan;
-    printf("# %s: goes on after %" PRId64 " steps", k->options->load, h->step);
+    const struct tr_graph *g = k->runner->tape->placed->g;
+    FILE *to = people(k);
+    bool all = h->version > 2; /* an older file has not the rest */
+    fprintf(to, "# %s: goes on after %" PRId64 " steps", k->options->load, h->step);
     if (h->batch != p->batch)
-        printf("; the batch was %" PRId64, h->batch);
+        fprintf(to, "; the batch was %" PRId64, h->batch);
     if (h->rate != p->rate)
-        printf("; the rate was %g", h->rate);
+        fprintf(to, "; the rate was %g", h->rate);
     if (h->decay != p->decay)
-        printf("; the decay was %g", h->decay);
+        fprintf(to, "; the decay was %g", h->decay);
     if (h->clip != p->clip)
-        printf("; the clip was %g", h->clip);
-    printf("\n");
+        fprintf(to, "; the clip was %g", h->clip);
+    if (all && h->capacity != g->capacity)
+        fprintf(to, "; the capacity factor was %g", h->capacity);
+    if (all && h->balance != g->balance)
+        fprintf(to, "; the auxiliary loss was %g", h->balance);
+    if (all && h->bfloat16 != p->bfloat16)
+        fprintf(to, "; the precision was %s", h->bfloat16 ? "bfloat16" : "float32");
+    if (all && h->bfloat16 && p->bfloat16 && h->stochastic != p->stochastic)
+        fprintf(to, "; the rounding was %s", h->stochastic ? "stochastic" : "nearest");
+    say_other_data(to, h, g, k->runner->data);
+    fprintf(to, "\n");
 }
 
 static bool load(struct tr_keeper *k, struct tr_error *e)
@@ -89,14 +123,14 @@ bool tr_keeper_open(struct tr_keeper *k, const struct tr_options *o, struct tr_r
     return !*o->load || load(k, e);
 }
 
-static bool save(struct tr_keeper *k, struct tr_error *e)
+bool tr_keeper_save(struct tr_keeper *k, struct tr_error *e)
 {
     const struct tr_options *o = k->options;
     if (!tr_checkpoint_save(k->runner, o->save, k->ranks, e))
         return false;
     if (k->runner->tape->rank == 0 && !o->quiet) {
-        printf("# saved %s after %" PRId64 " steps\n", o->save, k->runner->step);
-        fflush(stdout);
+        fprintf(people(k), "# saved %s after %" PRId64 " steps\n", o->save, k->runner->step);
+        fflush(people(k));
     }
     return true;
 }
@@ -137,7 +171,7 @@ bool tr_keeper_after(struct tr_keeper *k, bool *stop, struct tr_error *e)
         return false;
     *stop = asked || done >= o->steps;
     bool due = *stop || (o->save_every && done % o->save_every == 0);
-    if (*o->save && due && !save(k, e))
+    if (*o->save && due && !tr_keeper_save(k, e))
         return false;
     if (asked)
         say_ended(k, asked);

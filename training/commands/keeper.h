@@ -20,6 +20,8 @@ bool tr_keeper_check(const struct tr_options *o, const struct tr_run *run, struc
 /* Collective over world (NULL: one rank). The runner has then the step of --load. */
 bool tr_keeper_open(struct tr_keeper *k, const struct tr_options *o, struct tr_runner *r, tutti_comm *world,
     struct tr_error *e);
+/* Writes --save, by all ranks. */
+bool tr_keeper_save(struct tr_keeper *k, struct tr_error *e);
 /* After each step, by all ranks. *stop: the run ends here. */
 bool tr_keeper_after(struct tr_keeper *k, bool *stop, struct tr_error *e);
 void tr_keeper_close(struct tr_keeper *k);

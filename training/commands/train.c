@@ -117,6 +117,8 @@ static bool steps(
     struct tr_report report;
     long shown = o->trace_step < 0 ? o->steps - 1 : o->trace_step;
     bool stop = r->step >= o->steps;
+    if (stop && *o->save) /* --steps 0: the initial values */
+        return tr_keeper_save(k, e);
     for (bool first = true; !stop; first = false) {
         long step = (long)r->step;
         r->audited = first;
@@ -192,6 +194,7 @@ static bool train(tutti_comm *world, void *context, struct tr_error *e)
     bool ok = kernels && tr_limits_kept(&p, o, e) && open_trace(o, &p, rank, &trace, e) &&
               tr_open_data(&data, o, g, e);
     if (ok) {
+        data.hash = *o->save || *o->load ? tr_data_hash(&data) : 0;
         ok = tr_runner_open(&runner, tape, kernels, &data, world, e) && tr_slow_down(&runner, o, e);
         if (ok && rank == 0)
             say_begin(o, &p, tape, &data);

@@ -179,6 +179,32 @@ bool tr_data_open(struct tr_data *d, const char *path, uint64_t seed, int64_t vo
     return false;
 }
 
+static uint64_t hash_bytes(uint64_t hash, const void *bytes, int64_t count)
+{
+    for (int64_t i = 0; i < count; i += 8) {
+        uint64_t word = 0;
+        memcpy(&word, (const char *)bytes + i, (size_t)(count - i < 8 ? count - i : 8));
+        hash = tr_hash(hash ^ word);
+    }
+    return hash;
+}
+
+uint64_t tr_data_hash(const struct tr_data *d)
+{
+    uint64_t hash = tr_hash((uint64_t)d->count);
+    if (d->tokens)
+        hash = hash_bytes(hash, d->tokens, d->count * (int64_t)sizeof *d->tokens);
+    if (d->pixels)
+        hash = hash_bytes(hash, d->pixels, d->count * d->planes * d->height * d->width);
+    return d->labels ? hash_bytes(hash, d->labels, d->count) : hash;
+}
+
+void tr_data_short_name(const struct tr_data *d, char *name, size_t room)
+{
+    const char *slash = strrchr(d->name, '/');
+    snprintf(name, room, "%s", slash && slash[1] ? slash + 1 : d->name);
+}
+
 void tr_data_close(struct tr_data *d)
 {
     free(d->tokens), free(d->pixels), free(d->labels);

@@ -20,7 +20,13 @@ struct tr_data {
     int64_t stride; /* between sequences; 0: they begin anywhere */
     uint8_t *pixels, *labels; /* of `count` pictures that a user gave, [planes][height][width]; or NULL */
     int64_t planes, height, width; /* made-up pictures have one plane */
+    uint64_t hash; /* tr_data_hash, where somebody asks for it */
 };
+
+/* Of all tokens, or pictures and their classes: what is made up without a list of them has the same. */
+uint64_t tr_data_hash(const struct tr_data *d);
+/* The last part of a path, cut to `room` with its 0. */
+void tr_data_short_name(const struct tr_data *d, char *name, size_t room);
 
 /* path NULL: the made-up grammar of the golden program, 65,536 tokens below vocabulary. Tokens must be below
  * vocabulary, and there must be context + 1 of them. */
