@@ -63,6 +63,17 @@ has "pp x dp" '"flops_extra": 0,'
 extra=$((3 * (8 * 64 * 64 * 62 + 8 * 64 * 27)))
 has "tensor parallel" "\"flops_extra\": $extra,"
 
+# Experts that ranks share, of 4 layers 8 with 2 x 64 x 128 weights and 128 + 64 biases: a rank has a part of
+# them, and all else of 2540032 bytes.
+experts=$((4 * 8 * (2 * 64 * 128 + 128 + 64) * 4))
+compared --model moe:nano
+[ "$(grep -c '"ran": true, "equal": true' "$scratch/out")" = 19 ] || fail "moe: not 19 are equal"
+has "data parallel" '"parameters": 2540032'
+has "expert parallel" '"options": "--dp 4 --ep 4"' "\"parameters\": $((2540032 - experts + experts / 4))" '"class": "B"'
+has "dp x ep" '"options": "--dp 4 --ep 2"' "\"parameters\": $((2540032 - experts + experts / 2))"
+has "ep x tp" '"options": "--dp 2 --ep 2 --tp 2"'
+has "pp x ep" '"options": "--pp 2 --dp 2 --ep 2 --micro 4"'
+
 # The forms of the reduction send alike; ZeRO-3 gathers less where it keeps.
 compared dp-reduce
 for form in ring root sharded; do
@@ -87,6 +98,11 @@ for line in 'model parallel     parameters 265984 (30 %), gradients 271616 (27 %
 done
 sed -n '/^# bottleneck/,/^$/p' "$scratch/out" | grep -q '^data parallel .*most memory: 5304448 bytes' ||
     fail "dp mp tp: the bottleneck of data parallelism is not its memory"
+"$train" compare ep dp -n 2 --steps 3 --model moe:nano >"$scratch/out" 2>&1 || fail "ep dp: $(cat "$scratch/out")"
+grep -q '^expert parallel    the experts: 4 of the 8 of a layer on each rank' "$scratch/out" ||
+    fail "ep dp: not what is cut: $(cat "$scratch/out")"
+refused 'gpt has no experts' ep -n 2
+refused '--ep is no option of compare here' --model moe:nano --ep 2
 [ "$("$train" compare dp mp --steps 3 --markdown | grep -c '^| .* | .* | .* | .* |$')" -ge 7 ] ||
     fail "dp mp: no seven rows of Markdown"
 # Numbers of ranks: each sends as a ring of so many does, and the rate is told against the first one's.
@@ -182,7 +198,7 @@ for workers in 8..1 0..3 1..65 2,2 1.. x; do
     refused "--workers $workers: legal are numbers from 1 to 64 that grow" server --workers "$workers"
 done
 refused 'Legal numbers of workers: 1, 2, 4, 8' server --workers 3
-refused '--servers 3: a tensor is cut into 64 parts; legal are powers of two' server --servers 3
+refused '--servers 3: a tensor is cut into 64 parts, of which each has as many; legal: --servers 1, 2, 4, 8, 16, 32, 64' server --servers 3
 refused '--workers says how many workers there are' ring -n 4
 refused 'its servers are synchronous' server --server-mode async
 refused 'legal with compare server and ring' dp --workers 2

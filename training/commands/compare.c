@@ -49,6 +49,7 @@ static bool refuse_options(const struct tr_comparison *c, struct tr_error *e)
         { all && o->tp > 1, "tp", "it makes the meshes itself" },
         { all && o->pp > 1, "pp", "it makes the meshes itself" },
         { all && o->cp > 1, "cp", "it makes the meshes itself" },
+        { all && o->ep > 1, "ep", "it makes the meshes itself" },
         { all && o->sp, "sp", "it runs both" },
         { all && o->chunks > 1, "chunks", "it takes 2 where the model allows" },
         { all && strcmp(o->schedule, "1f1b"), "schedule", "it runs all of them" },

@@ -13,7 +13,7 @@
 
 static const char *const stages[] = { "0", "1", "2", "3", NULL };
 static const char *const forms[] = { "ring", "root", "sharded", NULL }; /* as tr_dp_form_names */
-static const char *const paradigms[] = { "dp", "mp", "tp", "cp", NULL };
+static const char *const paradigms[] = { "dp", "mp", "tp", "cp", "ep", NULL };
 static const char *const sides[] = { "server", "ring", NULL };
 static const char *const ways[] = { "stash", "two", "newest", "delay", "server", NULL };
 static const char *const counts[] = { "1", "2", "3", "4", "6", "8", "12", "16", NULL };
@@ -64,9 +64,8 @@ bool tr_compare_words(struct tr_comparison *c, char **words, int n, struct tr_er
         c->form = TR_COMPARE_SERVER;
     if (c->form == TR_COMPARE_ALL)
         return tr_fail(e,
-            "compare: %.60s is not known; legal are dp-reduce, zero, scaling, async, some of dp, mp, tp and "
-            "cp, "
-            "some of server and ring, or options alone",
+            "compare: %.60s is not known; legal are dp-reduce, zero, scaling, async, some of dp, mp, tp, "
+            "cp and ep, some of server and ring, or options alone",
             words[0]);
     for (int i = named[c->form].word != NULL; i < n; i++)
         if (!take_word(c, words[i], e))
@@ -86,7 +85,7 @@ static void say_how(char *to, size_t room, const struct tr_options *o)
     const struct {
         const char *name;
         long value, without;
-    } numbers[] = { { "pp", o->pp, one.pp }, { "cp", o->cp, 1 }, { "dp", o->dp, one.dp },
+    } numbers[] = { { "pp", o->pp, one.pp }, { "cp", o->cp, 1 }, { "dp", o->dp, one.dp }, { "ep", o->ep, 1 },
         { "servers", o->servers, 0 }, { "tp", o->tp, one.tp }, { "micro", o->micro, one.micro },
         { "chunks", o->chunks, one.chunks }, { "zero", o->zero, 0 },
         { "zero3-prefetch", o->zero3_prefetch, 0 }, { "offload-delay", o->offload_delay, 0 },
@@ -113,10 +112,13 @@ static void say_how(char *to, size_t room, const struct tr_options *o)
         to[used - 1] = 0;
 }
 
+/* As many ranks as it needs, so that a refusal can name another size. */
 static bool is_legal(const struct tr_options *o, struct tr_error *e)
 {
+    struct tr_options any = *o;
     struct tr_run run;
-    if (!tr_run_make(&run, o, e))
+    any.ranks = 0;
+    if (!tr_run_make(&run, &any, e))
         return false;
     tr_run_free(&run);
     return true;
@@ -230,10 +232,32 @@ static void add_product(struct tr_comparison *c, long pp, long dp, long tp)
     add_either(c, name, &o, true);
 }
 
-static void add_all(struct tr_comparison *c)
+/* Experts shared by all ranks and by some of them, and beside a cut of the rest of the model. */
+static void add_experts(struct tr_comparison *c)
+{
+    long n = c->base.ranks;
+    struct tr_options o = meshed(c, 1, n, 1);
+    for (o.ep = n; o.ep > 1; o.ep--)
+        if (n % o.ep == 0)
+            tr_compare_add(c, o.ep == n ? "expert parallel" : "dp x ep", &o, o.ep < n);
+    o.ep = n, o.zero = 1;
+    tr_compare_add(c, "ep + ZeRO 1", &o, true);
+    for (long ep = 2; ep < n; ep++) {
+        if (n % ep)
+            continue;
+        o = meshed(c, 1, ep, n / ep), o.ep = ep;
+        tr_compare_add(c, "ep x tp", &o, true);
+        o = meshed(c, n / ep, ep, 1), o.ep = ep;
+        tr_compare_add_pipeline(c, "pp x ep", o, "1f1b", true);
+    }
+}
+
+static void add_all(struct tr_comparison *c, bool experts)
 {
     long n = c->base.ranks;
     add_data(c);
+    if (experts)
+        add_experts(c);
     add_tensor(c);
     add_model_parallel(c);
     add_pipelines(c);
@@ -287,12 +311,12 @@ static void add_stages(struct tr_comparison *c, int64_t channels)
 static void add_named(struct tr_comparison *c)
 {
     static const char *const names[] = { "data parallel", "model parallel", "tensor parallel",
-        "context parallel" };
+        "context parallel", "expert parallel" };
     for (int i = 0; i < c->n_words; i++) {
         int w = c->words[i];
         long n = c->base.ranks;
-        struct tr_options o = meshed(c, w == 1 ? n : 1, w == 0 ? n : 1, w == 2 ? n : 1);
-        o.cp = w == 3 ? n : 1;
+        struct tr_options o = meshed(c, w == 1 ? n : 1, w == 0 || w == 4 ? n : 1, w == 2 ? n : 1);
+        o.cp = w == 3 ? n : 1, o.ep = w == 4 ? n : 1;
         if (w == 1)
             snprintf(o.schedule, sizeof o.schedule, "naive");
         tr_compare_add(c, names[w], &o, false);
@@ -402,7 +426,7 @@ bool tr_compare_make(struct tr_comparison *c, struct tr_error *e)
     c->left_out = tr_new(TR_COMPARED, sizeof *c->left_out);
     if ((*inject && !is_injection(inject, e)) || !tr_run_make(&run, &one, e))
         return false;
-    int64_t channels = run.graph.channels;
+    int64_t channels = run.graph.channels, experts = run.graph.experts;
     tr_run_free(&run);
     bool own = c->form == TR_COMPARE_DP_REDUCE || c->form == TR_COMPARE_ZERO;
     if (own && !take_ranks(c, e))
@@ -412,7 +436,7 @@ bool tr_compare_make(struct tr_comparison *c, struct tr_error *e)
     int before = c->n;
     switch (c->form) {
     case TR_COMPARE_ALL:
-        add_all(c);
+        add_all(c, experts > 0);
         break;
     case TR_COMPARE_DP_REDUCE:
         add_forms(c);

@@ -40,6 +40,12 @@ static void cut(const struct tr_comparison *c, const struct tr_contender *x, cha
     const struct tr_plan *p = &x->prepared.run.plan;
     const struct tr_graph *g = &x->prepared.run.graph;
     (void)c;
+    if (p->mesh.size[TR_EP] > 1)
+        append(to,
+            "the experts: %" PRId64 " of the %" PRId64
+            " of a layer on each rank, and the rest of the model; and "
+            "the batch: %d of its %d sequences",
+            g->experts / p->mesh.size[TR_EP], g->experts, p->batch / tr_data_ranks(p), p->batch);
     if (p->mesh.size[TR_DP] > 1)
         append(to, "the batch: %d of its %d sequences on each rank, and the whole model",
             p->batch / p->mesh.size[TR_DP], p->batch);
@@ -151,6 +157,7 @@ static void when(const struct tr_comparison *c, const struct tr_contender *x, ch
     const struct tr_mesh *m = &x->prepared.run.plan.mesh;
     append(to, "%s",
         m->n == 1            ? "the model and its step fit one device, and time is no matter"
+        : m->size[TR_EP] > 1 ? "experts are most of the model, and tokens spread evenly over them"
         : m->size[TR_DP] > 1 ? "the model fits a rank, and the batch is large"
         : m->size[TR_PP] > 1 ? "the model fits no rank, a layer does, and links are slow"
         : m->size[TR_TP] > 1 ? "a layer is too large for a rank, and links are fast"

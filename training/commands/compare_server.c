@@ -82,7 +82,7 @@ bool tr_compare_workers(struct tr_comparison *c, struct tr_error *e)
     o->ranks = c->workers[c->n_workers - 1] + (asks_for(c, SERVER) ? c->servers : 0);
     struct tr_options alone = options_of(c, SERVER, 1);
     struct tr_run run;
-    alone.ranks = 1 + c->servers;
+    alone.ranks = 0;
     if (!tr_run_make(&run, &alone, e))
         return false;
     tr_run_free(&run);
