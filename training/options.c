@@ -38,7 +38,7 @@ enum { MOST = 1 << 30 };
 
 static const struct option options[] = {
     { "The model", HEADING, 0, 0, NULL, 0 },
-    TEXT_OF("model", model, TR_MODELS " (sizes below may be changed)"),
+    TEXT_OF("model", model, TR_MODELS " (sizes below may be changed; gpt:small is not GPT-2's)"),
     WHOLE_OF("layers", layers, 1, "layers"),
     WHOLE_OF("channels", channels, 1, "channels, a multiple of 64; mlp: of a hidden layer"),
     WHOLE_OF("heads", heads, 1, "gpt: attention heads"),

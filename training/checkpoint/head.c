@@ -15,6 +15,9 @@
 #error "a checkpoint is little-endian; on this machine its numbers must be swapped"
 #endif
 
+/* docs/training-models.md tells where things lie. */
+_Static_assert(sizeof(struct tr_head) == 304 && sizeof(struct tr_saved) == 96, "a checkpoint has padding");
+
 enum { FIRST_ALIGN = 4096, MOST_ENTRIES = 1 << 20, CELLS = 64 };
 static const char magic[8] = { 'T', 'U', 'T', 'T', 'I', 'C', 'K', 'P' };
 
