@@ -161,16 +161,30 @@ static const char *const quick[] = {
     MIXED "--cp 2 --cp-attention ring --tp 2 --micro 2 --rounding stochastic",
     MIXED "--dp 2 --micro 2 --zero 1 --offload both --offload-delay 1 --rounding stochastic",
     MIXED "--dp 2 --servers 2",
+    MIXED MOE,
+    MIXED MOE "--experts 3 --top-k 3",
     MOE "--dp 2 --micro 2 --zero 3",
     MOE "--tp 2 --pp 2 --micro 4 --schedule zb-h1 --recompute full",
     MOE "--dp 4 --ep 2 --bucket 64K --overlap --offload both",
-    MOE "--dp 4 --ep 2 --zero 3 --micro 2 --recompute full --capacity-factor 1 --aux-loss 0.1",
+    MOE "--dp 4 --ep 2 --zero 3 --micro 2 --recompute full --capacity-factor 1.1 --aux-loss 0.1",
     MOE "--dp 2 --ep 2 --tp 2 --pp 2 --micro 2 --zero 2 --schedule zb-h1",
     CNN "--cp 2",
     CNN "--cp 4 --cnn-cut columns --dp 2 --zero 3 --micro 2 --recompute full",
     CNN "--cp 2 --tp 2 --pp 2 --micro 2 --schedule zb-h1",
     CNN "--norm group --cp 2 --tp 2 --dp 2 --micro 2 --zero 2",
     CNN "--norm group --norm-groups 4 --cp 2 --pp 2 --micro 4 --schedule zb-h1 --recompute full",
+};
+/* AdamW hides a factor, and has states, a bias correction and a decay, which SGD has not: so each place where
+ * an update is made has a line of it, too. */
+static const char *const quick_adamw[] = {
+    "--micro 2",
+    "--dp 4 --zero 1 --micro 2",
+    "--dp 2 --tp 2 --zero 2 --micro 2",
+    "--dp 4 --zero 3 --micro 2 --zero3-persist 200",
+    "--dp 2 --zero 1 --micro 2 --offload optimizer --optimizer-threads 2",
+    "--dp 2 --servers 2",
+    MIXED "--dp 2 --zero 1 --micro 2",
+    MOE "--dp 4 --ep 2 --capacity-factor 1.3",
 };
 static const char *const more[] = {
     "--offload optimizer",
@@ -550,6 +564,8 @@ struct tr_verify_case *tr_verify_cases(enum tr_verify_extent extent, int *n)
     for (size_t i = 0; i < sizeof quick / sizeof *quick; i++)
         add(&list, n, quick[i], 3, true);
     if (extent == TR_VERIFY_QUICK) {
+        for (size_t i = 0; i < sizeof quick_adamw / sizeof *quick_adamw; i++)
+            add(&list, n, quick_adamw[i], 4, false);
         add(&list, n, "--dp 2 --tp 2 --pp 2 --micro 4 --sp --zero 3 --schedule zb-h1", 10, false);
         return list;
     }
