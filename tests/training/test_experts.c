@@ -2,6 +2,8 @@
 /* test_experts.c: what is planned for experts that ranks share, and which meshes they fit. That the numbers
  * are those of one rank, and the bytes those of the router's counts, is what `tutti-train verify` shows. */
 #include "training/commands/prepare.h"
+#include "training/tape/compute.h"
+#include "training/tape/run.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -90,4 +92,36 @@ Test(experts, what_makes_no_sense_is_refused_with_what_would)
         cr_expect_not(prepare(&p, wrong[i][0], &e), "%s", wrong[i][0]);
         cr_expect(strstr(e.text, wrong[i][1]), "%s: %s", wrong[i][0], e.text);
     }
+}
+
+/* A router of zeros finds all experts equally probable: the lowest ones are chosen, the first of them first. */
+Test(experts, of_equal_experts_the_lower_are_chosen)
+{
+    struct tr_prepared p;
+    struct tr_error e;
+    struct tr_data data;
+    struct tr_runner r;
+    int gates = 0;
+    cr_assert(prepare(&p, "--top-k 3 --batch 2", &e), "%s", e.text);
+    const struct tr_graph *g = &p.run.graph;
+    const struct tr_tape *t = &p.tapes[0];
+    cr_assert(tr_data_open(&data, NULL, 1, g->vocabulary, g->context, &e), "%s", e.text);
+    cr_assert(tr_runner_open(&r, t, tr_kernels_best(), &data, NULL, &e), "%s", e.text);
+    for (int n = 0; n < t->n_holdings; n++)
+        if (strstr(g->tensors[t->holdings[n].parameter].name, "router"))
+            memset(tr_at(&r, t->holdings[n].values), 0, (size_t)t->values[t->holdings[n].values].bytes);
+    for (int n = 0; n < t->n_instrs && t->instrs[n].code != TR_UPDATE; n++) {
+        const struct tr_instr *i = &t->instrs[n];
+        cr_assert(tr_runner_instr(&r, n, &e), "%s", e.text);
+        if (i->code != TR_COMPUTE || i->op != TR_GATE)
+            continue;
+        const int32_t *choice = (const int32_t *)(const void *)tr_at(&r, i->out[1]);
+        for (int64_t k = 0; k < 2 * g->context * 3; k++)
+            cr_assert_eq(choice[k], k % 3, "choice %ld is of expert %d", (long)k, choice[k]);
+        gates++;
+    }
+    cr_expect_eq(gates, g->layers);
+    tr_runner_close(&r);
+    tr_data_close(&data);
+    tr_prepared_free(&p);
 }
