@@ -220,19 +220,23 @@ static bool choose_precision(struct tr_plan *p, const struct tr_options *o, stru
     return true;
 }
 
-static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error *e)
+bool tr_options_mesh(struct tr_mesh *m, const struct tr_options *o, struct tr_error *e)
 {
-    long dp = 1;
-    if (!count_dp(&dp, o, e))
-        return false;
-    long inside = 1;
-    if (!ulysses_inside(&inside, o, e))
-        return false;
-    if (!tr_expert_divides(dp, o->ep, e))
+    long dp = 1, inside = 1;
+    if (!count_dp(&dp, o, e) || !ulysses_inside(&inside, o, e) || !tr_expert_divides(dp, o->ep, e))
         return false;
     int size[TR_AXES] = { (int)o->pp, (int)(dp / o->ep), (int)(o->cp / inside), (int)inside, (int)o->ep,
         (int)o->tp };
-    *p = (struct tr_plan){ .zero = (int)o->zero,
+    return tr_mesh_make(m, size, (int)o->servers, e);
+}
+
+static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error *e)
+{
+    struct tr_mesh mesh;
+    if (!tr_options_mesh(&mesh, o, e))
+        return false;
+    *p = (struct tr_plan){ .mesh = mesh,
+        .zero = (int)o->zero,
         .batch = (int)o->batch,
         .micros = (int)o->micro,
         .chunks = (int)o->chunks,
@@ -284,7 +288,7 @@ static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error 
         p->paradigms[p->n_paradigms++] = &tr_context_inside;
     if (*o->bucket && !tr_parse_bytes(o->bucket, &p->bucket))
         return tr_fail(e, "--bucket %s: legal is a number of bytes, with K, M, G or T", o->bucket);
-    return choose_precision(p, o, e) && tr_mesh_make(&p->mesh, size, (int)o->servers, e) && serve(p, o, e);
+    return choose_precision(p, o, e) && serve(p, o, e);
 }
 
 static bool schedule(struct tr_run *r, const struct tr_options *o, struct tr_error *e)

@@ -78,6 +78,8 @@ struct tr_run {
 /* What the options say of pictures; `grid` is that of the model, and 0 if it has none. */
 bool tr_cnn_options(struct tr_model_options *to, const struct tr_options *o, const char *model, int64_t grid,
     struct tr_error *e);
+/* The mesh alone, whatever the model and the batch. */
+bool tr_options_mesh(struct tr_mesh *m, const struct tr_options *o, struct tr_error *e);
 bool tr_run_make(struct tr_run *r, const struct tr_options *o, struct tr_error *e);
 void tr_run_free(struct tr_run *r);
 /* Whether sums may have any order. */

@@ -109,7 +109,11 @@ grep -q -e '--pp 8\|--tp 8' "$scratch/said" && fail "mesh: 4 layers have 8 stage
 said 0 '--pp 2 --dp 1 --tp 2 --cp 2' mesh -n 8 --cp 2
 said 1 'meshes of 7 ranks' mesh -n 7
 grep -qx '  none' "$scratch/said" || fail "mesh: 7 ranks have a mesh: $(cat "$scratch/said")"
-said 1 '4 heads must be cut alike; legal: --tp 1, 2, 4' mesh --tp 3
+said 0 'gpt:nano with a batch of 8 cannot be trained on it: --tp 3: a sum is cut into 8 parts' mesh --tp 3
+grep -qxF 'tp     0-1-2   parts of each layer' "$scratch/said" || fail "mesh --tp 3: $(cat "$scratch/said")"
+said 0 'pp 64 x dp 6 x tp 8: 3072 ranks' mesh --pp 64 --dp 6 --tp 8
+said 1 '1048576 ranks: legal are up to 16384' mesh --pp 1048576
+said 1 'with --cp-ulysses 3' mesh --cp 4 --cp-attention ulysses+ring --cp-ulysses 3
 said 1 '3 ranks, but dp' mesh -n 3 --dp 2
 said 2 'the nearest is --chunks' mesh --chunk 2
 said 0 'usage: tutti-train mesh' mesh --help

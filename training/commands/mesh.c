@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* mesh.c: `tutti-train mesh` shows where each rank stands, which ranks form a group, and of a number of ranks
- * which meshes the model and the batch allow. No rank runs. */
+ * which meshes the model and the batch allow. No rank runs. The first is geometry, and needs no model. */
 #include "training/commands/commands.h"
 #include "training/commands/prepare.h"
 #include "training/options.h"
 
 #include <stdio.h>
 #include <string.h>
+
+enum { MOST = 1 << 14 }; /* whose groups are listed */
 
 static void say_table(const struct tr_mesh *m)
 {
@@ -111,7 +113,8 @@ int tr_command_mesh(int argc, char **argv)
     if (!tr_begin(&o, argc, argv,
             "mesh --pp P --dp D --tp T [OPTION]...: where each rank stands, and the groups\n"
             "       tutti-train mesh -n N [OPTION]...: which meshes of N ranks are legal\n\n"
-            "Options are those of train: what is legal depends on the model, the batch and --micro.",
+            "Options are those of train: what is legal depends on the model, the batch and --micro, and the\n"
+            "first form says so at its end if they do not fit.",
             false, &status))
         return status;
     if (o.ranks && o.servers == 0 && o.dp == 0 && o.pp == 1 && o.tp == 1) {
@@ -119,13 +122,18 @@ int tr_command_mesh(int argc, char **argv)
             return tr_fail(&e, "-n %ld: legal are 1 to 4096", o.ranks), tr_refuse(1, &e);
         return say_legal(&o, o.ranks, &e) ? 0 : 1;
     }
-    if (!tr_run_make(&run, &o, &e))
+    struct tr_mesh mesh;
+    if (!tr_options_mesh(&mesh, &o, &e))
         return tr_refuse(1, &e);
+    if (mesh.n > MOST)
+        return tr_fail(&e, "%d ranks: legal are up to %d", mesh.n, MOST), tr_refuse(1, &e);
     char text[64];
-    printf(
-        "%s: %d ranks, the last axis runs fastest\n\n", tr_mesh_text(&run.plan.mesh, text), run.plan.mesh.n);
-    say_table(&run.plan.mesh);
-    say_all_groups(&run.plan.mesh);
-    tr_run_free(&run);
+    printf("%s: %d ranks, the last axis runs fastest\n\n", tr_mesh_text(&mesh, text), mesh.n);
+    say_table(&mesh);
+    say_all_groups(&mesh);
+    if (tr_run_make(&run, &o, &e))
+        tr_run_free(&run);
+    else
+        printf("\n%s with a batch of %ld cannot be trained on it: %s\n", o.model, o.batch, e.text);
     return 0;
 }
