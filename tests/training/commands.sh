@@ -229,6 +229,7 @@ said 0 'it fits: no rank needs more than 12695040 bytes, and --memory is 16M' ex
 said 0 'no rank needs more than 11892224 bytes of the host, and --host-memory is 1G' \
     explain --memory 4M --host-memory 1G
 said 1 'bytes of the host' explain --memory 4M --host-memory 1M --offload both
+said 0 '--zero 3 cuts among the ranks of dp, and there is one: nothing is cut' explain --zero 3 --tp 2
 said 1 '--memory much: legal is a number with' explain --memory much
 
 [ "$failures" -eq 0 ] && echo "commands: data, demo, mesh, explain and staleness are as they should be"

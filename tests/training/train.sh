@@ -17,6 +17,12 @@ refused()
     fails_with "$why" '^ *[0-9]' "$train" --data grammar --steps 1 "$@"
 }
 
+# ZeRO without another rank of dp cuts nothing, and that is said.
+"$train" --data grammar --steps 1 --zero 3 >"$scratch/out" 2>&1
+grep -qx -- '# --zero 3 cuts among the ranks of dp, and there is one: nothing is cut' "$scratch/out" ||
+    fail "--zero 3 of one rank: $(cat "$scratch/out")"
+"$train" --data grammar --steps 1 --zero 3 --dp 2 2>&1 | grep 'nothing is cut' && fail "--zero 3 --dp 2 cuts nothing"
+
 # What others call --lr is --rate.
 for name in --rate --lr; do
     "$train" --hex --data grammar --steps 2 --optimizer sgd $name 0.5 --quiet | cut -d ' ' -f 1-8

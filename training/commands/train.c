@@ -153,23 +153,32 @@ static bool open_trace(
     return true;
 }
 
+/* What is not as somebody may think. */
+static void say_notes(const struct tr_run *r)
+{
+    int cores = tr_cores(), n = r->plan.mesh.n;
+    if (r->plan.free_order)
+        printf("# sums are in free order, products by %s\n",
+            tr_openblas() ? tr_openblas() : "Tutti's kernels, as there is no libopenblas.so.0");
+    if (r->graph.windows)
+        printf("# attention stays within %d parts of a sequence: not what one device computes\n",
+            r->graph.windows);
+    if (r->plan.zero && tr_data_ranks(&r->plan) == 1)
+        printf("# --zero %d cuts among the ranks of dp, and there is one: nothing is cut\n", r->plan.zero);
+    if (n > cores)
+        printf("# %d ranks share %d core%s: these times are no measurement of scaling\n", n, cores,
+            cores == 1 ? "" : "s");
+}
+
 static void say_begin(
     const struct tr_options *o, const struct tr_prepared *p, const struct tr_tape *t, const struct tr_data *d)
 {
-    int cores = tr_cores(), n = p->run.plan.mesh.n;
     if (o->json)
-        tr_json_run(stdout, t, &p->run.schedule, d->name, cores);
-    else if (!o->quiet)
+        tr_json_run(stdout, t, &p->run.schedule, d->name, tr_cores());
+    else if (!o->quiet) {
         say_run(&p->run, t, d);
-    if (!o->json && !o->quiet && p->run.plan.free_order)
-        printf("# sums are in free order, products by %s\n",
-            tr_openblas() ? tr_openblas() : "Tutti's kernels, as there is no libopenblas.so.0");
-    if (!o->json && !o->quiet && p->run.graph.windows)
-        printf("# attention stays within %d parts of a sequence: not what one device computes\n",
-            p->run.graph.windows);
-    if (!o->json && !o->quiet && n > cores)
-        printf("# %d ranks share %d core%s: these times are no measurement of scaling\n", n, cores,
-            cores == 1 ? "" : "s");
+        say_notes(&p->run);
+    }
     if (!o->json && !o->hex && !o->quiet && !p->run.plan.server_async)
         tr_line_header(stdout);
 }
