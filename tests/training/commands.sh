@@ -226,6 +226,7 @@ said 1 '--dp 2097152: legal are 1 to 1048576' mesh --dp 2097152 --batch 1048576
 # --- explain keeps to the limits of memory as train does, and says so
 said 1 'rank 0 needs 12695040 bytes, and --memory 8M is 8388608: peaks are' explain --memory 8M
 said 0 'it fits: no rank needs more than 12695040 bytes, and --memory is 16M' explain --memory 16M
+said 0 'it fits: no rank needs more than 16155648 bytes' explain --memory 1G --pp 2 --vocabulary 2048
 said 0 'no rank needs more than 11892224 bytes of the host, and --host-memory is 1G' \
     explain --memory 4M --host-memory 1G
 said 1 'bytes of the host' explain --memory 4M --host-memory 1M --offload both
