@@ -146,7 +146,8 @@ told()
 # The initial values are those of --steps 0, and a run from them is the run.
 "$train" --data grammar --steps 0 --save initial --dp 2 >out 2>said || fail "--steps 0: $(cat said)"
 grep -qx '# saved initial after 0 steps' out || fail "--steps 0: $(cat out)"
-"$train" --hex --data grammar --steps 6 --load initial --tp 2 >out 2>said || fail "from initial values: $(cat said)"
+"$train" --hex --data grammar --steps 6 --load initial --tp 2 >out 2>said ||
+    fail "from initial values: $(cat said)"
 lines out | cmp -s - golden || fail "from initial values: $(cat out), not $(cat golden)"
 
 # A file of version 2, by the program of that time, after 2 steps.
@@ -212,6 +213,10 @@ grep -q 'damaged is damaged: the checksum of [a-z0-9]* of [a-z0-9.]* is wrong' s
     fail "a damaged array: $(cat said)"
 changed $(($(wc -c <first) - 2))
 refused 'the checksum of v of lnf.bias is wrong' --load damaged --tp 2 --pp 2
+
+"$train" --data grammar --steps 5 --save every --save-every 2 >out 2>said || fail "--save-every: $(cat said)"
+[ "$(grep -c '^# saved' out)" -eq 3 ] && [ "$(grep -c '^# saved every after [245] steps$' out)" -eq 3 ] ||
+    fail "--save-every 2 is not after 2, 4 and 5 steps: $(grep '^# saved' out)"
 
 refused 'is not a file' --save .
 refused 'cannot be written' --save nowhere/file

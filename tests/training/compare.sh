@@ -69,7 +69,8 @@ experts=$((4 * 8 * (2 * 64 * 128 + 128 + 64) * 4))
 compared --model moe:nano
 [ "$(grep -c '"ran": true, "equal": true' "$scratch/out")" = 19 ] || fail "moe: not 19 are equal"
 has "data parallel" '"parameters": 2540032'
-has "expert parallel" '"options": "--dp 4 --ep 4"' "\"parameters\": $((2540032 - experts + experts / 4))" '"class": "B"'
+has "expert parallel" '"options": "--dp 4 --ep 4"' '"class": "B"' \
+    "\"parameters\": $((2540032 - experts + experts / 4))"
 has "dp x ep" '"options": "--dp 4 --ep 2"' "\"parameters\": $((2540032 - experts + experts / 2))"
 has "ep x tp" '"options": "--dp 2 --ep 2 --tp 2"'
 has "pp x ep" '"options": "--pp 2 --dp 2 --ep 2 --micro 4"'
@@ -98,7 +99,8 @@ for line in 'model parallel     parameters 265984 (30 %), gradients 271616 (27 %
 done
 sed -n '/^# bottleneck/,/^$/p' "$scratch/out" | grep -q '^data parallel .*most memory: 5304448 bytes' ||
     fail "dp mp tp: the bottleneck of data parallelism is not its memory"
-"$train" compare ep dp -n 2 --steps 3 --model moe:nano >"$scratch/out" 2>&1 || fail "ep dp: $(cat "$scratch/out")"
+"$train" compare ep dp -n 2 --steps 3 --model moe:nano >"$scratch/out" 2>&1 ||
+    fail "ep dp: $(cat "$scratch/out")"
 grep -q '^expert parallel    the experts: 4 of the 8 of a layer on each rank' "$scratch/out" ||
     fail "ep dp: not what is cut: $(cat "$scratch/out")"
 refused 'gpt has no experts' ep -n 2
@@ -198,7 +200,8 @@ for workers in 8..1 0..3 1..65 2,2 1.. x; do
     refused "--workers $workers: legal are numbers from 1 to 64 that grow" server --workers "$workers"
 done
 refused 'Legal numbers of workers: 1, 2, 4, 8' server --workers 3
-refused '--servers 3: a tensor is cut into 64 parts, of which each has as many; legal: --servers 1, 2, 4, 8, 16, 32, 64' server --servers 3
+refused 'a tensor is cut into 64 parts, of which each has as many; legal: --servers 1, 2, 4, 8, 16, 32, 64' \
+    server --servers 3
 refused '--workers says how many workers there are' ring -n 4
 refused 'its servers are synchronous' server --server-mode async
 refused 'legal with compare server and ring' dp --workers 2

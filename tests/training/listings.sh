@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # listings.sh: what docs/training.md shows is what is printed, and what docs/training-models.md says of models
-# and checkpoints is what a program finds that knows nothing else; and docs/training-checklist.md has all 56 rows,
-# each of which names a command that prints what the row promises, or says that it is not there yet.
+# and checkpoints is what a program finds that knows nothing else; and docs/training-checklist.md has all 56
+# rows, each of which names a command that prints what the row promises, or says that it is not there yet.
 set -u
 # shellcheck source=tests/training/gate.sh
 . "$(dirname "$0")/gate.sh"

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""older_checkpoint.py NEW OLD: writes what a checkpoint of version 3 was as version 2, after docs/training-models.md: a head without
-its last 112 bytes, and arrays at the next multiple of 4,096 behind the shorter table."""
+"""older_checkpoint.py NEW OLD: writes what a checkpoint of version 3 was as version 2.
+
+After docs/training-models.md: a head without its last 112 bytes, and arrays at the next multiple of 4,096
+behind the shorter table.
+"""
 import struct
 import sys
 

@@ -94,7 +94,7 @@ Test(experts, what_makes_no_sense_is_refused_with_what_would)
     }
 }
 
-/* A router of zeros finds all experts equally probable: the lowest ones are chosen, the first of them first. */
+/* A router of zeros finds all experts equally probable: the lowest are chosen, the first of them first. */
 Test(experts, of_equal_experts_the_lower_are_chosen)
 {
     struct tr_prepared p;

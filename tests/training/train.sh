@@ -21,7 +21,8 @@ refused()
 "$train" --data grammar --steps 1 --zero 3 >"$scratch/out" 2>&1
 grep -qx -- '# --zero 3 cuts among the ranks of dp, and there is one: nothing is cut' "$scratch/out" ||
     fail "--zero 3 of one rank: $(cat "$scratch/out")"
-"$train" --data grammar --steps 1 --zero 3 --dp 2 2>&1 | grep 'nothing is cut' && fail "--zero 3 --dp 2 cuts nothing"
+"$train" --data grammar --steps 1 --zero 3 --dp 2 2>&1 | grep 'nothing is cut' &&
+    fail "--zero 3 --dp 2 cuts nothing"
 
 # What others call --lr is --rate.
 for name in --rate --lr; do
@@ -227,7 +228,7 @@ refused 'legal are 1 and more, and 1048576 in all' --pp 1000000000 --tp 10000000
 refused 'do not divide 4 layers; legal: --pp 1, 2, 4' --pp 3
 refused 'legal: --dp 1, 2, 4, 8 or --batch 6, 12' --dp 3
 refused 'legal: --dp 1, 5, 10 or --batch 8, 16' --dp 4 --batch 10
-refused 'need a power of two in each part of the batch; legal: --dp 1, 5, 10 or --batch 8, 16' --dp 2 --batch 10
+refused 'power of two in each part of the batch; legal: --dp 1, 5, 10 or --batch 8, 16' --dp 2 --batch 10
 refused 'no other --tp alone makes it legal, for with --tp 1: --dp 3 does not divide' --dp 3 --tp 3
 refused '3 ranks, but dp' -n 3 --dp 2
 refused 'legal are gpt:nano' --model gpt:giant
@@ -250,7 +251,8 @@ refused 'legal are pairs, filters and channels' --model cnn:nano --conv-split bo
 refused 'has no convolutions' --conv-split filters
 refused 'legal with --norm group' --model cnn:nano --norm-groups 4
 refused 'that divide 64 channels' --model cnn:nano --norm group --norm-groups 24
-refused 'legal: --tp 1, 2, 4 or --norm-groups 8, 16, 32, 64' --model cnn:nano --norm group --norm-groups 4 --tp 8
+refused 'legal: --tp 1, 2, 4 or --norm-groups 8, 16, 32, 64' \
+    --model cnn:nano --norm group --norm-groups 4 --tp 8
 refused 'legal are multiples of 8' --model cnn:nano --grid 12
 refused 'legal are rows and columns' --model cnn:nano --cnn-cut diagonal
 refused 'blocks of rows (or columns); legal: --cp 1, 2, 4, 8' --model cnn:nano --cp 3

@@ -18,7 +18,7 @@ struct tr_update {
 struct tr_threads *tr_threads_start(int n, struct tr_error *e);
 /* NULL: there are none. */
 void tr_threads_stop(struct tr_threads *t);
-/* By those threads; NULL: by the caller alone. Elements are independent, so any number gives the same bits. */
+/* By those threads; NULL: by the caller alone. Elements are independent, so bits are the same. */
 void tr_update(const struct tr_kernels *k, const struct tr_update *u, struct tr_threads *t);
 
 #endif

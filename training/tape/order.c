@@ -289,7 +289,7 @@ static bool all_taken(const struct joint *j, struct tr_error *e)
     return true;
 }
 
-/* Of each parameter, by its ordinal: whether the norm counts its leaves; a tied head's are its embedding's. */
+/* Of each parameter, by its ordinal: whether the norm counts it; a tied head is counted as its embedding. */
 static bool *counted_parameters(const struct tr_graph *g)
 {
     bool *counted = tr_new((size_t)tr_ordinal(g, g->n_tensors), sizeof *counted);
