@@ -32,9 +32,9 @@ fail()
 is_there()
 {
     case $1 in
-    "tests/suite --filter '"*/*"'")
+    "tests/suite --filter '"*/*"'" | "tests/train_suite --filter '"*/*"'")
         for suite in $(echo "$1" | sed "s|^[^']*'||; s|/.*||" | tr '@(|)*' ' '); do
-            grep -q "^Test($suite" "$here"/tests/*/*.c || return 1
+            cat "$here"/tests/*/*.c "$here"/tests/*/*/*.c | grep -q "^Test($suite" || return 1
         done
         ;;
     tests/*) ls "$here"/tests/*/"$(basename "${1%% *}")"*.c >/dev/null 2>&1 ;;
@@ -70,7 +70,7 @@ run()
     if make -s -j"$jobs" "${red%% *}" >said 2>&1; then
         # The first test that fails is enough: where a bug hangs, each further one would wait for its limit.
         case $red in
-        tests/suite*) red="$red --fail-fast" ;;
+        tests/suite* | tests/train_suite*) red="$red --fail-fast" ;;
         tutti-train*) red="./$red" ;;
         esac
         timeout -k 5 300 sh -c "$red" >said 2>&1
