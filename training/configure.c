@@ -188,9 +188,8 @@ static bool ulysses_inside(long *inside, const struct tr_options *o, struct tr_e
     *inside = o->cp_ulysses ? o->cp_ulysses : 2;
     return (o->cp % *inside == 0 && *inside > 1 && *inside < o->cp) ||
            tr_fail(e,
-               "--cp %ld --cp-attention ulysses+ring with --cp-ulysses %ld: parts of cp are groups that "
-               "leave a "
-               "ring of two and more",
+               "--cp %ld --cp-attention ulysses+ring with --cp-ulysses %ld: groups are parts of cp that "
+               "leave a ring of two and more",
                o->cp, *inside) ||
            tr_offer_divisors(e, "cp-ulysses", o->cp < TR_BLOCKS ? o->cp : TR_BLOCKS) ||
            tr_offer_divisors(e, "cp", TR_BLOCKS);

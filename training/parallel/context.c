@@ -120,8 +120,7 @@ bool tr_context_check(const struct tr_plan *p, const struct tr_graph *g, struct 
     if (cu > 1 && g->heads % (tp * cu))
         return tr_fail(e,
                    "--cp-ulysses %d: attention's %lld heads are cut into tp x cp-ulysses = %d parts, which "
-                   "must "
-                   "divide them",
+                   "must divide them",
                    cu, (long long)g->heads, tp * cu) ||
                tr_offer_divisors(e, "cp-ulysses", (long)g->heads) || tr_offer_divisors(e, "tp", TR_CUT);
     if (p->cp_form == TR_CP_ULYSSES && g->heads % (tp * cp))

@@ -78,8 +78,7 @@ static bool check_parts(const struct tr_plan *p, const struct tr_graph *g, struc
     if (!power_of_two(ep) || g->experts % ep || ep > TR_NORM_LEAVES)
         return tr_fail(e,
                    "--ep %d: each rank has as many of the %lld experts, and their tokens a subtree of the "
-                   "sum "
-                   "over the batch, which is of a power of two of ranks up to %d",
+                   "sum over the batch, which is of a power of two of ranks up to %d",
                    ep, (long long)g->experts, TR_NORM_LEAVES) ||
                tr_offer_divisors(e, "ep", TR_NORM_LEAVES);
     if (p->mesh.servers)

@@ -91,8 +91,7 @@ static bool offer_sizes(const struct tr_plan *p, struct tr_error *e)
     long part = (long)dp * p->micros, batch = part;
     if (p->batch % dp == 0)
         tr_offer_divisors(e, "micro", p->batch / dp);
-    if (!p->mesh.servers || p->batch % dp)
-        tr_offer_divisors(e, "dp", p->batch);
+    tr_offer_divisors(e, "dp", p->batch);
     while (2 * batch <= p->batch)
         batch *= 2;
     return tr_offer(e, "batch", batch) || tr_offer(e, "batch", 2 * batch);
@@ -120,8 +119,8 @@ static bool check_data(const struct tr_plan *p, struct tr_error *e)
                offer_sizes(p, e);
     if (!once && p->micros > 1 && !power_of_two(dp * each))
         return tr_fail(e,
-                   "--zero %d with --micro %d sums %d sequences at a time: canonical sums need a power of "
-                   "two",
+                   "--zero %d with --micro %d sums %d sequences at a time: canonical sums need a power "
+                   "of two",
                    p->zero, p->micros, dp * each) ||
                offer_sizes(p, e);
     if (!once && dp > 1 && !power_of_two(each))
