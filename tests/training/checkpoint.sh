@@ -119,7 +119,7 @@ grep -q '^# first: goes on after 3 steps; the batch was 8$' out ||
 
 # What may change is told, if it did: the data by what it has, and not by where it lies.
 seq 1 2000 >numbers
-seq 1 2001 >more
+seq 1 2001 >longer
 mkdir -p elsewhere
 cp numbers elsewhere/numbers
 moe="--model moe:nano --batch 2 --steps"
@@ -135,7 +135,7 @@ told()
 {
     "$train" $moe 1 --data numbers --capacity-factor 1 --save learned >out 2>said || fail "moe: $(cat said)"
     told '' $moe 2 --load learned --data elsewhere/numbers --capacity-factor 1 --tp 2
-    told '; the data was numbers, 8893 tokens' $moe 2 --load learned --data more --capacity-factor 1
+    told '; the data was numbers, 8893 tokens' $moe 2 --load learned --data longer --capacity-factor 1
     told '; the capacity factor was 1; the auxiliary loss was 0; the precision was float32' $moe 2 \
         --load learned --data numbers --capacity-factor 2 --aux-loss 0.1 --precision bfloat16
     printf 'X' | dd of=numbers bs=1 seek=100 conv=notrunc 2>/dev/null
