@@ -16,7 +16,8 @@ static const char usage[] = "collperf: how fast and how right Tutti's collective
                             "usage: collperf [COLLECTIVE|all] [flags]\n";
 
 static const char flags_before_names[] =
-    "              or reduce+broadcast, reduce_scatter+all_gather: an all_reduce of two calls, to compare\n"
+    "              or reduce+broadcast, reduce_scatter+all_gather: an all_reduce of two calls, to compare;\n"
+    "              also by its name elsewhere, as all_reduce_perf, osu_bcast, MPI_Allreduce\n"
     "\n"
     "Examples\n"
     "  collperf                              all_reduce of floats from 8 B to 64 MiB, one rank per core\n"
@@ -176,7 +177,8 @@ void perf_help_print(void)
     print_folded("  COLLECTIVE: ", PERF_NAMES_COLLECTIVES, "(default all_reduce)");
     fputs(flags_before_names, stdout);
     print_folded("  -d, --datatype TYPE    ", PERF_NAMES_TYPES, "all (default float)");
-    print_folded("                         by other names: ", PERF_NAMES_ALIASES, "");
+    print_folded(
+        "                         by other names: ", PERF_NAMES_ALIASES, "and as fp32, ncclFloat, MPI_INT");
     print_folded("  -o, --op OP            ", PERF_NAMES_OPS, "all (default sum)");
     fputs(flags_after_names, stdout);
 }

@@ -49,7 +49,8 @@ static const struct flag flags[] = {
     { "root", 'r', ROOT, AT(root), 0, PERF_RANKS_MAX - 1, "legal is a rank from 0 up, or all" },
     { "check", 'c', NUMBER, AT(check), 0, 1000000,
         "legal is how many calls are checked at each point, from 0 up" },
-    { "blocking", 'z', NUMBER, AT(blocking), 0, 1, "legal are 0 (on a host stream) and 1 (blocking calls)" },
+    { "blocking", 'z', NUMBER, AT(blocking), 0, 1,
+        "legal are 0 (on a host stream) and 1 (blocking calls, which is nccl-tests' 2)" },
     { "program", 'G', NUMBER, AT(program), 0, 4096, "legal are 0 (no program) to 4096 calls" },
     { "ranks", 'g', NUMBER, AT(processes), 1, PERF_RANKS_MAX, "legal are 1 to 1024 rank processes" },
     { "threads", 't', NUMBER, AT(threads), 1, PERF_RANKS_MAX,
@@ -73,7 +74,18 @@ static const struct flag flags[] = {
     { "version", 0, VERSION, 0, 0, 0, "" },
 };
 
-enum { FLAGS = sizeof flags / sizeof flags[0], LONG_ONLY = 256, SIMILAR = 60 /* of 100: near enough */ };
+/* Long names that nccl-tests has for letters that mean the same here. */
+static const struct {
+    const char *name;
+    char letter;
+} synonyms[] = { { "nthreads", 't' }, { "ngpus", 'g' }, { "cudagraph", 'G' } };
+
+enum {
+    FLAGS = sizeof flags / sizeof flags[0],
+    SYNONYMS = sizeof synonyms / sizeof synonyms[0],
+    LONG_ONLY = 256,
+    SIMILAR = 60 /* of 100: near enough */
+};
 
 /* "-g/--ranks" */
 static void spell(const struct flag *flag, char *text, size_t bytes)
@@ -259,14 +271,15 @@ static int refuse_value(const struct flag *flag, const char *value)
     return PERF_EXIT_USAGE;
 }
 
-/* A flag that is not there: what nccl-tests' is here, or which name is near. */
+/* A flag that is not there: what that of nccl-tests or of OSU's benchmarks is here, or which name is near. */
 static void complain_unknown(const char *word)
 {
     char letter[3] = { '-', (char)optopt, 0 };
     char name[64];
     snprintf(
         name, sizeof name, "%.*s", (int)strcspn(word + strspn(word, "-"), "="), word + strspn(word, "-"));
-    const char *instead = perf_suggest_flag(optopt, name), *nearest = NULL;
+    struct perf_instead instead = perf_suggest_flag(optopt, name);
+    const char *nearest = NULL;
     int best = SIMILAR;
     for (int i = 0; optopt == 0 && i < FLAGS; i++) {
         int similarity = perf_similarity(name, flags[i].name);
@@ -274,9 +287,11 @@ static void complain_unknown(const char *word)
         best = similarity >= best ? similarity : best;
     }
     fprintf(stderr, "collperf: %s: unknown flag", optopt == 0 ? word : letter);
-    if (instead != NULL)
-        fprintf(stderr, "; instead of nccl-tests': %s", instead);
-    else if (nearest != NULL)
+    if (instead.of_nccl != NULL)
+        fprintf(stderr, "; instead of nccl-tests': %s", instead.of_nccl);
+    if (instead.of_osu != NULL)
+        fprintf(stderr, "; instead of OSU's: %s", instead.of_osu);
+    if (instead.of_nccl == NULL && instead.of_osu == NULL && nearest != NULL)
         fprintf(stderr, "; the nearest is --%s", nearest);
     fprintf(stderr, " (collperf --help shows the flags)\n");
 }
@@ -296,7 +311,9 @@ static int complain(int code, const char *word)
 static int parse_flags(int argc, char **argv, struct perf_options *o, bool given[128])
 {
     char letters[2 * FLAGS + 2] = ":", *letter = letters + 1;
-    struct option longs[FLAGS + 1] = { { 0 } };
+    struct option longs[FLAGS + SYNONYMS + 1] = { { 0 } };
+    for (int i = 0; i < SYNONYMS; i++)
+        longs[FLAGS + i] = (struct option){ synonyms[i].name, required_argument, NULL, synonyms[i].letter };
     for (int i = 0; i < FLAGS; i++) {
         bool valued = flags[i].kind != SWITCH && flags[i].kind != HELP && flags[i].kind != VERSION;
         longs[i] =
@@ -335,7 +352,7 @@ static const char *nearest_collective(const char *word)
     return nearest;
 }
 
-static int parse_collective(int argc, char **argv, struct perf_options *o)
+static int parse_collective(int argc, char **argv, struct perf_options *o, const bool given[128])
 {
     if (argc > optind + 1) {
         fprintf(stderr, "collperf: %s: one collective at a time, or all\n", argv[optind + 1]);
@@ -346,6 +363,14 @@ static int parse_collective(int argc, char **argv, struct perf_options *o)
         return -1;
     }
     o->collective = perf_collective_find(argv[optind]);
+    if (o->collective != NULL && given['i'] && perf_is_of_osu(argv[optind])) {
+        fprintf(stderr,
+            "collperf: -i/--stepbytes %" PRId64
+            ": OSU's -i is a number of calls, for which collperf has -n N; "
+            "to step from size to size, write %s\n",
+            o->step_bytes, o->collective->name);
+        return PERF_EXIT_USAGE;
+    }
     if (o->collective != NULL)
         return -1;
     const char *nearest = nearest_collective(argv[optind]);
@@ -501,7 +526,7 @@ int perf_options_parse(int argc, char **argv, const char *launcher, struct perf_
     bool given[128] = { false };
     int code = parse_flags(argc, argv, &o, given);
     if (code < 0)
-        code = parse_collective(argc, argv, &o);
+        code = parse_collective(argc, argv, &o, given);
     if (code < 0)
         code = settle_ranks(&o, given);
     if (code < 0)

@@ -5,9 +5,8 @@
  * so that busbw compares with the hardware whatever the number of ranks. */
 #include "table.h"
 
-#include <string.h>
-
 #include "size.h"
+#include "suggest.h"
 
 static double factor_one(int n)
 {
@@ -349,7 +348,7 @@ const struct perf_collective perf_collectives[PERF_COLLECTIVES + PERF_COMPOSED] 
 const struct perf_collective *perf_collective_find(const char *name)
 {
     for (int i = 0; i < PERF_COLLECTIVES + PERF_COMPOSED; i++)
-        if (strcmp(perf_collectives[i].name, name) == 0)
+        if (perf_names_same(name, perf_collectives[i].name))
             return &perf_collectives[i];
     return NULL;
 }

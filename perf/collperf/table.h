@@ -76,7 +76,8 @@ struct perf_collective {
 enum { PERF_COLLECTIVES = 15, PERF_COMPOSED = 2 };
 extern const struct perf_collective perf_collectives[PERF_COLLECTIVES + PERF_COMPOSED];
 
-const struct perf_collective *perf_collective_find(const char *name); /* NULL if there is none */
+/* Finds a collective by its name, or one of elsewhere (suggest.h); NULL if there is none. */
+const struct perf_collective *perf_collective_find(const char *name);
 
 /* Fill the counts of `p` (whose other fields are set) for a size in bytes; never less than one element,
  * unless 0 is asked. `counts` has room for 2n entries and must live as long as the point. */

@@ -14,6 +14,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "suggest.h"
+
 const struct perf_type perf_types[PERF_TYPES] = {
     { "int8", "char", TUTTI_INT8, PERF_SIGNED, 1, 0 },
     { "uint8", "byte", TUTTI_UINT8, PERF_UNSIGNED, 1, 0 },
@@ -45,7 +47,7 @@ const struct perf_op perf_ops[PERF_OPS] = {
 const struct perf_type *perf_type_find(const char *name)
 {
     for (int i = 0; i < PERF_TYPES; i++)
-        if (strcmp(perf_types[i].name, name) == 0 || strcmp(perf_types[i].alias, name) == 0)
+        if (perf_names_same(name, perf_types[i].name) || perf_names_same(name, perf_types[i].alias))
             return &perf_types[i];
     return NULL;
 }
@@ -53,7 +55,7 @@ const struct perf_type *perf_type_find(const char *name)
 const struct perf_op *perf_op_find(const char *name)
 {
     for (int i = 0; i < PERF_OPS; i++)
-        if (strcmp(perf_ops[i].name, name) == 0)
+        if (perf_names_same(name, perf_ops[i].name))
             return &perf_ops[i];
     return NULL;
 }

@@ -37,7 +37,8 @@ enum { PERF_TYPES = 12, PERF_OPS = 10, PERF_RANKS_MAX = 1024, PERF_PERIOD = 6552
 extern const struct perf_type perf_types[PERF_TYPES];
 extern const struct perf_op perf_ops[PERF_OPS];
 
-const struct perf_type *perf_type_find(const char *name); /* NULL if there is none */
+/* Find by a name, or one of elsewhere (suggest.h); NULL if there is none. */
+const struct perf_type *perf_type_find(const char *name);
 const struct perf_op *perf_op_find(const char *name);
 bool perf_op_fits(const struct perf_op *op, const struct perf_type *type); /* bits are of integers only */
 
