@@ -180,8 +180,15 @@ grep '^cost byte_near' "$scratch/rules" | awk '{ exit !($3 > 0.05 && $3 < 10000)
 TUTTI_RULES=$scratch/rules expect 0 "$collperf" all_reduce -g 2 -b 8 -e 8 -n 5
 TUTTI_RULES=$scratch/ring.rules expect 0 "$collperf" all_reduce -g 2 -b 8 -e 8 -n 5
 says out ' ring  ' 'a rule of rank 0'
-expect 3 "$collperf" all_reduce --tune "$scratch/none/rules" -g 2 -b 8 -e 8 -n 5
-says err 'tune .*legal is a file' 'rules that cannot be written'
+refused '--tune .*none/rules: No such file or directory; legal is a file' --tune "$scratch/none/rules" -g 2
+echo '# of before' >"$scratch/kept.rules"
+TUTTI_RULES=$scratch/none/rules expect 3 "$collperf" --tune "$scratch/kept.rules" -g 2 -b 8 -e 8 -n 5
+[ "$(cat "$scratch/kept.rules")" = '# of before' ] || fail 'a run that failed has taken the rules of before'
+expect 0 "$collperf" broadcast --tune "$scratch/kept.rules" -g 2 -b 8 -e 8 -n 5
+! grep -q 'of before' "$scratch/kept.rules" || fail 'new rules stand behind those of before'
+expect 3 "$collperf" --tune /dev/full -g 2 -b 8 -e 8 -n 5
+says err '^collperf: --tune /dev/full: No space left on device; the rules are:$' 'rules that find no place'
+says err '^all_reduce  *2  *0-  *[a-z_]*$' 'the rules that found no place'
 TUTTI_RULES=$scratch/none/rules expect 3 "$collperf" all_reduce -g 2 -b 8 -e 8 -n 5
 says err 'none/rules. cannot be read' 'rules that cannot be read'
 

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "launch.h"
@@ -34,6 +35,7 @@ struct run {
     size_t *counts; /* two per rank, for the v-forms */
     struct perf_place *places; /* of all ranks */
     struct perf_tune *tune; /* at rank 0 with --tune */
+    FILE *rules; /* where that goes */
     int blind; /* corruptions that the check did not count exactly */
     double young_seconds; /* timed since the flag's round trip was measured; the same at all ranks */
     bool shown; /* the report appears on a terminal */
@@ -43,7 +45,8 @@ struct run {
 
 struct request {
     struct perf_options options;
-    FILE *file;
+    FILE *file; /* of the report */
+    FILE *rules; /* with --tune */
 };
 
 /* The algorithm that serves a point when none is forced; one rank needs none. */
@@ -88,8 +91,10 @@ static int measure_point(struct run *run, const struct perf_point *p, const char
         algorithm = algorithm != NULL ? algorithm : choice(run, p, chosen, sizeof chosen);
         perf_report_row(&run->report, p, algorithm, results);
         if (run->tune != NULL && forced &&
-            !perf_tune_add(run->tune, p->collective->name, algorithm, p->bytes, results[0].seconds))
+            !perf_tune_add(run->tune, p->collective->name, algorithm, p->bytes, results[0].seconds)) {
+            fprintf(stderr, "collperf: --tune: no memory for the fastest of so many sizes\n");
             return PERF_EXIT_FAILED;
+        }
     } else {
         run->report.wrong += results[0].wrong + results[1].wrong;
     }
@@ -348,6 +353,20 @@ static int connect(
     return check_ranks(group, o);
 }
 
+/* Rules of an earlier run make place now, when there are new ones. What finds no place in the file goes to
+ * stderr: it took long to measure. */
+static int write_rules(struct run *run)
+{
+    struct stat status;
+    bool regular = fstat(fileno(run->rules), &status) == 0 && S_ISREG(status.st_mode);
+    if ((!regular || ftruncate(fileno(run->rules), 0) == 0) &&
+        perf_tune_write(run->tune, run->rules, run->report.n))
+        return PERF_EXIT_OK;
+    fprintf(stderr, "collperf: --tune %s: %s; the rules are:\n", run->session.options->tune, strerror(errno));
+    perf_tune_write(run->tune, stderr, run->report.n);
+    return PERF_EXIT_FAILED;
+}
+
 /* Ends the report of rank 0 when all is measured. A report that cannot be written concerns nobody else. */
 static int close_report(struct run *run)
 {
@@ -358,14 +377,10 @@ static int close_report(struct run *run)
         return PERF_EXIT_FAILED;
     }
     perf_report_origin(&run->report, origin, sizeof origin);
+    int code = run->tune != NULL ? write_rules(run) : PERF_EXIT_OK;
     if (o->plot != NULL && !perf_plot_draw(&run->report.plot, o, run->report.n, origin))
-        return PERF_EXIT_FAILED;
-    if (run->tune != NULL && !perf_tune_write(run->tune, o->tune, run->report.n)) {
-        fprintf(stderr, "collperf: --tune %s: %s; legal is a file that can be written\n", o->tune,
-            strerror(errno));
-        return PERF_EXIT_FAILED;
-    }
-    return PERF_EXIT_OK;
+        code = PERF_EXIT_FAILED;
+    return code;
 }
 
 /* Ends a run of which all points were good or wrong, which all ranks know, and returns its exit code. */
@@ -474,6 +489,7 @@ static int rank_main(struct perf_rank_group *group, void *context)
         code = connect(group, o, &device);
     if (code != PERF_EXIT_OK)
         return code;
+    struct perf_tune tune = { 0 };
     struct run run = {
         .device = device,
         .session = { .options = o, .group = group },
@@ -481,15 +497,15 @@ static int rank_main(struct perf_rank_group *group, void *context)
         .counts = calloc(2 * (size_t)group->n, sizeof(size_t)),
         .places = calloc((size_t)group->n, sizeof(struct perf_place)),
         .shown = isatty(fileno(request->file)) == 1,
-        .tune = o->tune != NULL && group->rank == 0 ? calloc(1, sizeof *run.tune) : NULL,
+        .tune = o->tune != NULL && group->rank == 0 ? &tune : NULL,
+        .rules = request->rules,
     };
     tutti_status status = look_around(&run, bare);
     /* an element for each rank is the least that some collectives can do */
     uint64_t bytes = (uint64_t)o->max_bytes + 8 * (uint64_t)group->n;
     if (status == TUTTI_OK)
         status = perf_buffers_alloc(&run.session.buffers, bytes, o->memory, on_stream ? &run.device : NULL);
-    if (status != TUTTI_OK || run.counts == NULL ||
-        (o->tune != NULL && group->rank == 0 && run.tune == NULL)) {
+    if (status != TUTTI_OK || run.counts == NULL) {
         perf_group_print_error(
             group, "memory for the buffers", status != TUTTI_OK ? status : TUTTI_OUT_OF_MEMORY);
         return PERF_EXIT_FAILED;
@@ -524,8 +540,19 @@ static int rank_main(struct perf_rank_group *group, void *context)
     tutti_comm_destroy(group->comm);
     code = code == PERF_EXIT_OK ? conclude(&run) : code;
     perf_device_close(&run.device);
-    free(run.tune);
+    free(tune.points);
     return code;
+}
+
+/* Opens what a flag names before anything is measured. */
+static bool open_file(const char *flag, const char *path, const char *mode, FILE **file)
+{
+    *file = path != NULL ? fopen(path, mode) : *file;
+    if (*file != NULL || path == NULL)
+        return true;
+    fprintf(
+        stderr, "collperf: %s %s: %s; legal is a file that can be written\n", flag, path, strerror(errno));
+    return false;
 }
 
 int main(int argc, char **argv)
@@ -535,19 +562,15 @@ int main(int argc, char **argv)
     if (code >= 0)
         return code;
     const struct perf_options *o = &request.options;
-    if (o->output != NULL) {
-        request.file = fopen(o->output, "we");
-        if (request.file == NULL) {
-            fprintf(stderr, "collperf: --output %s: %s; legal is a file that can be written\n", o->output,
-                strerror(errno));
-            return PERF_EXIT_USAGE;
-        }
-    }
-    if (o->plot != NULL && !perf_plot_possible(o->plot))
+    if (!open_file("--output", o->output, "we", &request.file) ||
+        !open_file("--tune", o->tune, "ae", &request.rules) ||
+        (o->plot != NULL && !perf_plot_possible(o->plot)))
         return PERF_EXIT_USAGE;
     int processes = o->launcher != NULL ? 0 : (int)o->processes;
     code = perf_launch(processes, (int)o->threads, rank_main, &request);
     if (o->output != NULL)
         fclose(request.file);
+    if (o->tune != NULL)
+        fclose(request.rules);
     return code;
 }

@@ -15,8 +15,6 @@
 enum { LINK_BYTES = 2 << 20, LINK_ROW = 4, LINK_TRIES = 2 };
 enum { TURNS = 100, ROW = 64, LONG_ROW = 8, LONG_BYTES = 1 << 20, TRIES = 5 };
 
-const char *const perf_levels[PERF_LEVELS] = { "near", "far", "away" };
-
 /* Asks the library in which group, "0-3,8/4-7", each rank is. NULL: there is no memory. */
 static int *ask_groups(const struct perf_rank_group *group, const char *what)
 {

@@ -12,7 +12,6 @@ struct perf_prices {
     double link_gb_s; /* of all ranks of a host together; 0: there is one host */
 };
 /* "near": in one cache domain; "far": in two; "away": on two hosts. */
-extern const char *const perf_levels[PERF_LEVELS];
 
 /* All ranks call it. At rank 0, which measures with one other rank of each level, *prices is set. */
 tutti_status perf_price(struct perf_rank_group *group, struct perf_prices *prices);

@@ -4,28 +4,27 @@
 #define PERF_TUNE_H
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "price.h"
 
-enum { PERF_TUNE_POINTS = 512 };
-
 struct perf_tune_point {
-    const char *collective, *algorithm; /* the fastest so far */
+    const char *collective;
+    char algorithm[32]; /* the fastest so far */
     uint64_t bytes;
     double seconds;
 };
 
 struct perf_tune {
-    struct perf_tune_point points[PERF_TUNE_POINTS];
-    int count;
-    char names[PERF_TUNE_POINTS][32]; /* of the algorithms */
+    struct perf_tune_point *points; /* those of a collective lie together, by size; free them at the end */
+    int count, room;
     struct perf_prices prices; /* of messages */
 };
 
-/* One measurement, sizes of a collective in rising order; false: there is no more room. */
+/* Takes one measurement; those of a collective follow each other. False: there is no memory. */
 bool perf_tune_add(
     struct perf_tune *tune, const char *collective, const char *algorithm, uint64_t bytes, double seconds);
 /* Writes the rules that were found for n ranks. False, with errno set, if the file cannot be written. */
-bool perf_tune_write(const struct perf_tune *tune, const char *path, int n);
+bool perf_tune_write(const struct perf_tune *tune, FILE *file, int n);
 
 #endif
