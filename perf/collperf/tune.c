@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* tune.c: from points to rules.
+/* tune.c: from what was measured to rules.
  *
  * Sizes count as the library counts them, in steps of a power of two and one and a half of it, so that two
- * rules never meet in a step, which TUTTI_RULES would refuse. Neighbouring steps with one winner are one rule.
- * The first rule begins at 0, each other one at the first step where its winner was measured; the last one has
- * no end. */
+ * rules never meet in a step, which TUTTI_RULES would refuse. A rule goes on for as long as its algorithm is
+ * the fastest; where that gives more rules than a file may have, for as long as it is nearly so. */
 #include "tune.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { RULES_MAX = 64 /* of a file of TUTTI_RULES */ };
 
 static const char *const levels[PERF_LEVELS] = { "near", "far", "away" };
 
@@ -39,22 +40,34 @@ static bool make_room(struct perf_tune *tune)
 bool perf_tune_add(
     struct perf_tune *tune, const char *collective, const char *algorithm, uint64_t bytes, double seconds)
 {
-    bytes = step_of(bytes);
+    uint64_t step = step_of(bytes);
     if (!make_room(tune))
         return false;
-    int i = tune->count;
-    while (i > 0 && tune->points[i - 1].bytes >= bytes &&
-           strcmp(tune->points[i - 1].collective, collective) == 0)
-        i--;
-    struct perf_tune_point *p = &tune->points[i];
-    bool known = i < tune->count && p->bytes == bytes && strcmp(p->collective, collective) == 0;
-    if (known && p->seconds <= seconds)
-        return true;
-    if (!known)
-        memmove(p + 1, p, (size_t)(tune->count++ - i) * sizeof *p);
-    *p = (struct perf_tune_point){ .collective = collective, .bytes = bytes, .seconds = seconds };
+    int place = tune->count;
+    for (int i = tune->count - 1; i >= 0 && strcmp(tune->points[i].collective, collective) == 0; i--) {
+        struct perf_tune_point *p = &tune->points[i];
+        if (p->bytes == step && strcmp(p->algorithm, algorithm) == 0) {
+            p->seconds = seconds < p->seconds ? seconds : p->seconds;
+            return true;
+        }
+        place = p->bytes > step ? i : place;
+    }
+    struct perf_tune_point *p = &tune->points[place];
+    memmove(p + 1, p, (size_t)(tune->count++ - place) * sizeof *p);
+    *p = (struct perf_tune_point){ .collective = collective, .bytes = step, .seconds = seconds };
     snprintf(p->algorithm, sizeof p->algorithm, "%s", algorithm);
     return true;
+}
+
+/* Returns the point behind those of the step that begins at point `first`. */
+static int step_end(const struct perf_tune *tune, int first)
+{
+    const struct perf_tune_point *p = &tune->points[first];
+    int end = first + 1;
+    while (end < tune->count && tune->points[end].bytes == p->bytes &&
+           strcmp(tune->points[end].collective, p->collective) == 0)
+        end++;
+    return end;
 }
 
 /* Writes a size as "6K". */
@@ -69,24 +82,56 @@ static void put_size(char *text, size_t room, uint64_t bytes)
     snprintf(text, room, "%" PRIu64 "%.1s", bytes, unit > 0 ? &units[unit - 1] : "");
 }
 
-/* Points first .. last - 1 have one winner; those around them of the same collective another. */
-static void put_rule(FILE *file, const struct perf_tune *tune, int first, int last, int n)
+/* The first rule of a collective begins at 0, the last one has no end, which `most` 0 says. */
+static void put_rule(FILE *file, const struct perf_tune_point *p, bool first, uint64_t most, int n)
 {
-    const struct perf_tune_point *p = &tune->points[first];
-    bool begins = first == 0 || strcmp(p[-1].collective, p->collective) != 0;
-    bool ends = last == tune->count || strcmp(tune->points[last].collective, p->collective) != 0;
-    char least[24] = "0", most[24] = "", sizes[50];
-    if (!begins)
-        put_size(least, sizeof least, p->bytes);
-    if (!ends)
-        put_size(most, sizeof most, step_of(tune->points[last].bytes - 1));
-    snprintf(sizes, sizeof sizes, "%s-%s", least, most);
+    char from[24], to[24] = "", sizes[50];
+    put_size(from, sizeof from, first ? 0 : p->bytes);
+    if (most > 0)
+        put_size(to, sizeof to, most);
+    snprintf(sizes, sizeof sizes, "%s-%s", from, to);
     fprintf(file, "%-16s %-5d %-12s %s\n", p->collective, n, sizes, p->algorithm);
+}
+
+/* Writes the rules if there is a file, and returns how many there are, if a rule goes on while its algorithm
+ * takes at most 1 + tolerance times as long as the fastest. */
+static int put_rules(FILE *file, const struct perf_tune *tune, int n, double tolerance)
+{
+    const struct perf_tune_point *rule = NULL; /* the point that began it */
+    bool is_first = false;
+    int rules = 0;
+    for (int first = 0, end; first < tune->count; first = end) {
+        const struct perf_tune_point *best = &tune->points[first], *again = NULL;
+        bool same = rule != NULL && strcmp(rule->collective, best->collective) == 0;
+        end = step_end(tune, first);
+        for (int i = first; i < end; i++) {
+            const struct perf_tune_point *p = &tune->points[i];
+            best = p->seconds < best->seconds ? p : best;
+            again = same && strcmp(p->algorithm, rule->algorithm) == 0 ? p : again;
+        }
+        if (again != NULL && again->seconds <= (1 + tolerance) * best->seconds)
+            continue;
+        if (rule != NULL && file != NULL)
+            put_rule(file, rule, is_first, same ? step_of(best->bytes - 1) : 0, n);
+        rule = best;
+        is_first = !same;
+        rules++;
+    }
+    if (rule != NULL && file != NULL)
+        put_rule(file, rule, is_first, 0, n);
+    return rules;
 }
 
 bool perf_tune_write(const struct perf_tune *tune, FILE *file, int n)
 {
+    double tolerance = 0;
+    while (put_rules(NULL, tune, n, tolerance) > RULES_MAX && tolerance < 1000)
+        tolerance = 1.5 * tolerance + 0.01;
     fprintf(file, "# The fastest algorithms of %d ranks, measured by collperf --tune; for TUTTI_RULES.\n", n);
+    if (tolerance > 0)
+        fprintf(file,
+            "# A rule goes on where another is up to %.0f %% faster: a file has %d rules at most.\n",
+            100 * tolerance, RULES_MAX);
     for (int level = 0; level < PERF_LEVELS; level++)
         if (tune->prices.of[level].latency_ns >= 0)
             fprintf(file, "cost latency_%s %.1f ns\ncost message_%s %.1f ns\ncost byte_%s %.3f GB/s\n",
@@ -95,13 +140,6 @@ bool perf_tune_write(const struct perf_tune *tune, FILE *file, int n)
     if (tune->prices.link_gb_s > 0)
         fprintf(file, "cost link %.3f GB/s\n", tune->prices.link_gb_s);
     fprintf(file, "# collective     ranks sizes        algorithm\n");
-    for (int i = 0, last; i < tune->count; i = last) {
-        const struct perf_tune_point *p = &tune->points[i];
-        for (last = i + 1; last < tune->count; last++)
-            if (strcmp(tune->points[last].collective, p->collective) != 0 ||
-                strcmp(tune->points[last].algorithm, p->algorithm) != 0)
-                break;
-        put_rule(file, tune, i, last, n);
-    }
+    put_rules(file, tune, n, tolerance);
     return fflush(file) == 0 && ferror(file) == 0;
 }

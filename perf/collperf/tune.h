@@ -8,9 +8,9 @@
 
 #include "price.h"
 
-struct perf_tune_point {
+struct perf_tune_point { /* how long an algorithm takes */
     const char *collective;
-    char algorithm[32]; /* the fastest so far */
+    char algorithm[32];
     uint64_t bytes;
     double seconds;
 };

@@ -80,3 +80,24 @@ Test(tune, two_sizes_that_count_as_one_have_one_rule)
     expect_rules(&tune, "reduce 4 0-2 direct\nreduce 4 3-4 pairs\nreduce 4 6-6 tree\nreduce 4 8- ring\n");
     free(tune.points);
 }
+
+/* TUTTI_RULES takes 64. What decides between nearly equal algorithms is noise; what is far apart stays. */
+Test(tune, more_rules_than_a_file_takes_are_joined_where_it_costs_least)
+{
+    enum { COLLECTIVES = 7 };
+    static const char *const collectives[COLLECTIVES] = { "all_reduce", "reduce", "broadcast", "gather",
+        "scatter", "barrier", "all_gather" };
+    struct perf_tune tune = { .prices.of = { { -1, 0, 0 }, { -1, 0, 0 }, { -1, 0, 0 } } };
+    char want[1024] = "", *end = want;
+    for (int c = 0; c < COLLECTIVES; c++) {
+        for (int step = 0; step < 20; step++) {
+            add(&tune, collectives[c], "ring", 8 << step, step % 2 == 0 ? 1.00 : 1.02);
+            add(&tune, collectives[c], "tree", 8 << step, step % 2 == 0 ? 1.01 : 1.00);
+            add(&tune, collectives[c], "direct", 8 << step, step < 10 ? 9.00 : 0.50);
+        }
+        end += sprintf(end, "%s 4 0-12 ring\n%s 4 16-6K tree\n%s 4 8K- direct\n", collectives[c],
+            collectives[c], collectives[c]);
+    }
+    expect_rules(&tune, want);
+    free(tune.points);
+}
