@@ -165,7 +165,10 @@ static bool parse_choices(const char *text, char *value, struct tt_text *wrong)
         if (algorithm)
             *algorithm++ = 0;
         enum tt_collective collective = tt_collective_find(choice);
-        if (collective == TT_COLLECTIVES)
+        if (collective == TT_COLLECTIVES && !algorithm) /* as NCCL_ALGO has it */
+            tt_put(wrong, ": \"%.40s\" has no collective before it, as all_reduce:%.40s has", choice,
+                is_word(choice) ? choice : "ring");
+        else if (collective == TT_COLLECTIVES)
             tt_put(wrong, ": there is no collective \"%.40s\", the nearest is %s", choice,
                 tt_collective_nearest(choice));
         else if (!algorithm || !is_word(algorithm))

@@ -181,6 +181,8 @@ Test(config, each_kind_says_what_is_legal)
         { "algo=x", "all_reduce, reduce_scatter" }, { "isa=sse", "auto, generic, avx2, avx512" },
         { "algo=barrier:tree,al_reduce:rnig",
             "there is no collective \"al_reduce\", the nearest is all_reduce" },
+        { "algo=ring", "\"ring\" has no collective before it, as all_reduce:ring has; legal: COLLECTIVE:" },
+        { "algo=all_reduce:ring,Tree", "\"Tree\" has no collective before it, as all_reduce:ring has" },
         { "algo=all_reduce", "all_reduce lacks its algorithm" },
         { "algo=all_reduce:Ring", "\"Ring\" is no name of an algorithm" },
         { "algo=all_reduce:ring,all_reduce:tree", "all_reduce is there twice" } };
