@@ -3,7 +3,7 @@
 # test_listings.sh: the programs that the documents show compile without a warning and print what is shown;
 # those of the tutorial are the files of examples/.
 #
-# usage: test_listings.sh [FILE..]   (default: the tutorial and the README; run in the build directory)
+# usage: test_listings.sh [FILE..]   (default: tutorial, numerics and README; run in the build directory)
 #
 # A block "```c NAME" or "```python NAME" is a file. A block "```console" is a session: lines that begin with
 # "$ " are run, one shell for the block, and all other lines are what must appear on stdout. Ranks print when
@@ -18,7 +18,7 @@ unset PYTHONUNBUFFERED # with it a line is two writes, and those of several rank
 build=$(pwd)
 sources=$(cd "${srcdir:-$(dirname "$0")/..}" && pwd) || exit 1
 [ -f "$sources/README.md" ] || sources=$(dirname "$sources")
-[ $# -gt 0 ] || set -- "$sources/docs/tutorial.md" "$sources/README.md"
+[ $# -gt 0 ] || set -- "$sources/docs/tutorial.md" "$sources/docs/numerics.md" "$sources/README.md"
 scratch=$(mktemp -d) || exit 1
 trap 'rm -rf "$scratch"' EXIT
 trap 'exit 1' HUP INT TERM
