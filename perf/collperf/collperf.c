@@ -34,7 +34,8 @@ struct run {
     struct perf_report report;
     size_t *counts; /* two per rank, for the v-forms */
     struct perf_place *places; /* of all ranks */
-    struct perf_tune *tune; /* at rank 0 with --tune */
+    struct perf_tune times; /* of all algorithms, with --tune */
+    struct perf_tune *tune; /* that, at rank 0 */
     FILE *rules; /* where that goes */
     int blind; /* corruptions that the check did not count exactly */
     double young_seconds; /* timed since the flag's round trip was measured; the same at all ranks */
@@ -489,7 +490,6 @@ static int rank_main(struct perf_rank_group *group, void *context)
         code = connect(group, o, &device);
     if (code != PERF_EXIT_OK)
         return code;
-    struct perf_tune tune = { 0 };
     struct run run = {
         .device = device,
         .session = { .options = o, .group = group },
@@ -497,7 +497,7 @@ static int rank_main(struct perf_rank_group *group, void *context)
         .counts = calloc(2 * (size_t)group->n, sizeof(size_t)),
         .places = calloc((size_t)group->n, sizeof(struct perf_place)),
         .shown = isatty(fileno(request->file)) == 1,
-        .tune = o->tune != NULL && group->rank == 0 ? &tune : NULL,
+        .tune = o->tune != NULL && group->rank == 0 ? &run.times : NULL,
         .rules = request->rules,
     };
     tutti_status status = look_around(&run, bare);
@@ -540,7 +540,7 @@ static int rank_main(struct perf_rank_group *group, void *context)
     tutti_comm_destroy(group->comm);
     code = code == PERF_EXIT_OK ? conclude(&run) : code;
     perf_device_close(&run.device);
-    free(tune.points);
+    free(run.times.points);
     return code;
 }
 

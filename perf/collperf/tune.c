@@ -35,8 +35,8 @@ static bool make_room(struct perf_tune *tune)
     return true;
 }
 
-/* The sizes of another type need not be those before, and may lie between them. Of several sizes in a step the
- * least has the shortest times, and so decides. */
+/* The sizes of another type need not be those before, and may lie between them. Of several sizes in a step
+ * the least has the shortest times, and so decides. */
 bool perf_tune_add(
     struct perf_tune *tune, const char *collective, const char *algorithm, uint64_t bytes, double seconds)
 {
