@@ -7,7 +7,11 @@ usage: wheel.py LIBRARY DIRECTORY
 The wheel goes into DIRECTORY, and its path is printed. A wheel is a zip file with a list of what is in it
 (PEP 427), so nothing but Python is needed, and nothing is fetched. The library is stripped, if there is a
 strip, and its plugin for CUDA goes along, if it was built. The tag is manylinux, with the glibc that the
-library needs, where it needs nothing else (PEP 600); else it is that of this platform."""
+library needs, where it needs nothing else (PEP 600); else it is that of this platform.
+
+It is also what pip calls for `pip install ./python` (PEP 517), with the library of TUTTI_LIBRARY, or that of
+the folder build/ beside python/. Where there is none, pip says so: a package without it could not be
+imported."""
 
 import base64
 import hashlib
@@ -22,15 +26,20 @@ import tempfile
 import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parent
+PAGE = HERE.parent / "docs" / "python.md"
 OF_GLIBC = r"(libc|libm|libdl|librt|libpthread)\.so\.\d|ld-linux-.*\.so\.\d"
 
 
 def facts():
     """[project] of pyproject.toml. Python reads TOML since 3.11 only."""
     section = (HERE / "pyproject.toml").read_text().split("[project]\n")[1].split("\n[")[0]
-    return {
-        key: re.findall('"([^"]*)"', value) for key, value in re.findall("^(.*?) = (.*)$", section, re.M)
-    }
+    found = re.findall(r"^(\S+) = (\[.*?\]|[^\n]*)$", section, re.M | re.S)
+    return {key: re.findall('"([^"]*)"', value) for key, value in found}
+
+
+def description():
+    """The page for users, in which links to other files of the sources are plain words."""
+    return re.sub(r"\[([^][]*)\]\((?!#|https?:)[^()]*\)", r"\1", PAGE.read_text())
 
 
 def tag(libraries):
@@ -71,9 +80,12 @@ def members(libraries, project, platform):
         f"Version: {project['version'][0]}",
         f"Summary: {project['description'][0]}",
         "License: BSD-3-Clause",
+        *(f"Classifier: {each}" for each in project["classifiers"]),
         f"Requires-Python: {project['requires-python'][0]}",
         *(f"Requires-Dist: {each}" for each in project["dependencies"]),
+        "Description-Content-Type: text/markdown",
         "",
+        description(),
     ]
     wheel = [
         "Wheel-Version: 1.0",
@@ -87,7 +99,10 @@ def members(libraries, project, platform):
     yield f"{info}/LICENSE", (HERE.parent / "LICENSE").read_bytes()
 
 
-def main(library, folder):
+def make(library, folder):
+    """The file's name."""
+    if not os.path.isdir(folder):
+        sys.exit(f"wheel.py: {folder}: legal is a directory that is there, for the wheel to go into")
     project = facts()
     with tempfile.TemporaryDirectory() as scratch:
         built = pathlib.Path(library).resolve().parent
@@ -107,7 +122,24 @@ def main(library, folder):
                 wheel.writestr(entry(member, mode), content)
             member = f"{name}-{version}.dist-info/RECORD"
             wheel.writestr(entry(member, 0o644), "\n".join([*record, f"{member},,", ""]))
-    print(path)
+    return os.path.basename(path)
+
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    """What pip calls."""
+    built = HERE.parent / "build" / ".libs" / "libtutti.so.0"
+    library = pathlib.Path(os.environ.get("TUTTI_LIBRARY", built))
+    if not library.exists():
+        sys.exit(
+            f"The package needs the C library inside, and there is no {library}. Build it first (./start"
+            " install PREFIX, or configure and make), and say where it is:"
+            " TUTTI_LIBRARY=PREFIX/lib/libtutti.so.0 pip install ./python"
+        )
+    return make(library, wheel_directory)
+
+
+def build_sdist(sdist_directory, config_settings=None):
+    sys.exit("The package's sources are those of the whole library: `make dist` in its build directory.")
 
 
 def entry(member, mode):
@@ -121,4 +153,4 @@ def entry(member, mode):
 if __name__ == "__main__":
     if len(sys.argv) != 3:
         sys.exit(__doc__.strip())
-    main(*sys.argv[1:])
+    print(os.path.join(sys.argv[2], make(*sys.argv[1:])))

@@ -56,6 +56,17 @@ else
     echo "skipped: the types of the Python package (no mypy)"
 fi
 
+# --- What the tables for users of torch.distributed name is there.
+"$python" - "$sources/docs/porting.md" <<'END' || fail "porting.md names what the package has not"
+import pathlib, re, sys, tutti
+text = pathlib.Path(sys.argv[1]).read_text()
+names = re.findall(r"`(?:with )?(tutti|comm|point|stream)\.([a-zA-Z_]+)", text)
+kinds = {"tutti": tutti, "comm": tutti.Comm, "point": tutti.Point, "stream": tutti.Stream}
+unknown = [".".join(name) for name in names if name[0] != "tutti" or name[1] != "h"]
+unknown = [name for name in unknown if not hasattr(kinds[name.split(".")[0]], name.split(".")[1])]
+sys.exit(f"{unknown}" if unknown or len(names) < 20 else 0)
+END
+
 # --- Its page, with this interpreter as python3.
 mkdir "$scratch/bin"
 printf '#!/bin/sh\nexec "%s" "$@"\n' "$python" >"$scratch/bin/python3"
@@ -87,6 +98,10 @@ if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
 fi
 wheel=$("$python" "$sources/python/wheel.py" .libs/libtutti.so.0 "$scratch") || fail "the wheel"
 echo "wheel: $(basename "$wheel"), $(($(wc -c <"$wheel") / 1024)) KiB"
+"$python" "$sources/python/wheel.py" .libs/libtutti.so.0 "$scratch/none" >"$scratch/out" 2>&1 &&
+    fail "a wheel into a directory that is not there"
+grep -qx "wheel.py: $scratch/none: legal is a directory that is there, .*" "$scratch/out" ||
+    fail "wheel.py does not say that its directory is not there: $(tail -n 1 "$scratch/out")"
 "$python" -m venv "$scratch/venv" || fail "venv"
 mine=$scratch/venv/bin/python
 site=$(in_venv "$mine" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
@@ -94,6 +109,41 @@ site=$(in_venv "$mine" -c 'import sysconfig; print(sysconfig.get_path("purelib")
 in_venv "$mine" -m pip -q --disable-pip-version-check install --no-index "$wheel" || fail "pip install"
 loaded=$(in_venv "$mine" -c 'import tutti; print(tutti._library.library._name)' 2>&1)
 [ "$loaded" = "$site/tutti/libtutti.so.0" ] || fail "the wheel's own library was not loaded, but $loaded"
+in_venv "$mine" - >"$scratch/out" <<'END' || fail "the wheel's metadata"
+import importlib.metadata
+told = importlib.metadata.metadata("tutti")
+print(told["Name"], told["Requires-Python"], told["Description-Content-Type"])
+print("classifiers", len(told.get_all("Classifier")))
+text = told.get_payload()
+print("page", "comm.all_reduce(x" in text, "](../" in text)
+END
+printf '%s\n' 'tutti >=3.9 text/markdown' 'classifiers 9' 'page True False' | diff - "$scratch/out" ||
+    fail "the wheel's metadata (>)"
+
+# What the tag says of glibc is what the dynamic symbols of the library need, by another reader.
+needed=$(nm -D --undefined-only .libs/libtutti.so.0 | sed -n 's/.*@GLIBC_2\.\([0-9]*\).*/\1/p' |
+    sort -n | tail -n 1)
+case $wheel in
+*manylinux_2_"$needed"_*) ;;
+*) fail "the library needs glibc 2.$needed, and the wheel is $wheel" ;;
+esac
+
+# --- pip from the sources: the same wheel, or words where there is no library to put in.
+from_sources() # library
+{
+    "$mine" -m pip -q --disable-pip-version-check uninstall -y tutti
+    env -u PYTHONPATH -u LD_LIBRARY_PATH TUTTI_LIBRARY="$1" "$mine" -m pip -q --disable-pip-version-check \
+        install --no-index "$sources/python" >"$scratch/out" 2>&1
+}
+from_sources "$scratch/none/libtutti.so.0" && fail "pip installs a package that cannot be imported"
+grep -q "there is no $scratch/none/libtutti.so.0. Build it first" "$scratch/out" ||
+    fail "pip does not say that there is no library: $(cat "$scratch/out")"
+from_sources "$build/.libs/libtutti.so.0" || fail "pip install ./python: $(cat "$scratch/out")"
+loaded=$(in_venv "$mine" -c 'import tutti; print(tutti._library.library._name)' 2>&1)
+[ "$loaded" = "$site/tutti/libtutti.so.0" ] || fail "after pip install ./python: $loaded"
+[ -z "$(ls -d "$sources"/python/build "$sources"/python/*.egg-info 2>/dev/null)" ] ||
+    fail "pip install ./python leaves something in the sources"
+
 cp "$sources/python/examples/linear.py" "$scratch"
 trains "the example" "$mine" linear.py 4
 mpirun=$(command -v mpirun.openmpi)
