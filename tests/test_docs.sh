@@ -104,6 +104,12 @@ grep -o '^tutti_status tutti_[a-z_0-9]*(\{0,1\}' "$sources/lib/tutti.h" | sed 's
     grep -vxF -f "$scratch/told" >"$scratch/untold"
 [ ! -s "$scratch/untold" ] || fail "neither porting.md nor tutorial.md names" "$scratch/untold"
 
+# --- debian/control describes each program that the package of the programs installs.
+for program in $(sed -n 's,^usr/bin/,,p' "$sources/debian/tutti-tools.install"); do
+    sed -n '/^Package: tutti-tools$/,$p' "$sources/debian/control" | grep -q "\<$program\>" ||
+        fail "debian/control does not say what $program is"
+done
+
 # --- The maps for who works on Tutti: each file and folder that they name is there, a bare name anywhere.
 endings='c\|h\|cu\|cuh\|sh\|md\|txt\|py\|map\|symbols'
 (cd "$sources" && find . -path ./.git -prune -o -name 'build*' -prune -o -type f -print -o -type d -print) |
