@@ -114,3 +114,13 @@ size_t tutti_type_bytes(tutti_type type)
     }
     return 0;
 }
+
+#ifndef __GLIBC__
+#undef strerror_r
+char *tt_strerror(int number, char *text, size_t bytes)
+{
+    if (strerror_r(number, text, bytes) != 0)
+        snprintf(text, bytes, "error %d of the system", number);
+    return text;
+}
+#endif

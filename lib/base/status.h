@@ -5,9 +5,17 @@
  * success. */
 #ifndef TT_BASE_STATUS_H
 #define TT_BASE_STATUS_H
+#include <string.h>
+
 #include "tutti.h"
 
 enum { TT_ERROR_TEXT = 480 };
+
+/* The system's words for an errno: glibc's strerror_r returns them, that of POSIX, which musl has, a number. */
+#ifndef __GLIBC__
+char *tt_strerror(int number, char *text, size_t bytes);
+#define strerror_r tt_strerror
+#endif
 
 /* Returns `status`. The text says what was wrong, and what would be legal. What the caller can mend (down to
  * OUT_OF_MEMORY) is logged as information only: the caller has the text, and would see it twice. */

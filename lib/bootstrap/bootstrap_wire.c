@@ -252,11 +252,11 @@ ssize_t tt_wire_send(int socket, const void *bytes, size_t size, const int *fds,
     if (nfds > 0) {
         memset(control, 0, sizeof control);
         message.msg_control = control;
-        message.msg_controllen = CMSG_SPACE(sizeof(int) * (size_t)nfds);
+        message.msg_controllen = (socklen_t)CMSG_SPACE(sizeof(int) * (size_t)nfds); /* in musl */
         struct cmsghdr *head = CMSG_FIRSTHDR(&message);
         head->cmsg_level = SOL_SOCKET;
         head->cmsg_type = SCM_RIGHTS;
-        head->cmsg_len = CMSG_LEN(sizeof(int) * (size_t)nfds);
+        head->cmsg_len = (socklen_t)CMSG_LEN(sizeof(int) * (size_t)nfds);
         memcpy(CMSG_DATA(head), fds, sizeof(int) * (size_t)nfds);
     }
     ssize_t sent;
