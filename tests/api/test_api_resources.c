@@ -79,8 +79,10 @@ static struct holding look(void)
             h.resident_kib = resident * (sysconf(_SC_PAGESIZE) / 1024);
         fclose(file);
     }
+#ifdef __GLIBC__ /* another C library says nothing of its heap */
     struct mallinfo2 heap = mallinfo2();
     h.heap = heap.uordblks + heap.hblkhd;
+#endif
     return h;
 }
 
@@ -112,7 +114,9 @@ static void repeat(
 {
     struct holding before;
     int index = 0;
+#ifdef __GLIBC__
     mallopt(M_ARENA_MAX, 1); /* mallinfo2 tells of one only */
+#endif
     for (; index < WARM_UP; index++)
         round(me, index);
     ranks_meet(me);

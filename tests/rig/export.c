@@ -14,7 +14,9 @@ bool export_send(int channel, const struct tt_dev_export *export)
         message.msg_control = space;
         message.msg_controllen = sizeof space;
         struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-        *header = (struct cmsghdr){ CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS };
+        *header = (struct cmsghdr){
+            .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS
+        };
         memcpy(CMSG_DATA(header), &export->fd, sizeof(int));
     }
     return sendmsg(channel, &message, 0) == sizeof *export;
