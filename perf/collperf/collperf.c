@@ -405,7 +405,7 @@ static int conclude(struct run *run)
  * hold together, by their number. Negative where that is unknown, or the ranks cannot tell each other. */
 static double rest_of(struct perf_rank_group *group, const struct perf_options *o, int64_t bare, double *mean)
 {
-    int threads = o->launcher != NULL ? 1 : (int)o->threads;
+    int threads = (int)o->threads;
     double worst = -1, sum = 0, *all = calloc((size_t)group->n, sizeof *all);
     *mean = -1;
     if (all == NULL)

@@ -26,6 +26,7 @@ struct launch {
     perf_rank_main rank_main;
     void *context;
     struct perf_shared_page *page;
+    struct perf_process *process;
     pid_t *pids; /* 0: gone */
     int alive;
     int code; /* so far */
@@ -49,6 +50,10 @@ struct rank_thread {
 static int run_rank(struct launch *l, int rank)
 {
     struct perf_rank_group group = { .n = l->processes * l->threads, .rank = rank, .page = l->page };
+    if (l->page == NULL) { /* of a launcher, whose processes nobody has counted yet */
+        group = (struct perf_rank_group){ .process = l->process, .thread = rank };
+        perf_progress_begin(&group.progress);
+    }
     return l->rank_main(&group, l->context);
 }
 
@@ -225,9 +230,10 @@ static int launch_here(struct launch *l)
 int perf_launch(int processes, int threads, perf_rank_main rank_main, void *context)
 {
     if (processes == 0) {
-        struct perf_rank_group group = { .n = 0 };
-        perf_progress_begin(&group.progress);
-        return rank_main(&group, context);
+        struct perf_process process = { .threads = threads };
+        struct launch one = { 1, threads, rank_main, context, .process = threads > 1 ? &process : NULL };
+        pthread_barrier_init(&process.barrier, NULL, (unsigned)threads);
+        return run_process(&one, 0);
     }
     struct launch l = { processes, threads, rank_main, context,
         .page = create_shared_page(processes * threads) };

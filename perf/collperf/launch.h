@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* launch.h: how the ranks of a run are started, and how they share results.
  *
- * collperf forks the processes of its ranks; each has one rank, or several as threads. Under a launcher this
- * process is one rank, and the launcher has started the others. A rank group is all ranks of a run. (It is no
+ * collperf forks the processes of its ranks; each has one rank, or several as threads. Under a launcher the
+ * launcher has started the processes, and this is one of them. A rank group is all ranks of a run. (It is no
  * group of calls, which tutti_group_start begins.) */
 #ifndef PERF_LAUNCH_H
 #define PERF_LAUNCH_H
@@ -27,10 +27,20 @@ struct perf_shared_page {
     uint8_t records[][PERF_RECORD_BYTES]; /* one per rank */
 };
 
+/* What the ranks of a process share that a launcher has started, and that has several. */
+struct perf_process {
+    int threads;
+    pthread_barrier_t barrier;
+    tutti_id id; /* of the communicator of all ranks */
+    int n, first; /* all ranks; the first of this process */
+};
+
 /* The rank group as one rank sees it. */
 struct perf_rank_group {
     int n, rank;
     struct perf_shared_page *page; /* NULL under a launcher */
+    struct perf_process *process; /* NULL if this process has one rank, or was forked by collperf */
+    int thread; /* of that process */
     tutti_comm *comm; /* of all ranks; NULL until perf_group_connect */
     double began, ended; /* when perf_group_connect did; with a shared page all ranks began together */
     double clock_offset; /* seconds by which rank 0's clock is ahead of this rank's; 0: it is the same */
@@ -48,7 +58,7 @@ const char *perf_launcher(void);
 /* Starts `processes` processes with `threads` ranks each, calls rank_main in each rank, and returns when all
  * have ended. The result is the highest exit code of a rank. The first process that dies or fails ends all
  * others, and the result is then PERF_EXIT_FAILED or PERF_EXIT_USAGE. With processes 0, under a launcher, it
- * calls rank_main once, in this process. */
+ * calls rank_main in this process, in as many threads. */
 int perf_launch(int processes, int threads, perf_rank_main rank_main, void *context);
 
 /* Creates group->comm, the communicator of all ranks. It prints an error, with the rank. */

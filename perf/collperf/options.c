@@ -404,7 +404,7 @@ static int settle_sizes(struct perf_options *o, const bool given[128])
     }
     if (given['i'])
         o->step_factor = 0;
-    double need = 2e-9 * (double)o->max_bytes * (double)(o->launcher ? 1 : o->processes * o->threads);
+    double need = 2e-9 * (double)o->max_bytes * (double)((o->launcher ? 1 : o->processes) * o->threads);
     double have = 1e-9 * (double)perf_machine_memory();
     if (need > have) {
         snprintf(why, sizeof why, "the ranks would need %.1f GB for buffers, %.1f GB are there", need, have);
@@ -416,10 +416,15 @@ static int settle_sizes(struct perf_options *o, const bool given[128])
 static int settle_ranks(struct perf_options *o, const bool given[128])
 {
     char value[32], why[160];
-    if (o->launcher != NULL && (given['g'] || given['t'])) {
-        snprintf(value, sizeof value, "%" PRId64, given['g'] ? o->processes : o->threads);
-        snprintf(why, sizeof why, "this process is one rank of a launcher's job (%s is set)", o->launcher);
-        return refuse(given['g'] ? 'g' : 't', value, why);
+    if (!given['t'])
+        o->threads = 1;
+    if (o->launcher != NULL && given['g'] && o->processes != 1) {
+        snprintf(value, sizeof value, "%" PRId64, o->processes);
+        snprintf(why, sizeof why,
+            "this process is one of a launcher's job (%s is set); legal is 1, and -t N for N rank threads in "
+            "it",
+            o->launcher);
+        return refuse('g', value, why);
     }
     if (o->launcher != NULL && o->bind) {
         fprintf(
@@ -431,8 +436,6 @@ static int settle_ranks(struct perf_options *o, const bool given[128])
     int64_t cores = perf_machine_cores();
     if (!given['g'])
         o->processes = given['t'] ? 1 : cores < 2 ? 2 : cores > PERF_RANKS_MAX ? PERF_RANKS_MAX : cores;
-    if (!given['t'])
-        o->threads = 1;
     int64_t ranks = o->processes * o->threads;
     snprintf(value, sizeof value, "%" PRId64, o->threads);
     if (ranks > PERF_RANKS_MAX)

@@ -30,8 +30,7 @@ struct perf_options {
     int64_t check; /* so many calls of each point are checked */
     int64_t blocking; /* 0: on a host stream */
     int64_t program; /* calls that are bound as one program; 0: none */
-    int64_t processes,
-        threads; /* ranks = processes * threads; 0: this process is one rank of a launcher's job */
+    int64_t processes, threads; /* ranks = processes * threads; under a launcher that has the processes */
     int64_t timeout_ms; /* 0: the library's default */
     enum perf_memory memory;
     int64_t device; /* or PERF_DEVICE_ANY */

@@ -10,12 +10,14 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "clock.h"
+#include "options.h"
 
 enum { CLOCK_QUESTIONS = 16 };
 
@@ -136,6 +138,45 @@ double perf_group_clock_seconds(const struct perf_rank_group *group)
     return perf_clock_seconds() + group->clock_offset;
 }
 
+/* The first thread of each process meets the other processes, and learns the id of all ranks. */
+static tutti_status meet_processes(struct perf_process *process, const tutti_config *config)
+{
+    tutti_config plain = { .size = sizeof plain, .timeout_ms = config->timeout_ms, .name = "processes" };
+    tutti_comm *comm = NULL;
+    tutti_status status = tutti_comm_init_env(&plain, &comm);
+    if (status != TUTTI_OK)
+        return status;
+    process->n = tutti_comm_size(comm) * process->threads;
+    process->first = tutti_comm_rank(comm) * process->threads;
+    if (process->first == 0)
+        status = tutti_get_id(&process->id);
+    if (status == TUTTI_OK)
+        status = tutti_broadcast(
+            &process->id, &process->id, sizeof process->id, TUTTI_UINT8, 0, comm, tutti_no_stream());
+    if (status == TUTTI_OK)
+        status = tutti_comm_finalize(comm);
+    tutti_comm_destroy(comm);
+    return status;
+}
+
+/* Under a launcher: each of its processes is a rank, or each thread of them. */
+static tutti_status join_launched(struct perf_rank_group *group, const tutti_config *config)
+{
+    struct perf_process *process = group->process;
+    if (process == NULL)
+        return tutti_comm_init_env(config, &group->comm);
+    if (group->thread == 0) {
+        tutti_status status = meet_processes(process, config);
+        if (status != TUTTI_OK) { /* its fellows do not know why */
+            perf_group_print_error(group, "start of the communicator", status);
+            exit(PERF_EXIT_FAILED);
+        }
+    }
+    pthread_barrier_wait(&process->barrier);
+    return tutti_comm_init_rank(
+        process->n, process->first + group->thread, &process->id, config, &group->comm);
+}
+
 tutti_status perf_group_connect(struct perf_rank_group *group, const tutti_config *config)
 {
     struct perf_shared_page *page = group->page;
@@ -143,7 +184,7 @@ tutti_status perf_group_connect(struct perf_rank_group *group, const tutti_confi
     perf_group_barrier(group);
     group->began = perf_clock_seconds();
     if (page == NULL) {
-        status = tutti_comm_init_env(config, &group->comm);
+        status = join_launched(group, config);
         if (status == TUTTI_OK) {
             group->n = tutti_comm_size(group->comm);
             group->rank = tutti_comm_rank(group->comm);

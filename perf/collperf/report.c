@@ -203,7 +203,7 @@ void perf_report_begin(struct perf_report *r)
         return;
     fprintf(r->file, "# collperf: Tutti %s, %d rank%s", r->origin.version, r->n, r->n == 1 ? "" : "s");
     if (o->launcher != NULL)
-        fprintf(r->file, " of a launcher's job\n");
+        fprintf(r->file, " of a launcher's job (threads in each process %" PRId64 ")\n", o->threads);
     else
         fprintf(r->file, " (processes %" PRId64 ", threads in each %" PRId64 ")\n", o->processes, o->threads);
     print_ranks(r);
