@@ -197,16 +197,17 @@ says err 'none/rules. cannot be read' 'rules that cannot be read'
 holder=$!
 until [ -s "$scratch/id" ]; do sleep 0.1; done
 for rank in 0 1; do
-    TUTTI_ID=$(cat "$scratch/id") TUTTI_RANK=$rank TUTTI_SIZE=2 timeout 600 "$collperf" reduce_scatter_v -t 2 -b 8 \
-        -e 64K -f 8 -n 3 -w 1 -z 0 --algo all --output "$scratch/launched.$rank" 2>"$scratch/err" </dev/null &
+    TUTTI_ID=$(cat "$scratch/id") TUTTI_RANK=$rank TUTTI_SIZE=2 timeout 600 "$collperf" reduce_scatter_v \
+        -t 2 -b 8 -e 64K -f 8 -n 3 -w 1 -z 0 --algo all --output "$scratch/launched.$rank" \
+        2>"$scratch/err" </dev/null &
     ranks="${ranks:-} $!"
 done
 for each in $ranks; do
     wait "$each" || fail "threads of a launcher's processes"
 done
 kill $holder
-grep -q '^# collperf: .*, 4 ranks of a launcher.*(threads in each process 2)$' "$scratch/launched.0" &&
-    grep -q '^# Out of bounds values : 0 OK$' "$scratch/launched.0" || fail "the report of threads under a launcher"
+grep -q ', 4 ranks of a launcher.*(threads in each process 2)$' "$scratch/launched.0" &&
+    grep -q '^# Out of bounds values : 0 OK$' "$scratch/launched.0" || fail "threads under a launcher"
 TUTTI_ID=0 refused '-g/--ranks 2: .*TUTTI_ID is set.*; legal is 1, and -t N' -g 2
 
 # --- Right results, in each way to start ranks, for all collectives.

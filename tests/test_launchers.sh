@@ -75,13 +75,16 @@ else
     # shellcheck disable=SC2086
     expect "$good" "mpirun of Open MPI" $mpirun --oversubscribe -n 4 "$collperf" $few
     # shellcheck disable=SC2086
-    expect "$good" "threads of mpirun's processes" $mpirun --oversubscribe --bind-to none -n 2 "$collperf" -t 3 $few
+    expect "$good" "threads of mpirun's processes" \
+        $mpirun --oversubscribe --bind-to none -n 2 "$collperf" -t 3 $few
     pids=$(sed -n "s/^#  Rank  *[0-9]* Pid  *\([0-9]*\) .*/\1/p" "$scratch/out" | tr '\n' ' ')
     echo "$pids" | awk '{ exit !(NF == 6 && $1 == $2 && $2 == $3 && $4 == $5 && $5 == $6 && $1 != $4) }' || {
         echo "FAILED: ranks of -t 3 in two processes are in $pids"
         failures=$((failures + 1))
     }
-    expect ', 2 ranks of a launcher' "-g 1, as nccl-tests have it" $mpirun --oversubscribe -n 2 "$collperf" -g 1 $few
+    # shellcheck disable=SC2086
+    expect ', 2 ranks of a launcher' "-g 1, as nccl-tests have it" \
+        $mpirun --oversubscribe -n 2 "$collperf" -g 1 $few
     if [ -x "$mpi_ranks" ]; then
         ASAN_OPTIONS=detect_leaks=0 # what MPI leaves is not ours
         export ASAN_OPTIONS

@@ -2,8 +2,8 @@
 /* caches.c: how long the caches of this machine are, asked once in a process.
  *
  * Of level 2 glibc knows at once, on some machines; hwloc takes milliseconds, so it comes second, and the
- * kernel's files last. Of level 3 glibc adds up the whole machine, where a virtual one has two cores of it, and
- * only the kernel says what one such cache has. */
+ * kernel's files last. Of level 3 glibc adds up the whole machine, where a virtual one has two cores of it,
+ * and only the kernel says what one such cache has. */
 #include "base/caches.h"
 
 #include <stdatomic.h>

@@ -11,7 +11,7 @@
 
 enum { TT_ERROR_TEXT = 480 };
 
-/* The system's words for an errno: glibc's strerror_r returns them, that of POSIX, which musl has, a number. */
+/* The system's words for an errno: glibc's strerror_r returns them, that of POSIX, as musl's, a number. */
 #ifndef __GLIBC__
 char *tt_strerror(int number, char *text, size_t bytes);
 #define strerror_r tt_strerror
