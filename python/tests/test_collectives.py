@@ -137,6 +137,25 @@ def test_v_forms(n, count):
     threads(n, v_forms, count)
 
 
+def test_blocks_of_elements_that_only_move():
+    def run(comm):
+        mine = np.full(comm.rank + 1, 10 + comm.rank + 1j)
+        whole = np.array([10 + 1j, 11 + 1j, 11 + 1j])
+        same(comm.all_gather_v(mine, [1, 2]), whole)
+        out = comm.all_gather_v(mine, [1, 2], np.zeros(5, complex), [4, 1])
+        same(out, np.array([0, 11 + 1j, 11 + 1j, 0, 10 + 1j]))
+
+    threads(2, run)
+
+
+def test_a_block_of_no_elements_is_nowhere():
+    def run(comm):
+        mine = np.arange(3.0)[: 3 * comm.rank]
+        same(comm.all_gather_v(mine, [0, 3], np.zeros(3), [99, 0]), np.arange(3.0))
+
+    threads(2, run)
+
+
 @pytest.mark.parametrize("name", "int8 uint8 int32 uint32 int64 uint64 float16 float32 float64".split())
 def test_types_of_numpy(name):
     def run(comm):

@@ -74,6 +74,8 @@ Test(tune, two_sizes_that_count_as_one_have_one_rule)
     add(&tune, "reduce", "ring", 11, 1);
     add(&tune, "reduce", "ring", 33, 3);
     add(&tune, "reduce", "tree", 44, 4);
+    add(&tune, "reduce", "tree", 33, 3.5);
+    add(&tune, "reduce", "ring", 47, 9); /* the least size of the step decides */
     add(&tune, "reduce", "pairs", 3, 1);
     add(&tune, "reduce", "direct", 2, 1);
     add(&tune, "reduce", "tree", 6, 1);
