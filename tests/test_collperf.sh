@@ -193,16 +193,16 @@ TUTTI_RULES=$scratch/none/rules expect 3 "$collperf" all_reduce -g 2 -b 8 -e 8 -
 says err 'none/rules. cannot be read' 'rules that cannot be read'
 
 # --- Threads of a launcher's processes are ranks, with numbers that follow each other.
-"$info" id >"$scratch/id" &
+"$info" id >"$scratch/launched.id" &
 holder=$!
-until [ -s "$scratch/id" ]; do sleep 0.1; done
+until [ -s "$scratch/launched.id" ]; do sleep 0.1; done
 for rank in 0 1; do
-    TUTTI_ID=$(cat "$scratch/id") TUTTI_RANK=$rank TUTTI_SIZE=2 timeout 600 "$collperf" reduce_scatter_v \
-        -t 2 -b 8 -e 64K -f 8 -n 3 -w 1 -z 0 --algo all --output "$scratch/launched.$rank" \
+    TUTTI_ID=$(cat "$scratch/launched.id") TUTTI_RANK=$rank TUTTI_SIZE=2 timeout 600 "$collperf" \
+        reduce_scatter_v -t 2 -b 8 -e 64K -f 8 -n 3 -w 1 -z 0 --algo all --output "$scratch/launched.$rank" \
         2>"$scratch/err" </dev/null &
-    ranks="${ranks:-} $!"
+    launched="${launched:-} $!"
 done
-for each in $ranks; do
+for each in $launched; do
     wait "$each" || fail "threads of a launcher's processes"
 done
 kill $holder
