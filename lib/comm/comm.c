@@ -76,12 +76,13 @@ static tutti_status allocate(struct tt_comm *comm)
     comm->calls.idle[0] = calloc(n, sizeof *comm->calls.idle[0]);
     comm->calls.idle[1] = calloc(n, sizeof *comm->calls.idle[1]);
     comm->calls.cached = comm->calls.last = calloc(TT_CACHED_CALLS, sizeof *comm->calls.cached);
+    comm->calls.turns = calloc(1 + 2 * n, sizeof *comm->calls.turns);
     comm->choice_cache = calloc(1, sizeof *comm->choice_cache);
     comm->refusals.calls = calloc(1 + 2 * n, sizeof *comm->refusals.calls);
     comm->waiting.circle = calloc(n, sizeof *comm->waiting.circle);
     if (comm->numbers.next_post == NULL || comm->calls.idle[0] == NULL || comm->calls.idle[1] == NULL ||
-        comm->choice_cache == NULL || comm->calls.cached == NULL || comm->refusals.calls == NULL ||
-        comm->waiting.circle == NULL)
+        comm->choice_cache == NULL || comm->calls.cached == NULL || comm->calls.turns == NULL ||
+        comm->refusals.calls == NULL || comm->waiting.circle == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", comm->n);
     return tt_prepared_cache_create(&comm->calls.prepared);
 }
@@ -198,6 +199,7 @@ void tt_comm_destroy(struct tt_comm *comm)
     if (comm->memory.tmp != NULL)
         tt_arena_free(comm->memory.tmp);
     free(comm->numbers.next_post);
+    free(comm->calls.turns);
     free(comm->choice_cache);
     free(comm->refusals.calls);
     free(comm->waiting.circle);

@@ -28,6 +28,7 @@ enum { TT_NAME_BYTES = 64 };
 
 struct tt_device;
 struct tt_cached;
+struct tt_pending;
 struct tt_recorder;
 struct tt_trace;
 
@@ -45,8 +46,14 @@ struct tt_refused {
 struct tt_refusals { /* what this rank refused; behind the lock of streams (refuse.c) */
     bool told; /* its peers know of it, and it has started no call since */
     bool waits; /* something is to be told as soon as its streams have nothing to run */
-    struct tt_refused *calls; /* [1 + 2n]: collectives, messages from, and to, each rank */
+    struct tt_refused *calls; /* [1 + 2n]: of each kind (tt_call_kind) */
     char text[TT_REFUSAL_TEXT];
+};
+
+/* The calls of one kind that run together: how many are polled at a time, and the others, in their order. */
+struct tt_turns {
+    int polled;
+    struct tt_pending *waiting, **end;
 };
 
 /* A member of a circle of waits: which wait it was in, and how many looks it had taken (fault_wait.c). */
@@ -109,6 +116,7 @@ struct tt_comm {
         struct tt_cached *cached; /* call_cache.h */
         struct tt_cached *last; /* of the last call, never NULL */
         uint64_t last_id; /* of a cached call */
+        struct tt_turns *turns; /* [1 + 2n]: of each kind (tt_call_kind), of those that run */
     } calls;
     struct tt_traffic traffic;
     struct tt_choice_cache *choice_cache;

@@ -22,11 +22,6 @@ static bool is_local(tutti_status status)
     return status < TUTTI_OK && status > TUTTI_SYSTEM_ERROR;
 }
 
-struct tt_refused *tt_refused_of(const struct tt_comm *comm, int peer, bool sends)
-{
-    return &comm->refusals.calls[peer == TT_NONE ? 0 : 1 + (sends ? comm->n : 0) + peer];
-}
-
 /* Tells the peers of a refusal that waits for that. The lock is held, and no call of the communicator is
  * under way. */
 static void tell(struct tt_comm *comm, int peer, bool sends)

@@ -3,23 +3,17 @@
  *
  * The blocking calls are this loop over the executor, which never blocks: poll all operations, and when
  * nothing moved, spin, yield or sleep on the doorbells of the communicators involved. Whatever ends a
- * communicator (an abort, a mismatch, a death, the deadline) ends the wait of every call on it. */
+ * communicator (an abort, a mismatch, a death, the deadline) ends the wait of every call on it.
+ *
+ * Of many calls most wait for others of the same batch: a collective for the one before it on its
+ * communicator, a message for a slot that earlier ones of its pair and direction have. To poll those as well
+ * would make a group slower with the square of its calls. So each communicator keeps the calls of a kind in
+ * turn (struct tt_turns), and only those whose turn it is are in the list that is polled. */
 #include "base/clock.h"
 #include "base/status.h"
 #include "run/run.h"
 
 enum { QUIET_MS = 1000, SERVE_FIRST_NS = 1000000, SERVE_NS = 10 * 1000000 };
-
-static bool may_start(const struct tt_pending *pending, int i)
-{
-    if (tt_collectives[pending[i].call.collective].p2p)
-        return true;
-    for (int j = 0; j < i; j++)
-        if (!pending[j].over && pending[j].call.comm == pending[i].call.comm &&
-            !tt_collectives[pending[j].call.collective].p2p)
-            return false;
-    return true;
-}
 
 static void end(struct tt_pending *p, bool soon)
 {
@@ -59,7 +53,8 @@ void tt_comm_tidy(struct tt_comm *comm, int64_t now_ns)
 
 struct runner {
     struct tt_pending *pending;
-    int count, first; /* all before `first` are over */
+    int count;
+    struct tt_pending *polled, **end; /* the calls whose turn it is */
     tutti_status status;
     bool waiting, tidy;
     bool serves; /* some communicator has an on_wait, and this is the caller's thread */
@@ -76,17 +71,20 @@ static void end_done(struct tt_pending *p, bool waited)
     end(p, !waited && p->call.cached != NULL && p->op->layout.slices == 1);
 }
 
-static bool step(const struct runner *r, int i, tutti_status *status)
+static tutti_status start(struct tt_pending *p)
 {
-    struct tt_pending *p = &r->pending[i];
+    tutti_status status = tt_call_start(&p->call, &p->op);
+    if (status != TUTTI_OK)
+        return fail_start(p);
+    if (p->skip > 0)
+        tt_exec_skip(p->op, p->skip);
+    return TUTTI_OK;
+}
+
+static bool step(const struct runner *r, struct tt_pending *p, tutti_status *status)
+{
     if (p->op == NULL) {
-        if (!may_start(r->pending, i))
-            return false;
-        *status = tt_call_start(&p->call, &p->op);
-        if (*status != TUTTI_OK)
-            *status = fail_start(p);
-        else if (p->skip > 0)
-            tt_exec_skip(p->op, p->skip);
+        *status = start(p);
         return true;
     }
     switch (tt_exec_progress(p->op)) {
@@ -105,26 +103,89 @@ static bool step(const struct runner *r, int i, tutti_status *status)
     return true;
 }
 
-static void note(struct runner *r, int i, tutti_status status)
+static void note(struct runner *r, const struct tt_pending *p, tutti_status status)
 {
     if (status == TUTTI_OK)
         return;
     if (r->status == TUTTI_OK)
         r->status = status;
-    end_all_on(r->pending, r->count, r->pending[i].call.comm);
+    end_all_on(r->pending, r->count, p->call.comm);
+}
+
+static bool is_message(const struct tt_pending *p)
+{
+    return tt_collectives[p->call.collective].p2p;
+}
+
+/* The calls that take turns with this one. */
+static struct tt_turns *turns_of(const struct tt_pending *p)
+{
+    const struct tt_call *call = &p->call;
+    int peer = is_message(p) ? call->root : TT_NONE;
+    return &call->comm->calls.turns[tt_call_kind(call->comm, peer, call->collective == TT_P2P_SEND)];
+}
+
+static void append(struct tt_pending ***end, struct tt_pending *p)
+{
+    p->next = NULL;
+    **end = p;
+    *end = &p->next;
+}
+
+/* Starts all calls that may start now, which are the messages and the first collective of each communicator,
+ * and lines the others up. */
+static void begin(struct runner *r)
+{
+    r->polled = NULL;
+    r->end = &r->polled;
+    for (int i = 0; i < r->count; i++) {
+        struct tt_turns *turns = turns_of(&r->pending[i]);
+        *turns = (struct tt_turns){ .end = &turns->waiting };
+    }
+    for (int i = 0; i < r->count; i++) {
+        struct tt_pending *p = &r->pending[i];
+        struct tt_turns *turns = turns_of(p);
+        tutti_status status = TUTTI_OK;
+        int most = is_message(p) ? TT_SLOTS : 1;
+        if (p->over)
+            continue;
+        if (p->op == NULL && (is_message(p) || turns->polled == 0))
+            note(r, p, status = start(p));
+        if (status == TUTTI_OK)
+            append(turns->polled < most ? &r->end : &turns->end, p);
+        turns->polled += turns->polled < most;
+    }
+}
+
+/* Takes the call at this place of the list, which is over, out of it. The next one of its kind has its turn
+ * at the end of the list, so that calls of a kind move in their order. */
+static void pass_turn(struct runner *r, struct tt_pending **at)
+{
+    struct tt_turns *turns = turns_of(*at);
+    struct tt_pending *next = turns->waiting;
+    *at = (*at)->next;
+    if (*at == NULL)
+        r->end = at;
+    while (next != NULL && next->over) /* its communicator has ended */
+        next = next->next;
+    turns->waiting = next != NULL ? next->next : NULL;
+    if (next != NULL)
+        append(&r->end, next);
 }
 
 static bool poll_all(struct runner *r)
 {
     bool moved = false;
-    while (r->first < r->count && r->pending[r->first].over)
-        r->first++;
-    for (int i = r->first; i < r->count; i++) {
+    for (struct tt_pending **at = &r->polled; *at != NULL;) {
+        struct tt_pending *p = *at;
         tutti_status status = TUTTI_OK;
-        if (r->pending[i].over)
-            continue;
-        moved |= step(r, i, &status);
-        note(r, i, status);
+        if (!p->over)
+            moved |= step(r, p, &status);
+        note(r, p, status);
+        if (p->over)
+            pass_turn(r, at);
+        else
+            at = &p->next;
     }
     return moved;
 }
@@ -134,16 +195,16 @@ static void begin_waiting(struct runner *r)
     struct tt_doorbell *bells[TT_WAIT_BELLS];
     int n = 0;
     bool deaf = false; /* a device opens gates, and rings no bell */
-    for (int i = r->first; i < r->count && n < TT_WAIT_BELLS; i++) {
-        struct tt_doorbell *bell = r->pending[i].call.comm->endpoint->doorbell;
-        bool known = r->pending[i].over;
-        deaf = deaf || r->pending[i].call.staging != NULL;
+    for (const struct tt_pending *p = r->polled; p != NULL && n < TT_WAIT_BELLS; p = p->next) {
+        struct tt_doorbell *bell = p->call.comm->endpoint->doorbell;
+        bool known = p->over;
+        deaf = deaf || p->call.staging != NULL;
         for (int j = 0; j < n && !known; j++)
             known = bells[j] == bell;
         if (!known)
             bells[n++] = bell;
     }
-    tt_wait_begin(&r->wait, r->pending[r->first].call.comm->waiting.policy, bells, deaf ? 0 : n);
+    tt_wait_begin(&r->wait, r->polled->call.comm->waiting.policy, bells, deaf ? 0 : n);
     r->waiting = true;
 }
 
@@ -151,9 +212,9 @@ static void begin_waiting(struct runner *r)
 static void tidy(struct runner *r)
 {
     const struct tt_comm *seen = NULL;
-    for (int i = r->first; i < r->count; i++) {
-        struct tt_comm *comm = r->pending[i].call.comm;
-        if (!r->pending[i].over && comm != seen)
+    for (const struct tt_pending *p = r->polled; p != NULL; p = p->next) {
+        struct tt_comm *comm = p->call.comm;
+        if (!p->over && comm != seen)
             tt_comm_tidy(comm, tt_wait_long_since(&r->wait));
         seen = comm;
     }
@@ -170,10 +231,10 @@ static void serve(struct runner *r)
         r->serve_ns = now + r->pause_ns;
     } else if (now >= r->serve_ns) {
         const struct tt_comm *seen = NULL;
-        for (int i = r->first; i < r->count; i++) {
-            struct tt_comm *comm = r->pending[i].call.comm;
-            if (!r->pending[i].over && comm != seen && comm->waiting.on_wait != NULL)
-                note(r, i, tt_comm_serve(comm));
+        for (const struct tt_pending *p = r->polled; p != NULL; p = p->next) {
+            struct tt_comm *comm = p->call.comm;
+            if (!p->over && comm != seen && comm->waiting.on_wait != NULL)
+                note(r, p, tt_comm_serve(comm));
             seen = comm;
         }
         r->pause_ns = 2 * r->pause_ns < SERVE_NS ? 2 * r->pause_ns : SERVE_NS;
@@ -197,20 +258,19 @@ static void idle(struct runner *r)
     if (look && r->stalled_ns == 0)
         r->stalled_ns = now;
     if (look)
-        tt_fault_tell_waits(&r->pending[r->first], r->count - r->first, &r->circle);
+        tt_fault_tell_waits(r->pending, r->count, &r->circle);
     const struct tt_comm *seen = NULL;
-    for (int i = r->first; i < r->count; i++) {
-        struct tt_pending *p = &r->pending[i];
+    for (struct tt_pending *p = r->polled; p != NULL; p = p->next) {
         if (p->over)
             continue;
         if (p->call.comm != seen)
-            note(r, i, tt_comm_check(p->call.comm));
+            note(r, p, tt_comm_check(p->call.comm));
         seen = p->call.comm;
         if (!look || p->over || p->op == NULL)
             continue;
         if (tt_exec_is_held(p->op)) /* by its own device, which may take its time */
             r->stalled_ns = now;
-        note(r, i, tt_fault_inspect(p, (now - r->stalled_ns) / 1000000));
+        note(r, p, tt_fault_inspect(p, (now - r->stalled_ns) / 1000000));
     }
 }
 
@@ -238,7 +298,6 @@ static tutti_status run(struct tt_pending *pending, int count, bool serves)
     struct runner r; /* not zeroed: `wait` is large, and most calls never wait */
     r.pending = pending;
     r.count = count;
-    r.first = 0;
     r.status = TUTTI_OK;
     r.waiting = r.tidy = false;
     r.serves = false;
@@ -246,6 +305,7 @@ static tutti_status run(struct tt_pending *pending, int count, bool serves)
         r.serves = r.serves || (serves && pending[i].call.comm->waiting.on_wait != NULL);
     r.stalled_ns = r.pause_ns = 0;
     r.circle = (struct tt_circle){ 0 };
+    begin(&r);
     for (;;) {
         bool moved = poll_all(&r);
         if (moved && r.stalled_ns != 0) {
@@ -253,9 +313,7 @@ static tutti_status run(struct tt_pending *pending, int count, bool serves)
             r.stalled_ns = 0;
             r.circle.length = 0;
         }
-        while (r.first < count && pending[r.first].over)
-            r.first++;
-        if (r.first == count)
+        if (r.polled == NULL)
             break;
         if (!moved) {
             idle(&r);

@@ -35,6 +35,13 @@ tutti_status tt_call_start(const struct tt_call *call, struct tt_op **op);
 /* Returns what a barrier sends: its IN. */
 const void *tt_barrier_token(void);
 
+/* Returns which of its communicator's 1 + 2n kinds of calls one is: collectives (peer TT_NONE), or messages
+ * from, or to, each rank. Those of a kind have one order. */
+static inline int tt_call_kind(const struct tt_comm *comm, int peer, bool sends)
+{
+    return peer == TT_NONE ? 0 : 1 + (sends ? comm->n : 0) + peer;
+}
+
 /* Returns a hash that is equal at all ranks if they called the same. */
 uint64_t tt_call_hash(const struct tt_call *call, unsigned algorithm, uint32_t slices);
 static inline uint64_t tt_hash_mix(uint64_t hash, uint64_t value)
@@ -74,8 +81,10 @@ void tt_refusals_tell(struct tt_comm *comm);
 void tt_refusals_drop(struct tt_comm *comm);
 /* Takes refusals back when a call starts: what was refused before holds up nobody any more. */
 void tt_refusals_take_back(struct tt_comm *comm);
-struct tt_refused *tt_refused_of(
-    const struct tt_comm *comm, int peer, bool sends); /* peer TT_NONE: collectives */
+static inline struct tt_refused *tt_refused_of(const struct tt_comm *comm, int peer, bool sends)
+{
+    return &comm->refusals.calls[tt_call_kind(comm, peer, sends)];
+}
 
 struct tt_arrays { /* room for what a call points to; {0}: none */
     size_t *words;
@@ -87,6 +96,7 @@ bool tt_call_keep_arrays(struct tt_call *call, struct tt_arrays *arrays);
 
 struct tt_pending {
     struct tt_call call;
+    struct tt_pending *next; /* of those that are polled, or that wait for their turn (run.c) */
     struct tt_op *op; /* NULL: not started */
     uint32_t skip; /* the units before this step are done when it starts (fast_path.c) */
     bool over;
