@@ -96,6 +96,7 @@ struct tt_comm {
         struct tt_wait_policy policy;
         uint32_t waits, looks; /* waits of messages so far that have become long, and looks in them */
         struct tt_mark *circle; /* n */
+        bool settled; /* it has ended, and this run has waited until its buffers are left alone */
     } waiting;
 
     /* The next numbers of calls and messages: each call advances them when it starts, or the executor

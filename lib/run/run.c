@@ -280,11 +280,14 @@ static void idle(struct runner *r)
  * finish the message it was storing. */
 static void settle(struct runner *r)
 {
+    for (int i = 0; i < r->count; i++)
+        r->pending[i].call.comm->waiting.settled = false;
     for (int i = 0; i < r->count; i++) {
-        const struct tt_comm *comm = r->pending[i].call.comm;
+        struct tt_comm *comm = r->pending[i].call.comm;
         struct tt_cause cause;
-        if (!comm->endpoint->control->cause(comm->endpoint, &cause))
+        if (comm->waiting.settled || !comm->endpoint->control->cause(comm->endpoint, &cause))
             continue;
+        comm->waiting.settled = true;
         int64_t until = tt_deadline_ns(QUIET_MS);
         tt_wait_begin(&r->wait, comm->waiting.policy, NULL, 0);
         while (!comm->endpoint->control->quiet(comm->endpoint, tt_now_ns() < until))

@@ -211,6 +211,53 @@ Test(api_faults, stopped_rank)
     ranks_run(&(struct ranks_plan){ .n = 3, .run = stopped, .meddle = wake_rank_1 });
 }
 
+/* It is stopped inside a call, so that it might still write to buffers of its peers. */
+static int stop(void *context)
+{
+    struct ranks_me *me = context;
+    ranks_at(me, "rank %d: is stopped", me->rank);
+    atomic_store((_Atomic int *)me->shared, 1);
+    raise(SIGSTOP);
+    return 0;
+}
+
+/* A call that failed waits for such a rank for a second at most; so does a group, however many calls it
+ * has. */
+static void stopped_inside(struct ranks_me *me)
+{
+    enum { CALLS = 100, MOST_MS = CALLS * 1000 / 2 };
+    tutti_config config = { .size = sizeof config, .timeout_ms = 500, .on_wait_context = me };
+    config.on_wait = me->rank == 1 ? stop : NULL;
+    tutti_comm *comm = ranks_join(me, &config);
+    _Atomic int *ended = (_Atomic int *)((uint8_t *)me->shared + RANKS_SHARED_BYTES - sizeof *ended);
+    int32_t value = 1;
+    if (comm == NULL)
+        return;
+    if (me->rank == 1) {
+        while (sum(comm, &value) == TUTTI_OK)
+            ;
+    } else {
+        while (atomic_load((_Atomic int *)me->shared) == 0)
+            ranks_sleep_us(1000);
+        ranks_at(me, "rank %d: a group of %d calls", me->rank, CALLS);
+        int64_t began = ranks_now_ms();
+        tutti_group_start();
+        for (int i = 0; i < CALLS; i++)
+            sum(comm, &value);
+        expect_status(me, "group_end", tutti_group_end(), TUTTI_TIMEOUT);
+        int64_t took = ranks_now_ms() - began;
+        ranks_expect(me, took < MOST_MS, "it took %lld ms", (long long)took);
+        atomic_fetch_add(ended, 1);
+    }
+    ranks_same_error(me, comm, TUTTI_TIMEOUT, "rank 1");
+    ranks_part(me, comm);
+}
+
+Test(api_faults, a_group_waits_for_a_stopped_rank_once)
+{
+    ranks_run(&(struct ranks_plan){ .n = 2, .run = stopped_inside, .meddle = wake_rank_1, .limit_s = 200 });
+}
+
 /* --- Ranks that leave */
 
 enum leaving { DESTROYS, EXITS, DIES, DESTROYS_IN_PARENT };
