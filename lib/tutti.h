@@ -134,17 +134,16 @@ enum {
     TUTTI_BIT_XOR
 };
 
-/* Settings of a communicator. Zero means the default in every field; set size to sizeof(tutti_config). The
- * struct grows only at its end: a shorter one reads as zeros, a longer one is refused if what is unknown
- * is not zero.
+/* Settings of a communicator. Zero means the default in every field, or for tutti_comm_split what the parent
+ * has; set size to sizeof(tutti_config). The struct grows only at its end: a shorter one reads as zeros, a
+ * longer one is refused if what is unknown is not zero.
  *
  * on_wait is what a call does for others while it waits: the progress of another library, or a look at the
  * signals of an interpreter. A call on the communicator that has waited for a millisecond runs it on the
  * thread that made the call, then again and again, at first a millisecond apart, later ten. Calls with a
  * stream return at once and so do not run it, nor does a thread of the library's. If it answers anything but
  * 0 the communicator ends, on all ranks, with TUTTI_ABORTED. It must not call this library, but for
- * tutti_comm_abort, tutti_comm_state, tutti_comm_get_error and tutti_query of the "recorder". A child of
- * tutti_comm_split has its parent's, unless the child's config names one. */
+ * tutti_comm_abort, tutti_comm_state, tutti_comm_get_error and tutti_query of the "recorder". */
 typedef struct {
     size_t size;
     uint64_t flags; /* TUTTI_COMM_EXACT, TUTTI_COMM_NONBLOCKING, or both */
@@ -318,11 +317,21 @@ tutti_status tutti_comm_init_env(const tutti_config *config, tutti_comm **comm);
 tutti_status tutti_comm_init_all(int n, const int *devices, const tutti_config *config, tutti_comm **comms);
 
 /* Collective over comm: ranks of one colour (0 and up) form a child, in the order of (key, rank in comm);
- * colour -1: no child, *child is set to NULL. config NULL: the parent's settings. Not inside a group.
- * A child without a name of its own is "split K of PARENT", the K-th. What ends it is told with its own ranks
- * and with those of the world, the communicator that all was split from.
- * Errors: INVALID_ARGUMENT (comm, child, a colour below -1, on any rank), INVALID_USAGE, OUT_OF_MEMORY,
- * and sticky ones. */
+ * colour -1: no child, *child is set to NULL. Not inside a group.
+ *
+ * What config does not set (NULL: nothing) the child has of its parent:
+ *   flags: TUTTI_COMM_EXACT, which options can end ("exact=off"). NONBLOCKING is refused.
+ *   timeout_ms: 0 is the parent's, unless options name a `timeout`.
+ *   name: a child without one is "split K of PARENT", the K-th.
+ *   options: each setting that they do not name is the parent's, whatever the environment says by now. So is
+ *     the device, which is the one that the parent has, or none, whatever is current in this thread; "auto"
+ *     looks anew. Which ranks share a cache is known of the parent, and `topology` says it of the child.
+ *   on_wait: NULL is the parent's, with its on_wait_context.
+ * Shared settings are those of the child's rank 0 (tutti-info config tells which are).
+ *
+ * What ends a child is told with its own ranks and with those of the world, the communicator that all was
+ * split from. Errors: INVALID_ARGUMENT (comm, child, config, a colour below -1, on any rank), UNSUPPORTED
+ * (NONBLOCKING, isa, a device that cannot be used), INVALID_USAGE, OUT_OF_MEMORY, and sticky ones. */
 tutti_status tutti_comm_split(
     tutti_comm *comm, int color, int key, const tutti_config *config, tutti_comm **child);
 

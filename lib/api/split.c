@@ -3,7 +3,8 @@
  *
  * All ranks of the parent take part in three all_gathers on it, also those that get no child: one of their
  * requests (colour, key, settings), and the two exchanges of establishing. The processes know each other
- * already, and in which cache domains they are. The child's shared settings are those of its rank 0. */
+ * already, and in which cache domains they are. What a child's config does not set is its parent's; of its
+ * shared settings, those of its rank 0 hold. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include "api/group.h"
 #include "base/handle.h"
 #include "comm/lifecycle.h"
+#include "device/device.h"
 #include "run/settings.h"
 #include "select/selection.h"
 
@@ -99,18 +101,26 @@ static void find_members(struct split *s)
         s->host[i] = s->parent->identity.host != NULL ? s->parent->identity.host[s->members[i]] : 0;
 }
 
+/* Names the device of the child, which is its parent's unless the child's own options say another. */
+static tutti_status set_device(const struct tt_comm *parent, struct tt_settings *settings)
+{
+    int number = parent->device != NULL ? parent->device->number : -1;
+    tutti_status status = TUTTI_OK;
+    if (tt_setting_origin(settings, &settings->device) == TT_FROM_OPTIONS)
+        status = tt_device_resolve(settings, &number);
+    settings->device = number < 0 ? TT_DEVICE_NONE : TT_DEVICE_FIRST + (uint64_t)number;
+    return status;
+}
+
 static struct request request_of(const struct tt_comm *parent, int color, int key, const tutti_config *config)
 {
-    struct request request = { .color = color, .key = key, .settings = parent->settings };
-    if (config != NULL)
-        request.status = tt_comm_settings(config, &request.settings);
-    request.settings.costs = parent->settings.costs;
-    if (request.status == TUTTI_OK && strcmp(request.settings.rules, parent->settings.rules) != 0)
-        request.status = tt_rules_read(&request.settings);
-    else if (request.status == TUTTI_OK)
-        memcpy(request.settings.rule, parent->settings.rule, sizeof request.settings.rule);
-    if (strcmp(request.settings.rules, parent->settings.rules) == 0)
-        request.settings.nrules = parent->settings.nrules;
+    struct request request = { .color = color, .key = key };
+    struct tt_settings *settings = &request.settings;
+    request.status = tt_comm_settings_of_child(config, &parent->settings, settings);
+    if (request.status == TUTTI_OK)
+        request.status = set_device(parent, settings);
+    if (request.status == TUTTI_OK && strcmp(settings->rules, parent->settings.rules) != 0)
+        request.status = tt_rules_read(settings);
     if (request.status == TUTTI_OK && tt_comm_nonblocking(config))
         request.status =
             tt_fail(TUTTI_UNSUPPORTED, "split: config.flags has TUTTI_COMM_NONBLOCKING, but split waits "
@@ -137,10 +147,9 @@ static tutti_status make_child(struct split *s, const tutti_config *config, tutt
 {
     struct tt_settings settings = s->requests[s->parent->rank].settings;
     char name[TT_NAME_BYTES];
-    tutti_config own = { .timeout_ms = s->parent->waiting.timeout_ms };
-    if (config != NULL && tt_comm_config(config, &own) != TUTTI_OK)
-        return TUTTI_INTERNAL_ERROR; /* tt_comm_settings has read it before */
-    own.size = sizeof own;
+    tutti_config own;
+    if (tt_comm_config(config, &own) != TUTTI_OK)
+        return TUTTI_INTERNAL_ERROR; /* request_of has read it before */
     snprintf(name, sizeof name, "split %u of %.40s", s->parent->identity.splits, s->parent->identity.name);
     if (own.name == NULL)
         own.name = name;
@@ -149,10 +158,16 @@ static tutti_status make_child(struct split *s, const tutti_config *config, tutt
         own.on_wait_context = s->parent->waiting.on_wait_context;
     }
     find_members(s);
-    tt_settings_adopt(&settings, &s->requests[s->members[0]].settings);
+    const struct tt_settings *first = &s->requests[s->members[0]].settings;
+    bool places = tt_setting_origin(first, &first->topology) == TT_FROM_OPTIONS;
+    tt_settings_adopt(&settings, first);
+    if (settings.slice_bytes == 0 && first->device >= TT_DEVICE_FIRST)
+        settings.slice_bytes = tt_device_slice_bytes(s->count);
+    if (own.timeout_ms == 0 && tt_setting_origin(first, &first->timeout_ms_or_zero) != TT_FROM_OPTIONS)
+        own.timeout_ms = s->parent->waiting.timeout_ms;
     int32_t domain = s->parent->topology.domain[s->parent->rank];
-    tutti_status status = tt_comm_establish(
-        s->count, s->place, &settings, &own, &domain, s->host, exchange_by_parent, s, s->child_room, child);
+    tutti_status status = tt_comm_establish(s->count, s->place, &settings, &own, places ? NULL : &domain,
+        s->host, exchange_by_parent, s, s->child_room, child);
     if (status == TUTTI_OK) {
         tt_comm_peek(*child)->identity.world = s->world;
         s->world = NULL;

@@ -446,6 +446,27 @@ tutti_status tt_settings_read(struct tt_settings *settings, const char *options)
     return status;
 }
 
+tutti_status tt_settings_inherit(
+    struct tt_settings *settings, const struct tt_settings *parent, const char *options)
+{
+    struct tt_settings result = *parent;
+    for (int i = 0; i < tt_setting_count; i++)
+        if (result.origin[i] != TT_FROM_DEFAULT)
+            result.origin[i] = TT_FROM_PARENT;
+    tutti_status status = options != NULL ? read_options(&result, options) : TUTTI_OK;
+    if (status == TUTTI_OK)
+        *settings = result;
+    return status;
+}
+
+enum tt_origin tt_setting_origin(const struct tt_settings *settings, const void *member)
+{
+    int i = 0;
+    while (i < tt_setting_count - 1 && (const char *)settings + tt_setting_table[i].offset != member)
+        i++;
+    return (enum tt_origin)settings->origin[i];
+}
+
 static size_t value_bytes(enum tt_kind kind)
 {
     switch (kind) {
@@ -524,7 +545,7 @@ static void put_value(const struct tt_setting *row, const struct tt_settings *se
 
 size_t tt_settings_print(const struct tt_settings *settings, char *text, size_t bytes)
 {
-    static const char *const origins[] = { "default", "environment", "options", "rank 0" };
+    static const char *const origins[] = { "default", "environment", "options", "rank 0", "parent" };
     struct tt_text t = { text, bytes, 0 };
     for (int i = 0; i < tt_setting_count; i++) {
         const struct tt_setting *row = &tt_setting_table[i];
@@ -532,7 +553,7 @@ size_t tt_settings_print(const struct tt_settings *settings, char *text, size_t 
         put_value(row, settings, &(struct tt_text){ value, sizeof value, 0 });
         int width = 24 - (int)strlen(row->name);
         tt_put(&t, "%s=%-*s # %s, %s: %s\n", row->name, width, value,
-            row->scope == TT_SHARED ? "shared" : "local", origins[settings->origin[i] & 3], row->help);
+            row->scope == TT_SHARED ? "shared" : "local", origins[settings->origin[i]], row->help);
     }
     return t.length;
 }

@@ -28,7 +28,7 @@ enum tt_kind {
 };
 enum tt_network { TT_NETWORK_AUTO, TT_NETWORK_TCP, TT_NETWORK_UCX };
 enum { TT_DEVICE_AUTO, TT_DEVICE_NONE, TT_DEVICE_FIRST };
-enum tt_origin { TT_FROM_DEFAULT, TT_FROM_ENVIRONMENT, TT_FROM_OPTIONS, TT_FROM_RANK_0 };
+enum tt_origin { TT_FROM_DEFAULT, TT_FROM_ENVIRONMENT, TT_FROM_OPTIONS, TT_FROM_RANK_0, TT_FROM_PARENT };
 
 enum {
     TT_CONFIG_TEXT = 512,
@@ -90,6 +90,12 @@ extern const int tt_setting_count;
  * error that lists what is legal; a bad value in the environment too. Unknown TUTTI_* variables are warned
  * about once. */
 tutti_status tt_settings_read(struct tt_settings *settings, const char *options);
+/* The settings of a child of the communicator that has `parent`: that one's, but for what `options` say (may
+ * be NULL). */
+tutti_status tt_settings_inherit(
+    struct tt_settings *settings, const struct tt_settings *parent, const char *options);
+/* Where a member of the struct that is a setting comes from. */
+enum tt_origin tt_setting_origin(const struct tt_settings *settings, const void *member);
 /* Keep this process's local settings, take rank 0's shared ones. */
 void tt_settings_adopt(struct tt_settings *settings, const struct tt_settings *of_rank_0);
 /* The table with values in force and where they come from, one line each, as snprintf. What stands before

@@ -65,13 +65,18 @@ static uint64_t blocks_of(int n)
     return n > BLOCKS_LEAST ? (uint64_t)n : BLOCKS_LEAST;
 }
 
-tutti_status tt_device_settings(struct tt_settings *settings, int n)
+uint64_t tt_device_slice_bytes(int n)
 {
     enum { SLICE_OF_ALL = 4 << 20 };
+    return SLICE_OF_ALL / blocks_of(n);
+}
+
+tutti_status tt_device_settings(struct tt_settings *settings, int n)
+{
     int number;
     tutti_status status = tt_device_resolve(settings, &number);
     if (status == TUTTI_OK && number >= 0 && settings->slice_bytes == 0)
-        settings->slice_bytes = SLICE_OF_ALL / blocks_of(n);
+        settings->slice_bytes = tt_device_slice_bytes(n);
     return status;
 }
 
@@ -364,7 +369,7 @@ static tutti_status tell_absent(const struct tt_comm *comm, const char *name, co
         "no device was current in the thread that made it; legal: to call cudaSetDevice before, "
         "or to name one by the setting device";
     if (settings->device == TT_DEVICE_NONE)
-        why = "its setting device is none";
+        why = "its setting device is none, or its parent had none";
     else if (tt_dev_find(settings->device_library, &dev) != TUTTI_OK)
         why = tt_last_error();
     char text[TT_ERROR_TEXT];

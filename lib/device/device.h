@@ -76,7 +76,9 @@ tutti_status tt_device_resolve(const struct tt_settings *settings, int *number);
  * before anything else. -1: the settings name a device, or no device is current. */
 int tt_device_to_adopt(const struct tt_settings *settings);
 tutti_status tt_device_adopt(const struct tt_settings *settings, int device);
-/* Makes slices longer where they have to go to a device and back. Rank 0 calls it for all. */
+/* Returns how long slices are where they have to go to a device and back, among n ranks. */
+uint64_t tt_device_slice_bytes(int n);
+/* Makes slices that long, unless the settings say otherwise. Rank 0 calls it for all. */
 tutti_status tt_device_settings(struct tt_settings *settings, int n);
 /* Give the communicator its device, if it is to have one. Not while streams of the process wait. */
 tutti_status tt_device_open(struct tt_comm *comm);

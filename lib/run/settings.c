@@ -78,7 +78,9 @@ bool tt_comm_nonblocking(const tutti_config *config)
     return tt_comm_config(config, &known) == TUTTI_OK && (known.flags & TUTTI_COMM_NONBLOCKING) != 0;
 }
 
-tutti_status tt_comm_settings(const tutti_config *config, struct tt_settings *settings)
+/* parent NULL: there is none. */
+static tutti_status read_settings(
+    const tutti_config *config, const struct tt_settings *parent, struct tt_settings *settings)
 {
     tutti_config c;
     tutti_status status = tt_comm_config(config, &c);
@@ -91,13 +93,25 @@ tutti_status tt_comm_settings(const tutti_config *config, struct tt_settings *se
     if (c.timeout_ms < -1)
         return tt_fail(TUTTI_INVALID_ARGUMENT,
             "config.timeout_ms is %lld; legal: -1 (never), 0 (default), or more", (long long)c.timeout_ms);
-    status = tt_settings_read(settings, c.options);
+    status = parent != NULL ? tt_settings_inherit(settings, parent, c.options)
+                            : tt_settings_read(settings, c.options);
     if (status == TUTTI_OK && tt_isa_of(settings->isa) > tt_isa_best())
         return tt_fail(TUTTI_UNSUPPORTED, "isa is %s, but this CPU, or compiler, has no more than %s",
             tt_isa_name(tt_isa_of(settings->isa)), tt_isa_name(tt_isa_best()));
     if (status == TUTTI_OK && (c.flags & TUTTI_COMM_EXACT))
         settings->exact = true;
     return status;
+}
+
+tutti_status tt_comm_settings(const tutti_config *config, struct tt_settings *settings)
+{
+    return read_settings(config, NULL, settings);
+}
+
+tutti_status tt_comm_settings_of_child(
+    const tutti_config *config, const struct tt_settings *parent, struct tt_settings *settings)
+{
+    return read_settings(config, parent, settings);
 }
 
 int64_t tt_comm_timeout(const struct tt_settings *settings, const tutti_config *config)

@@ -13,6 +13,9 @@ tutti_status tt_comm_config(const tutti_config *config, tutti_config *known);
 bool tt_comm_nonblocking(const tutti_config *config);
 /* The settings of a call to init: environment, then config. Checks the config. */
 tutti_status tt_comm_settings(const tutti_config *config, struct tt_settings *settings);
+/* The settings of a child of the communicator that has `parent`: that one's, but for what the config sets. */
+tutti_status tt_comm_settings_of_child(
+    const tutti_config *config, const struct tt_settings *parent, struct tt_settings *settings);
 
 /* Returns the length of the longest message among n ranks. */
 uint64_t tt_comm_slot_bytes(const struct tt_settings *settings, int n);

@@ -89,6 +89,9 @@ def test_split():
         assert (none is None) == (comm.rank != 1)
         exact = comm.split(0, comm.rank, exact=True, name="exact", timeout_ms=500000)
         assert exact.size == 3
+        heir, other = exact.split(0, name="heir"), exact.split(0, exact=False, options="slice=64K")
+        assert "exact=on " in heir.query("config") and "exact=off " in other.query("config")
+        assert "slice=64K " in other.query("config")
         return child.rank, child.size, child.all_reduce(np.array(comm.rank)).item()
 
     assert threads(3, run) == [(1, 2, 2), (0, 1, 1), (0, 2, 2)]

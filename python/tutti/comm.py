@@ -112,8 +112,10 @@ class Comm(Blocks):
         exact: bool | None = None,
     ) -> Comm | None:
         """Ranks of one colour form a communicator, in the order of (key, rank); colour -1: none, and None.
-        With no settings it has those of this one; with some, the others are the defaults."""
+        What is not set here it has of this one."""
         config = None
+        if exact is False:
+            options = "exact=off" if options is None else f"exact=off;{options}"
         if (name, timeout_ms, options, exact) != (None,) * 4:
             config = ctypes.byref(_config(COMM_EXACT if exact else 0, timeout_ms or 0, name, options))
         child = ctypes.c_void_p()

@@ -2,6 +2,7 @@
 /* test_api_split.c: children of a communicator: who is in which, in what order, with which settings; and that
  * parent and children live side by side. */
 #include <criterion/criterion.h>
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,6 +122,164 @@ Test(api_split, nested_children)
     ranks_run(&(struct ranks_plan){ .n = 4, .kind = RANKS_TOGETHER, .run = nested });
 }
 
+/* --- What a child inherits */
+
+/* The value of a setting, as it stands in the answer to "config". */
+static void value_of(const tutti_comm *comm, const char *setting, char *value, size_t bytes)
+{
+    static char text[8192];
+    size_t length = strlen(setting);
+    tutti_query(comm, "config", text, sizeof text);
+    const char *line = text;
+    while (line != NULL && (strncmp(line, setting, length) != 0 || line[length] != '='))
+        line = (line = strchr(line, '\n')) != NULL ? line + 1 : NULL;
+    snprintf(value, bytes, "%.*s", line != NULL ? (int)strcspn(line + length + 1, " \n") : 1,
+        line != NULL ? line + length + 1 : "?");
+}
+
+static void expect_value(
+    struct ranks_me *me, const char *who, const tutti_comm *comm, const char *setting, const char *expected)
+{
+    char value[512];
+    value_of(comm, setting, value, sizeof value);
+    ranks_expect(
+        me, strcmp(value, expected) == 0, "%s has %s=%s, expected %s", who, setting, value, expected);
+}
+
+/* Each setting with a value that is not its default, and another one. */
+static const char *const unusual[][3] = { { "algo", "all_reduce:tree", "all_reduce:ring" },
+    { "slice", "12K", "16K" }, { "timeout", "200000", "150000" }, { "refusal", "700", "800" },
+    { "network", "tcp", "auto" }, { "heartbeat", "5000", "6000" }, { "first_number", "7", "8" },
+    { "exact", "on", "off" }, { "topology", "0-1/2", "0/1-2" }, { "init_timeout", "190000", "180000" },
+    { "map", "off", "on" }, { "membarrier", "off", "on" }, { "fused", "off", "on" },
+    { "stream_bytes", "1M", "2M" }, { "isa", "generic", "auto" } };
+enum { UNUSUAL = sizeof unusual / sizeof unusual[0] };
+
+static void put_options(char *options, size_t bytes, int column, int only)
+{
+    size_t length = 0;
+    options[0] = '\0';
+    for (int i = 0; i < UNUSUAL; i++)
+        if (only < 0 || only == i)
+            length += (size_t)snprintf(options + length, bytes - length, "%s%s=%s", length > 0 ? ";" : "",
+                unusual[i][0], unusual[i][column]);
+}
+
+/* A config that only names the child, or says one setting, changes nothing else; what the environment says
+ * by then is not asked. */
+static void inherits(struct ranks_me *me)
+{
+    char options[1024], variable[64];
+    put_options(options, sizeof options, 1, -1);
+    tutti_config config = { .size = sizeof config, .options = options, .name = "parent" };
+    tutti_comm *comm = ranks_join(me, &config);
+    for (int i = 0; i < UNUSUAL; i++) {
+        snprintf(variable, sizeof variable, "TUTTI_%s", unusual[i][0]);
+        for (char *c = variable; *c != '\0'; c++)
+            *c = (char)toupper((unsigned char)*c);
+        setenv(variable, unusual[i][2], 1);
+    }
+    for (int only = -2; only < UNUSUAL && comm != NULL; only++) { /* -2: no config; -1: a name */
+        char one[128];
+        tutti_config own = { .size = sizeof own, .name = "child", .options = only < 0 ? NULL : one };
+        tutti_comm *child = NULL;
+        put_options(one, sizeof one, 2, only);
+        ranks_at(me, "rank %d: a child %s", me->rank,
+            only == -2 ? "without a config"
+            : only < 0 ? "with a name"
+                       : one);
+        if (!ranks_ok(me, tutti_comm_split(comm, 0, 0, only == -2 ? NULL : &own, &child), "split"))
+            continue;
+        for (int i = 0; i < UNUSUAL; i++)
+            expect_value(me, "the child", child, unusual[i][0], unusual[i][i == only ? 2 : 1]);
+        ranks_part(me, child);
+    }
+    if (comm != NULL)
+        ranks_part(me, comm);
+}
+
+Test(api_split, a_child_has_what_it_does_not_set_of_its_parent)
+{
+    ranks_run(&(struct ranks_plan){ .n = 3, .run = inherits });
+}
+
+/* The parent's deadline holds in a child that only has a name; one of its own may come by the struct or by
+ * the options, of the child's rank 0 for all. */
+static void deadlines(struct ranks_me *me)
+{
+    enum { SOON_MS = 300, LATE_MS = 100000 };
+    static const struct {
+        int64_t parent_ms, timeout_ms;
+        const char *options, *of_others; /* of rank 0, and of rank 1 */
+    } cases[] = { { SOON_MS, 0, NULL, NULL }, { SOON_MS, 0, "slice=16K", NULL },
+        { LATE_MS, SOON_MS, NULL, NULL }, { LATE_MS, 0, "timeout=300", "timeout=300" },
+        { LATE_MS, 0, "timeout=300", NULL }, { SOON_MS, 0, NULL, "timeout=100000" } };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tutti_config config = { .size = sizeof config, .timeout_ms = cases[i].parent_ms };
+        tutti_config own = { .size = sizeof own, .name = "child", .timeout_ms = cases[i].timeout_ms };
+        own.options = me->rank == 0 ? cases[i].options : cases[i].of_others;
+        tutti_comm *child = NULL, *comm = ranks_join(me, &config);
+        ranks_at(me, "rank %d: deadline %zu", me->rank, i);
+        if (comm == NULL || !ranks_ok(me, tutti_comm_split(comm, 0, me->rank, &own, &child), "split"))
+            return;
+        int64_t began = ranks_now_ms();
+        if (me->rank == 1) { /* rank 0 does not come */
+            tutti_status status = tutti_barrier(child, tutti_no_stream());
+            ranks_expect(me, status == TUTTI_TIMEOUT, "barrier returned %d", status);
+        }
+        int64_t took = ranks_now_ms() - began;
+        ranks_meet(me);
+        ranks_same_error(me, child, TUTTI_TIMEOUT, "child|rank 0");
+        ranks_expect(me, me->rank == 0 || (took >= SOON_MS - 50 && took < LATE_MS), "it took %lld ms",
+            (long long)took);
+        ranks_part(me, child);
+        ranks_part(me, comm);
+    }
+}
+
+Test(api_split, a_child_has_its_parents_deadline)
+{
+    ranks_run(&(struct ranks_plan){ .n = 2, .run = deadlines, .limit_s = 110 });
+}
+
+/* Exactness is of the flags, and ends by the options alone; which ranks share a cache comes from the parent,
+ * or from the child's options. */
+static void exact_and_places(struct ranks_me *me)
+{
+    static const struct {
+        const char *options;
+        bool exact, two_caches;
+    } cases[] = { { NULL, true, true }, { "exact=off", false, true }, { "topology=0-3", true, false } };
+    tutti_config config = {
+        .size = sizeof config, .flags = TUTTI_COMM_EXACT, .options = "topology=0-1/2-3", .name = "parent"
+    };
+    tutti_config own = { .size = sizeof own, .name = "child" };
+    tutti_comm *comm = ranks_join(me, &config), *child = NULL;
+    char text[1024];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0] && comm != NULL; i++) {
+        own.options = cases[i].options;
+        ranks_at(me, "rank %d: a child, options %s", me->rank, own.options != NULL ? own.options : "none");
+        if (!ranks_ok(me, tutti_comm_split(comm, 0, 0, &own, &child), "split"))
+            return;
+        expect_value(me, "the child", child, "exact", cases[i].exact ? "on" : "off");
+        tutti_query(child, "algorithms all_reduce", text, sizeof text);
+        ranks_expect(
+            me, (strstr(text, "hierarchical") != NULL) == cases[i].two_caches, "its algorithms are %s", text);
+        ranks_part(me, child);
+    }
+    if (comm == NULL)
+        return;
+    own.options = "topology=0/1/2";
+    ranks_refused(me, tutti_comm_split(comm, 0, 0, &own, &child), TUTTI_INVALID_ARGUMENT, "split",
+        "topology|3 ranks|has 4");
+    ranks_part(me, comm);
+}
+
+Test(api_split, exactness_and_places_of_a_child)
+{
+    ranks_run(&(struct ranks_plan){ .n = 4, .run = exact_and_places });
+}
+
 /* A child has its parent's settings, or its own. */
 static void settings(struct ranks_me *me)
 {
@@ -129,7 +288,9 @@ static void settings(struct ranks_me *me)
         .name = "parent",
         .timeout_ms = 3000,
         .options = "algo=all_reduce:tree;slice=12K" };
-    tutti_config other = { .size = sizeof other, .name = "child", .options = "algo=all_reduce:ring" };
+    tutti_config other = {
+        .size = sizeof other, .name = "child", .options = "algo=all_reduce:ring;exact=off"
+    };
     tutti_comm *comm = ranks_join(me, &config), *heir = NULL, *stranger = NULL;
     char text[1024];
     if (comm == NULL || !ranks_ok(me, tutti_comm_split(comm, 0, 0, NULL, &heir), "split") ||
