@@ -64,7 +64,7 @@ static __attribute__((noinline)) tutti_status add_cached(
 {
     struct tt_call known;
     tt_cached_call_with(args, cached, &known);
-    return tt_group_add(&known);
+    return tt_call_refuse(&known, tt_group_add(&known));
 }
 
 /* Makes a call that is not cached. It is not inlined, since the fast path has no need of so large a frame. */
@@ -93,11 +93,12 @@ static __attribute__((noinline)) tutti_status call_uncached(
 static tutti_status call(const struct tt_call_args *args, const tutti_stream *stream)
 {
     struct tt_cached *cached = stream->kind == TUTTI_STREAM_NONE ? tt_cache_find(args) : NULL;
-    bool grouped = tt_group_open();
-    if (cached == NULL || (grouped && !tt_collectives[args->collective].p2p))
+    if (cached == NULL)
         return call_uncached(args, stream);
-    if (grouped)
-        return tt_group_add_message(args, cached) ? TUTTI_OK : add_cached(args, cached);
+    if (tt_group_open()) {
+        bool message = tt_collectives[args->collective].p2p && tt_group_add_message(args, cached);
+        return message ? TUTTI_OK : add_cached(args, cached);
+    }
     return tt_cached_is_fast(cached, args) ? tt_fast_run(args, cached) : run_cached(args, cached);
 }
 
