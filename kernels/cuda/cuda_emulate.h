@@ -8,6 +8,10 @@
  * CUDA thread is a thread of the system, so that ThreadSanitizer sees every pair of accesses that nothing
  * orders; for a few blocks.
  *
+ * A device promises no order of its threads, and one order alone hides that a barrier is missing: where each
+ * thread reads what the one before it wrote, all is well as long as they come in ascending order. So fibers
+ * take turns in one of several orders, and a kernel is right if its results are in each.
+ *
  * What this shows: values, bounds, alignment, races between threads and with the host. What it does not: the
  * scopes and reorderings of a device's memory, whether blocks fit on it at once, PTX. */
 #ifndef TT_KERNELS_CUDA_EMULATE_H
@@ -22,6 +26,8 @@ extern "C" {
 /* --- For who launches. */
 
 enum tt_emulation { TT_EMULATE_FIBERS, TT_EMULATE_THREADS };
+/* Of fibers. DRAWN, and each number above it, is another order that is drawn, anew for each turn. */
+enum { TT_EMULATE_ASCENDING, TT_EMULATE_DESCENDING, TT_EMULATE_DRAWN };
 
 /* `function` is what tt_dev_kernel_find of the emulated kernels tells; `params` lie still until all blocks
  * are over. */
@@ -30,6 +36,7 @@ struct tt_emulated_launch {
     const void *params;
     uint32_t grid, block;
     enum tt_emulation way;
+    uint32_t order;
 };
 
 /* One block, or all of them one by one, on this thread. A kernel that lacks memory or a thread to run on ends

@@ -3,9 +3,15 @@
  *
  * A fiber is a stack on which CUDA threads run one after the other, as long as none waits; one that waits
  * keeps its fiber, and the next thread begins on another. So a kernel without a barrier needs one stack, and
- * switches once. Whoever waits for other threads is woken when all of them that have not ended wait, too. */
+ * switches once. Whoever waits for other threads is woken when all of them that have not ended wait, too.
+ *
+ * Threads begin in the order that the launch says. Fibers keep it, for each has begun with the next thread,
+ * but where it is drawn: then those that wait are shuffled before each turn. The first one in the order that
+ * can go on does, so a warp runs ahead of the others as far as barriers of the block let it: if all were in
+ * step, a barrier that is missing would do no harm. */
 #include "kernels/cuda/cuda_emulate_block.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <ucontext.h>
 
@@ -27,7 +33,11 @@ struct turns {
     struct fiber fibers[TT_BLOCK_MOST];
     uint32_t fiber_count, now; /* the one that runs */
     uint32_t begun, ended; /* threads of the block */
+    uint32_t thread[TT_BLOCK_MOST]; /* in the order in which they begin */
+    uint32_t turn[TT_BLOCK_MOST]; /* fibers, in the order of their turns */
+    uint64_t drawn; /* the last number that was */
     uint8_t is_over[TT_BLOCK_MOST];
+    struct fiber *fiber_of[TT_BLOCK_MOST]; /* of each thread that has begun */
     ucontext_t scheduler;
 };
 static __thread struct turns *turns;
@@ -44,9 +54,10 @@ static void run_threads(void)
     struct turns *t = turns;
     while (t->begun < tt_emulated_block->launch->block) {
         struct fiber *f = &t->fibers[t->now];
-        f->place = (struct tt_emulated_place){ t->begun++, tt_emulated_block->launch->block,
+        f->place = (struct tt_emulated_place){ t->thread[t->begun++], tt_emulated_block->launch->block,
             tt_emulated_block->index, tt_emulated_block->launch->grid };
         uint32_t thread = f->place.thread;
+        t->fiber_of[thread] = f;
         tt_emulated_run(&f->place);
         t->is_over[thread] = 1;
         t->ended++;
@@ -67,8 +78,35 @@ static void pause_fiber(void)
     leave(PAUSED);
 }
 
+static uint32_t draw(struct turns *t, uint32_t below)
+{
+    t->drawn = t->drawn * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)((t->drawn >> 32) * below >> 32);
+}
+
+static void shuffle(struct turns *t, uint32_t *items, uint32_t count)
+{
+    for (uint32_t i = count; i > 1; i--) {
+        uint32_t other = draw(t, i), item = items[i - 1];
+        items[i - 1] = items[other];
+        items[other] = item;
+    }
+}
+
+/* In which order the threads of this block begin. */
+static void order_threads(struct turns *t, const struct tt_emulated_block *block)
+{
+    uint32_t threads = block->launch->block, order = block->launch->order;
+    for (uint32_t i = 0; i < threads; i++)
+        t->thread[i] = order == TT_EMULATE_DESCENDING ? threads - 1 - i : i;
+    t->drawn = (uint64_t)order << 32 | block->index;
+    if (order >= TT_EMULATE_DRAWN)
+        shuffle(t, t->thread, threads);
+}
+
 static void begin_fiber(struct turns *t)
 {
+    t->turn[t->fiber_count] = t->fiber_count;
     struct fiber *f = &t->fibers[t->fiber_count++];
     f->stack = malloc(STACK_BYTES);
     tt_emulated_demand(f->stack != NULL && getcontext(&f->context) == 0, "no memory for a stack");
@@ -79,47 +117,59 @@ static void begin_fiber(struct turns *t)
     f->state = READY;
 }
 
-/* Wakes who waits for these threads, if no other of them can still come: each is over, or waits here. */
-static void wake(struct turns *t, uint32_t first, uint32_t last)
+static bool waits(const struct turns *t, uint32_t thread, uint32_t first, uint32_t last)
 {
-    uint32_t there = 0;
-    for (uint32_t i = first; i < last; i++)
-        there += t->is_over[i];
-    for (uint32_t i = 0; i < t->fiber_count; i++) {
-        struct fiber *f = &t->fibers[i];
-        there += f->state == SYNCING && f->first == first && f->last == last;
-    }
-    if (there < last - first)
-        return;
-    for (uint32_t i = 0; i < t->fiber_count; i++) {
-        struct fiber *f = &t->fibers[i];
-        if (f->state == SYNCING && f->first == first && f->last == last)
-            f->state = READY;
-    }
+    const struct fiber *f = t->fiber_of[thread];
+    return !t->is_over[thread] && f != NULL && f->state == SYNCING && f->first == first && f->last == last;
 }
 
-/* Each thread that can runs until it waits or is over. */
+/* Wakes who waits for these threads, if no other of them can still come: each is over, or waits here. */
+static bool wake(struct turns *t, uint32_t first, uint32_t last)
+{
+    bool woken = false;
+    for (uint32_t i = first; i < last; i++)
+        if (!t->is_over[i] && !waits(t, i, first, last))
+            return false;
+    for (uint32_t i = first; i < last; i++)
+        if (waits(t, i, first, last)) {
+            t->fiber_of[i]->state = READY;
+            woken = true;
+        }
+    return woken;
+}
+
+static bool wake_warp(struct turns *t, uint32_t thread, uint32_t threads)
+{
+    uint32_t first = thread / TT_WARP * TT_WARP, last = first + TT_WARP;
+    return wake(t, first, last < threads ? last : threads);
+}
+
+/* Each thread that can runs until it waits for its block, or for other blocks, or is over. */
 static enum turn take_turns(struct turns *t)
 {
     const uint32_t threads = tt_emulated_block->launch->block;
     enum turn turn = STUCK;
-    for (uint32_t i = 0; i < t->fiber_count || t->begun < threads; i++) {
+    if (tt_emulated_block->launch->order >= TT_EMULATE_DRAWN)
+        shuffle(t, t->turn, t->fiber_count);
+    for (uint32_t i = 0; i < t->fiber_count || t->begun < threads;) {
         if (i == t->fiber_count)
             begin_fiber(t);
-        struct fiber *f = &t->fibers[i];
+        struct fiber *f = &t->fibers[t->turn[i++]];
         if (f->state != READY && f->state != PAUSED)
             continue;
-        t->now = i;
+        t->now = (uint32_t)(f - t->fibers);
         tt_emulated_here = &f->place;
         swapcontext(&t->scheduler, &f->context);
         if (f->state != PAUSED)
             turn = MOVED;
         else if (turn == STUCK)
             turn = POLLED;
+        if (f->state == SYNCING && f->last - f->first < threads && wake_warp(t, f->place.thread, threads))
+            i = 0;
     }
     wake(t, 0, threads);
     for (uint32_t first = 0; first < threads; first += TT_WARP)
-        wake(t, first, first + TT_WARP < threads ? first + TT_WARP : threads);
+        wake_warp(t, first, threads);
     return turn;
 }
 
@@ -132,6 +182,7 @@ void tt_emulate_fibers(struct tt_emulated_block *block)
     block->pause = pause_fiber;
     tt_emulated_block = block;
     turns = t;
+    order_threads(t, block);
     tt_wait_begin(&wait, tt_wait_policy_for(1), NULL, 0);
     while (t->ended < block->launch->block) {
         enum turn turn = take_turns(t);

@@ -9,7 +9,7 @@ struct exchange_shared {
 };
 
 /* PTX of probe_exchange: bar.sync shfl.sync bar.warp.sync */
-KERNEL void AT_MOST_THREADS(1024) probe_exchange(tt_probe_params p)
+template <uint32_t missing> KERNEL void AT_MOST_THREADS(1024) probe_exchange(tt_probe_params p)
 {
     SHARED(exchange_shared, shared);
     const uint32_t me = thread_index(), threads = block_threads(), first = me - lane_index();
@@ -17,9 +17,11 @@ KERNEL void AT_MOST_THREADS(1024) probe_exchange(tt_probe_params p)
     uint32_t sum = 0;
     for (uint32_t round = 0; round < p.rounds; round++) {
         shared.number[me] = me + round;
-        sync_block();
-        sum += shared.number[(me + 1) % threads] - round;
-        sync_block();
+        if (missing != 1)
+            sync_block();
+        sum += shared.number[(me + p.distance) % threads] - round;
+        if (missing != 2)
+            sync_block();
         if (lanes == 32)
             sum += shuffle(me, (lane_index() + 1) % 32);
         sync_warp();
@@ -61,6 +63,16 @@ KERNEL void probe_count(tt_probe_params p)
     p.result[grid_index()] = sum;
 }
 
+/* PTX of probe_turn: red.release.sys.global.add.u32 ld.relaxed.sys.global.u32 bar.sync */
+KERNEL void probe_turn(tt_probe_params p)
+{
+    add_release(p.flag, 1);
+    p.result[grid_index()] = load_relaxed(p.flag);
+    sync_block();
+    add_release(p.flag, 1);
+    p.data[grid_index()] = load_relaxed(p.flag);
+}
+
 /* PTX of probe_stuck: bar.sync bar.warp.sync */
 KERNEL void probe_stuck(tt_probe_params p)
 {
@@ -71,8 +83,11 @@ KERNEL void probe_stuck(tt_probe_params p)
     p.result[grid_index()] = 1;
 }
 
-const void *const tt_probe_exchange = KERNEL_FUNCTION(tt_probe_params, probe_exchange);
+const void *const tt_probe_exchange = KERNEL_FUNCTION(tt_probe_params, probe_exchange<0>);
+const void *const tt_probe_exchange_unwritten = KERNEL_FUNCTION(tt_probe_params, probe_exchange<1>);
+const void *const tt_probe_exchange_overwritten = KERNEL_FUNCTION(tt_probe_params, probe_exchange<2>);
 const void *const tt_probe_hand_over = KERNEL_FUNCTION(tt_probe_params, probe_hand_over<true>);
 const void *const tt_probe_hand_over_relaxed = KERNEL_FUNCTION(tt_probe_params, probe_hand_over<false>);
 const void *const tt_probe_count = KERNEL_FUNCTION(tt_probe_params, probe_count);
+const void *const tt_probe_turn = KERNEL_FUNCTION(tt_probe_params, probe_turn);
 const void *const tt_probe_stuck = KERNEL_FUNCTION(tt_probe_params, probe_stuck);

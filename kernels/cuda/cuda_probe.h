@@ -13,19 +13,27 @@ struct tt_probe_params {
     uint32_t *data; /* of the kernel's own use: one word for each thread of the grid, at least 4 */
     uint32_t *result; /* one word for each thread of the grid */
     uint32_t rounds;
+    uint32_t distance; /* of probe_exchange; less than the threads of the block */
 };
 
 /* Function pointers as tt_dev_kernel_find tells them. */
 
 /* Threads of a block, any number of them, exchange their numbers by shared memory and by shuffles. Each
- * round, result += the number of the thread behind this one in the block, plus that of the next lane. */
+ * round, result += the number of the thread that is `distance` behind this one in the block, plus that of
+ * the next lane. The second one forgets the barrier before it reads, the third one that before it writes
+ * again. */
 extern const void *const tt_probe_exchange;
+extern const void *const tt_probe_exchange_unwritten;
+extern const void *const tt_probe_exchange_overwritten;
 /* Block 0 writes 16 bytes of data and lets block 1 see it by a flag; block 1 adds them up in its results.
  * The second one forgets to release. */
 extern const void *const tt_probe_hand_over;
 extern const void *const tt_probe_hand_over_relaxed;
 /* All threads of all blocks add to the flag; the threads of block 0 wait until all have. */
 extern const void *const tt_probe_count;
+/* result is at which turn each thread of one block began, from 1 on, and data at which it went on behind a
+ * barrier; it means something only where they take turns. */
+extern const void *const tt_probe_turn;
 /* The odd threads wait at a barrier of the block for the even ones, who wait for their warp. */
 extern const void *const tt_probe_stuck;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test_cuda_emulate.c: kernels run on the processor as they would on a device: barriers, shuffles, shared
- * memory, blocks that wait for each other; with fibers and with threads. */
+ * memory, blocks that wait for each other; with fibers in several orders and with threads. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <signal.h>
@@ -15,7 +15,13 @@
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/cuda_probe.h"
 
-static const enum tt_emulation ways[] = { TT_EMULATE_FIBERS, TT_EMULATE_THREADS };
+static const struct way {
+    enum tt_emulation emulation;
+    uint32_t order;
+} ways[] = { { TT_EMULATE_FIBERS, TT_EMULATE_ASCENDING }, { TT_EMULATE_FIBERS, TT_EMULATE_DESCENDING },
+    { TT_EMULATE_FIBERS, TT_EMULATE_DRAWN }, { TT_EMULATE_FIBERS, TT_EMULATE_DRAWN + 1 },
+    { TT_EMULATE_THREADS, 0 } };
+enum { WAYS = sizeof ways / sizeof ways[0], ORDERS = WAYS - 1 };
 
 enum { MOST = 2048 };
 static uint32_t flag, data[MOST], result[MOST];
@@ -26,15 +32,16 @@ static struct tt_emulated_launch probe(const void *function, uint32_t grid, uint
     flag = 0;
     memset(data, 0, sizeof data);
     memset(result, 0, sizeof result);
-    params = (struct tt_probe_params){ &flag, data, result, 3 };
-    return (struct tt_emulated_launch){ function, &params, grid, block, ways[way] };
+    params = (struct tt_probe_params){ &flag, data, result, 3, 1 % block };
+    return (
+        struct tt_emulated_launch){ function, &params, grid, block, ways[way].emulation, ways[way].order };
 }
 
 /* Numbers of threads that fill no warp, one, and several and a part. */
 Test(cuda_emulate, threads_of_a_block_exchange)
 {
     static const uint32_t blocks[] = { 1, 31, 32, 33, 64, 200, 1024 };
-    for (int way = 0; way < 2; way++)
+    for (int way = 0; way < WAYS; way++)
         for (size_t b = 0; b < sizeof blocks / sizeof blocks[0]; b++) {
             uint32_t block = blocks[b];
             struct tt_emulated_launch launch = probe(tt_probe_exchange, 2, block, way);
@@ -46,6 +53,60 @@ Test(cuda_emulate, threads_of_a_block_exchange)
                     "way %d, %u threads: thread %u has %u", way, block, i, result[i]);
             }
         }
+}
+
+/* A kernel that lacks a barrier has wrong results in some order, whichever thread each one reads from. In one
+ * order alone it may be right: where each reads what the one before it wrote, in ascending order. */
+Test(cuda_emulate, a_missing_barrier_is_found)
+{
+    enum { THREADS = 64 };
+    static const uint32_t distances[] = { 1, 5, 31, 32, 33, THREADS - 1 };
+    const void *const kernels[] = { tt_probe_exchange, tt_probe_exchange_unwritten,
+        tt_probe_exchange_overwritten };
+    for (int k = 0; k < 3; k++)
+        for (size_t d = 0; d < sizeof distances / sizeof distances[0]; d++) {
+            int wrong = 0;
+            for (int way = 0; way < ORDERS; way++) {
+                struct tt_emulated_launch launch = probe(kernels[k], 1, THREADS, way);
+                struct tt_probe_params params = { &flag, data, result, 3, distances[d] };
+                launch.params = &params;
+                tt_emulate_grid(&launch);
+                for (uint32_t i = 0; i < THREADS; i++) {
+                    uint32_t other = (i + distances[d]) % THREADS, lane = i / 32 * 32 + (i + 1) % 32;
+                    wrong += result[i] != 3 * (other + lane);
+                }
+            }
+            cr_expect_eq(
+                wrong > 0, k > 0, "kernel %d, distance %u: %d results are wrong", k, distances[d], wrong);
+        }
+}
+
+/* In each order each thread has one turn, and one more behind a barrier. No two drawn orders are alike, nor
+ * the turns before and behind the barrier there. */
+Test(cuda_emulate, orders_are_what_they_say)
+{
+    enum { THREADS = 100, TURNS = 2 * ORDERS };
+    static uint32_t turns[TURNS][THREADS];
+    for (int way = 0; way < ORDERS; way++) {
+        struct tt_emulated_launch launch = probe(tt_probe_turn, 1, THREADS, way);
+        tt_emulate_grid(&launch);
+        for (uint32_t i = 0; i < THREADS; i++) {
+            turns[2 * way][i] = result[i] - 1;
+            turns[2 * way + 1][i] = data[i] - 1 - THREADS;
+        }
+    }
+    for (uint32_t i = 0; i < THREADS; i++) {
+        cr_assert(turns[0][i] == i && turns[1][i] == i, "ascending: thread %u", i);
+        cr_assert(
+            turns[2][i] == THREADS - 1 - i && turns[3][i] == THREADS - 1 - i, "descending: thread %u", i);
+    }
+    for (int a = 0; a < TURNS; a++) {
+        uint32_t seen[THREADS] = { 0 };
+        for (uint32_t i = 0; i < THREADS; i++)
+            cr_assert(turns[a][i] < THREADS && seen[turns[a][i]]++ == 0, "order %d: turn %u", a, turns[a][i]);
+        for (int b = 0; b < a && a > 3; b++)
+            cr_expect_neq(memcmp(turns[a], turns[b], sizeof turns[a]), 0, "orders %d and %d are one", a, b);
+    }
 }
 
 static void *run_block(void *of)
@@ -67,7 +128,7 @@ static void run_two_blocks(struct tt_emulated_launch *launch)
 
 Test(cuda_emulate, a_block_hands_over_to_another)
 {
-    for (int way = 0; way < 2; way++)
+    for (int way = 0; way < WAYS; way++)
         for (uint32_t block = 1; block <= 48; block += 47) {
             struct tt_emulated_launch launch = probe(tt_probe_hand_over, 2, block, way);
             run_two_blocks(&launch);
@@ -78,7 +139,7 @@ Test(cuda_emulate, a_block_hands_over_to_another)
 
 Test(cuda_emulate, blocks_count_themselves)
 {
-    for (int way = 0; way < 2; way++) {
+    for (int way = 0; way < WAYS; way++) {
         struct tt_emulated_launch launch = probe(tt_probe_count, 2, 40, way);
         run_two_blocks(&launch);
         for (uint32_t i = 0; i < 40; i++)
@@ -87,7 +148,7 @@ Test(cuda_emulate, blocks_count_themselves)
 }
 
 /* A mistake that hangs a device ends the program, in its own words. */
-Test(cuda_emulate, barriers_that_nobody_comes_to)
+static void expect_stuck(int way)
 {
     char words[1000] = "";
     size_t length = 0;
@@ -98,7 +159,7 @@ Test(cuda_emulate, barriers_that_nobody_comes_to)
     if (child == 0) {
         dup2(ends[1], STDERR_FILENO);
         setrlimit(RLIMIT_CORE, &(struct rlimit){ 0, 0 });
-        struct tt_emulated_launch launch = probe(tt_probe_stuck, 1, 64, 0);
+        struct tt_emulated_launch launch = probe(tt_probe_stuck, 1, 64, way);
         tt_emulate_grid(&launch);
         _exit(0);
     }
@@ -112,6 +173,12 @@ Test(cuda_emulate, barriers_that_nobody_comes_to)
     close(ends[0]);
 }
 
+Test(cuda_emulate, barriers_that_nobody_comes_to)
+{
+    for (int way = 0; way < ORDERS; way++)
+        expect_stuck(way);
+}
+
 /* --- The copy: every distance of the two pointers, every length up to some packets, guards around. */
 
 enum { GUARD = 32, LONGEST = 200 };
@@ -123,7 +190,7 @@ static void copy(void *dst, const void *src, uint64_t bytes, uint32_t grid, uint
     cr_assert(tt_dev_kernel_find(tt_kernel_number(TT_KERNEL_COPY, TUTTI_INT8, TUTTI_SUM), &found));
     cr_assert_eq(found.params_bytes, sizeof params);
     struct tt_emulated_launch launch = { found.function, &params, grid ? grid : tt_kernel_grid(bytes, 4),
-        block ? block : TT_KERNEL_BLOCK, ways[way] };
+        block ? block : TT_KERNEL_BLOCK, ways[way].emulation, ways[way].order };
     tt_emulate_grid(&launch);
 }
 
@@ -138,7 +205,8 @@ Test(cuda_emulate, copy_of_any_alignment)
                 memset(to, 0xee, sizeof to);
                 memset(want, 0xee, sizeof want);
                 memcpy(want + GUARD + dst, from + src, bytes);
-                copy(to + GUARD + dst, from + src, bytes, 1 + (uint32_t)(bytes % 3), 5, 0);
+                copy(to + GUARD + dst, from + src, bytes, 1 + (uint32_t)(bytes % 3), 5,
+                    (int)(dst + bytes) % ORDERS);
                 cr_assert_arr_eq(to, want, sizeof to, "%zu bytes from %zu to %zu (mod 16)", bytes, src, dst);
             }
 }
@@ -149,10 +217,13 @@ Test(cuda_emulate, copy_by_the_grid_that_is_proposed)
     uint8_t *from = malloc(BYTES), *to = malloc(BYTES);
     for (int i = 0; i < BYTES; i++)
         from[i] = (uint8_t)(i * 2654435761u >> 24);
-    copy(to, from, BYTES, 0, 0, 0);
-    cr_assert_arr_eq(to, from, BYTES);
-    copy(to + 2, from + 5, BYTES - 5, 0, 0, 0);
-    cr_assert_arr_eq(to + 2, from + 5, BYTES - 5);
+    for (int way = 0; way < ORDERS; way++) {
+        memset(to, 0, BYTES);
+        copy(to, from, BYTES, 0, 0, way);
+        cr_assert_arr_eq(to, from, BYTES);
+        copy(to + 2, from + 5, BYTES - 5, 0, 0, way);
+        cr_assert_arr_eq(to + 2, from + 5, BYTES - 5);
+    }
     free(from);
     free(to);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* stub_emulated.c: the kernels of the module: those of a plugin, compiled for the processor
- * (kernels/cuda/cuda_emulate.h). Tests that link the stub bring kernels of their own. */
+ * (kernels/cuda/cuda_emulate.h). The threads of each block come in another order, as a device promises none.
+ * Tests that link the stub bring kernels of their own. */
 #include "base/dev_kernel.h"
 #include "kernels/cuda/cuda_emulate.h"
 #include "stub_internal.h"
@@ -22,7 +23,8 @@ static void run(const struct tt_dev_launch *launch, uint32_t block)
         .params = launch->params,
         .grid = launch->grid,
         .block = launch->block,
-        .way = TT_EMULATE_FIBERS };
+        .way = TT_EMULATE_FIBERS,
+        .order = block };
     tt_emulate_block(&emulated, block);
 }
 
