@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test_api_edges.c: arguments at the edge of what is legal: reductions without ranks that would read on or
- * write into their own operands, a settings struct that ends within a field, numbers as far as they go, and a
- * type that differs where nothing travels. */
+ * write into their own operands, a settings struct that ends within a field, numbers as far as they go, a
+ * type that differs where nothing travels, and blocks without elements. */
 #include <criterion/criterion.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -163,4 +163,48 @@ Test(api_edges, another_type_where_nothing_travels)
     static const bool ways[] = { true, false };
     for (int i = 0; i < 2; i++)
         ranks_run(&(struct ranks_plan){ .n = 3, .run = another_type, .context = &ways[i] });
+}
+
+/* A block of 0 elements is nowhere, also where its displacement is inside of another block. Ranks but 1 have
+ * blocks, which fall with the rank, so that each is compared with each; send and recv are one memory, in
+ * which their blocks take turns. */
+static void empty_blocks(struct ranks_me *me)
+{
+    enum { BLOCK = 2, ALL = 20 };
+    const size_t mine = me->rank == 1 ? 0 : BLOCK;
+    const size_t counts[] = { BLOCK, 0, BLOCK }, none[] = { 0, 0, 0 };
+    const size_t *pairs = me->rank == 1 ? none : counts;
+    const size_t from[] = { 12, 9, 4 },
+                 to[] = { 8, 5, 0 }; /* the empty ones inside of others, of both kinds */
+    int32_t m[ALL], own[BLOCK] = { 10 * me->rank, 10 * me->rank + 1 };
+    tutti_stream stream = tutti_no_stream();
+    tutti_comm *comm = ranks_join(me, NULL);
+    if (comm == NULL)
+        return;
+    for (int again = 0; again < 3; again++) { /* the first call is checked in full, later ones are known */
+        for (int i = 0; i < ALL; i++)
+            m[i] = 100 * me->rank + i;
+        ranks_ok(
+            me, tutti_all_to_all_v(m, pairs, from, m, pairs, to, TUTTI_INT32, comm, stream), "all_to_all_v");
+        for (int r = 0; r < 3 && me->rank != 1; r += 2)
+            for (int i = 0; i < BLOCK; i++)
+                ranks_expect(me, m[to[r] + (size_t)i] == 100 * r + (int)from[me->rank] + i, "of rank %d: %d",
+                    r, m[to[r] + (size_t)i]);
+        ranks_ok(me, tutti_all_gather_v(own, mine, m, counts, to, TUTTI_INT32, comm, stream), "all_gather_v");
+        ranks_expect(
+            me, m[8] == 0 && m[9] == 1 && m[0] == 20 && m[1] == 21, "%d %d %d %d", m[8], m[9], m[0], m[1]);
+        ranks_ok(me, tutti_gather_v(own, mine, m, counts, to, TUTTI_INT32, 1, comm, stream), "gather_v");
+        ranks_ok(me, tutti_scatter_v(m, counts, to, own, mine, TUTTI_INT32, 1, comm, stream), "scatter_v");
+        ranks_expect(me, own[0] == 10 * me->rank && own[1] == own[0] + 1, "its own came back as %d %d",
+            own[0], own[1]);
+    }
+    const size_t meeting[] = { 1, 9, 0 };
+    ranks_refused(me, tutti_all_gather_v(own, mine, m, counts, meeting, TUTTI_INT32, comm, stream),
+        TUTTI_INVALID_ARGUMENT, "blocks that do meet", "ranks 0 and 2 overlap");
+    ranks_part(me, comm);
+}
+
+Test(api_edges, blocks_without_elements_are_nowhere)
+{
+    ranks_run(&(struct ranks_plan){ .n = 3, .run = empty_blocks });
 }

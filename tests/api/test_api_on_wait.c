@@ -112,7 +112,8 @@ static void serves(struct ranks_me *me)
     after_rank_0(w, round++);
     half_on_a_stream(me, comm);
     after_rank_0(w, round++);
-    ranks_ok(me, tutti_comm_split(comm, 0, me->rank, NULL, &child), "split");
+    tutti_config named = { .size = sizeof named, .name = "child" };
+    ranks_ok(me, tutti_comm_split(comm, 0, me->rank, &named, &child), "split");
     after_rank_0(w, round++);
     ranks_ok(me, tutti_barrier(child, none), "barrier of the child, which has its parent's on_wait");
     after_rank_0(w, round++);
@@ -126,6 +127,41 @@ Test(api_on_wait, each_wait_serves)
     for (int n = 2; n <= 4; n += 2)
         for (enum ranks_kind kind = RANKS_PROCESSES; kind <= RANKS_TOGETHER; kind++)
             ranks_run(&(struct ranks_plan){ .n = n, .kind = kind, .run = serves });
+}
+
+static int note_time(void *context)
+{
+    int64_t *first = context;
+    if (*first == 0)
+        *first = ranks_now_ms();
+    return 0;
+}
+
+/* A call that was made before serves as soon as the first one: long before it would look around, which it
+ * does ten times a second. */
+static void soon(struct ranks_me *me)
+{
+    enum { ROUNDS = 20, WAIT_US = 150 * 1000, LOOK_MS = 90 };
+    int64_t first = 0, least = INT64_MAX;
+    tutti_config config = { .size = sizeof config, .on_wait = note_time, .on_wait_context = &first };
+    tutti_comm *comm = ranks_join(me, &config);
+    for (int round = 0; round < ROUNDS && comm != NULL; round++) {
+        ranks_meet(me);
+        ranks_sleep_us(me->rank == 1 ? WAIT_US : 0);
+        first = 0;
+        int64_t began = ranks_now_ms();
+        ranks_ok(me, sum(me, 2, comm, tutti_no_stream()), "all_reduce");
+        if (round > 2 && first != 0 && first - began < least)
+            least = first - began;
+    }
+    ranks_expect(me, me->rank != 0 || least < LOOK_MS, "it was run after %lld ms at best", (long long)least);
+    if (comm != NULL)
+        ranks_part(me, comm);
+}
+
+Test(api_on_wait, a_call_that_was_made_before_serves_soon)
+{
+    ranks_run(&(struct ranks_plan){ .n = 2, .run = soon });
 }
 
 /* Rank 0 has had enough of a call that rank 1 never makes. */

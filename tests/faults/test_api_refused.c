@@ -296,6 +296,81 @@ Test(api_refused, who_comes_late_is_not_blamed_for_what_is_past)
         ranks_run(&(struct ranks_plan){ .n = n, .run = comes_late });
 }
 
+/* Ranks that refuse the same message have nothing to reproach each other with; those that refuse different
+ * ones have. So a word has the number of its message, which has come right on rank 1 before. */
+static void another_message(struct ranks_me *me)
+{
+    struct trial t = { "refusal=1", false, LEAST };
+    for (int sends = 0; sends < 2; sends++) { /* does rank 0? */
+        struct spot s;
+        if (!open_spot(me, &t, &s))
+            return;
+        bool mine = (me->rank == 0) == (sends == 1);
+        ranks_at(me, "rank %d %s", me->rank, mine ? "sends" : "receives");
+        for (int message_number = 0; message_number < 3; message_number++) {
+            bool wrong = message_number == 2 ? me->rank == 0 : me->rank == 1;
+            tutti_status status = TUTTI_OK;
+            if (wrong)
+                status = mine ? tutti_send(NULL, LEAST, TUTTI_INT32, 1 - me->rank, s.comm, none)
+                              : tutti_recv(NULL, LEAST, TUTTI_INT32, 1 - me->rank, s.comm, none);
+            ranks_expect(me, !wrong || status == TUTTI_INVALID_ARGUMENT, "the wrong one returned %d", status);
+            if (message_number == 2 && wrong)
+                break;
+            status = mine ? tutti_send(s.in, LEAST, TUTTI_INT32, 1 - me->rank, s.comm, none)
+                          : tutti_recv(s.out, LEAST, TUTTI_INT32, 1 - me->rank, s.comm, none);
+            if (message_number == 2 && status == TUTTI_OK) /* it was sent, and nobody waited for that */
+                status = tutti_recv(s.out, LEAST, TUTTI_INT32, 1 - me->rank, s.comm, none);
+            if (message_number == 2)
+                ranks_refused(
+                    me, status, TUTTI_INVALID_USAGE, "the third", "rank 0 refused its own call|NULL");
+            else
+                ranks_ok(me, status, "a message");
+        }
+        while (tutti_comm_state(s.comm) == TUTTI_OK)
+            ranks_sleep_us(1000);
+        ranks_meet(me);
+        ranks_ok(me, tutti_comm_destroy(s.comm), "destroy");
+    }
+}
+
+Test(api_refused, who_refuses_another_message_is_told)
+{
+    ranks_run(&(struct ranks_plan){ .n = 2, .run = another_message });
+}
+
+/* Behind calls of a stream the last rank refuses a message, and then makes a call: the word is dropped, and
+ * is not told with a later one, which all ranks refuse. */
+static void dropped(struct ranks_me *me)
+{
+    enum { LATE_US = 500 * 1000 };
+    struct trial t = { "refusal=1", true, LEAST };
+    struct spot s;
+    bool last = me->rank == me->n - 1;
+    if (!open_spot(me, &t, &s))
+        return;
+    if (last) {
+        ranks_ok(me, all_reduce(&s, RIGHT), "the first, which the others make later");
+        ranks_expect(me, tutti_send(NULL, LEAST, TUTTI_INT32, 0, s.comm, s.stream) == TUTTI_INVALID_ARGUMENT,
+            "the wrong message");
+        ranks_ok(me, all_reduce(&s, RIGHT), "the second");
+    }
+    ranks_meet(me);
+    for (int i = 0; i < 2 && !last; i++)
+        ranks_ok(me, all_reduce(&s, RIGHT), "theirs");
+    ranks_ok(me, await(&s), "the stream");
+    ranks_expect(me, all_reduce(&s, WRONG) == TUTTI_INVALID_ARGUMENT, "what all refuse");
+    ranks_meet(me);
+    ranks_sleep_us(last ? LATE_US : 0); /* the others wait, and look around */
+    ranks_ok(me, tutti_barrier(s.comm, none), "barrier");
+    close_spot(&s);
+    ranks_part(me, s.comm);
+}
+
+Test(api_refused, a_word_that_was_dropped_is_not_told_later)
+{
+    ranks_run(&(struct ranks_plan){ .n = 2, .run = dropped });
+}
+
 /* On a stream that is busy a refusal has no number yet: it is told when the stream is idle, and not at all
  * if another call takes the number. */
 static void behind_others(struct ranks_me *me)

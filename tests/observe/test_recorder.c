@@ -301,6 +301,35 @@ static void read_file(const char *path, char *text, size_t bytes)
     unlink(path);
 }
 
+/* A call that was made before waits on the short way when the communicator ends: it has failed, and runs no
+ * longer. */
+static void fail_on_the_short_way(struct ranks_me *me)
+{
+    enum { BEFORE = 3, WAIT_US = 20 * 1000 };
+    tutti_comm *comm = ranks_join(me, NULL);
+    float value = 1;
+    for (int i = 0; i < BEFORE && comm != NULL; i++)
+        ranks_ok(me, sum(comm, &value, 1), "all_reduce");
+    ranks_meet(me);
+    ranks_sleep_us(me->rank == 1 ? WAIT_US : 0);
+    if (me->rank == 1)
+        ranks_ok(me, tutti_comm_abort(comm), "abort");
+    else
+        ranks_expect(me, sum(comm, &value, 1) == TUTTI_ABORTED, "rank 1 has aborted");
+    char *now = ask(comm, "recorder json");
+    ranks_expect(me, json_operations(now) == BEFORE + (me->rank == 0), "its calls: %s", now);
+    ranks_expect(me, json_has(json_operation(now, 0), "state", me->rank == 0 ? "\"failed\"" : "\"done\""),
+        "the last one: %s", now);
+    free(now);
+    ranks_ok(me, tutti_comm_destroy(comm), "destroy");
+}
+
+Test(recorder, a_call_that_ends_with_its_communicator)
+{
+    for (int again = 0; again < 5; again++)
+        ranks_run(&(struct ranks_plan){ .n = 2, .run = fail_on_the_short_way });
+}
+
 /* Every rank's file has its last calls; the log of the rank that found the error has them, too. */
 static void fail(struct ranks_me *me)
 {
