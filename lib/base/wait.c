@@ -202,6 +202,17 @@ static void sleep_on_bells(struct tt_wait *w, int64_t ns)
         atomic_store_explicit(&no_waitv, true, memory_order_relaxed);
 }
 
+void tt_word_await(const _Atomic uint32_t *word, uint32_t value, int64_t ns)
+{
+    struct timespec timeout = to_timespec(ns);
+    syscall(SYS_futex, word, FUTEX_WAIT, value, &timeout, NULL, 0);
+}
+
+void tt_word_wake(const _Atomic uint32_t *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
 static bool check_due(struct tt_wait *w, int64_t now)
 {
     if (now - w->checked_ns < TICK_NS)

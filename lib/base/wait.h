@@ -131,6 +131,11 @@ static inline int64_t tt_wait_long_since(const struct tt_wait *w)
  * in the next 50 ms, is a lost wake-up; who ends a wait for another reason rings first (abort does). */
 void tt_wait_awake(struct tt_wait *w);
 
+/* Sleeps while this word of shared memory has this value, but not longer than `ns`; may return early. Any
+ * number may sleep on one word. Who changes it wakes them all. */
+void tt_word_await(const _Atomic uint32_t *word, uint32_t value, int64_t ns);
+void tt_word_wake(const _Atomic uint32_t *word);
+
 /* Wake-ups lost by this process so far. */
 uint64_t tt_wait_lost(void);
 

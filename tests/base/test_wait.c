@@ -423,6 +423,43 @@ Test(wait, without_bells_it_sleeps_shortly)
     cr_expect_eq(tt_wait_lost(), 0);
 }
 
+/* --- Words that many sleep on */
+
+static struct {
+    _Atomic uint32_t word, woken;
+} many;
+
+static void *sleep_on_word(void *unused)
+{
+    (void)unused;
+    while (atomic_load(&many.word) == 1)
+        tt_word_await(&many.word, 1, INT64_C(100) * 1000000000);
+    atomic_fetch_add(&many.woken, 1);
+    return NULL;
+}
+
+/* All that sleep on a word are woken at once, and nobody sleeps on one that has changed. Who misses that ends
+ * this test by its limit. */
+Test(wait, many_sleep_on_a_word)
+{
+    enum { MANY = 5, ROUNDS = 20 };
+    pthread_t threads[MANY];
+    for (uint32_t round = 1; round <= ROUNDS; round++) {
+        atomic_store(&many.word, 1);
+        for (int i = 0; i < MANY; i++)
+            cr_assert_eq(pthread_create(&threads[i], NULL, sleep_on_word, NULL), 0);
+        usleep(round % 2 == 0 ? 0 : 5000);
+        atomic_store(&many.word, 2);
+        tt_word_wake(&many.word);
+        for (int i = 0; i < MANY; i++)
+            pthread_join(threads[i], NULL);
+        cr_assert_eq(atomic_load(&many.woken), MANY * round);
+    }
+    int64_t now = tt_now_ns();
+    tt_word_await(&many.word, 2, 20 * 1000000);
+    cr_expect_geq(tt_now_ns() - now, 20 * 1000000, "nobody woke it");
+}
+
 /* --- Cores */
 
 static void put(const char *root, const char *name, const char *text)
