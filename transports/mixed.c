@@ -217,6 +217,7 @@ static void find_limits(struct mixed *m)
     for (int rank = 0; rank < m->head.n; rank++)
         one = one && m->part_of[rank] == 0;
     m->head.ended = first->ended;
+    m->head.words = first->words;
     m->head.light = first->light;
     m->head.copy_bytes = first->copy_bytes;
     m->head.post_bytes = one ? first->post_bytes : 0;

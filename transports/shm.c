@@ -123,7 +123,7 @@ static tutti_status open_endpoint(
     struct tt_shm_endpoint *e = new_endpoint(params);
     if (e == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for an endpoint of %d ranks", params->n);
-    tt_shm_shape(&e->shape, params->n, params->slot_bytes);
+    tt_shm_shape(&e->shape, params->n, params->slot_bytes, params->words);
     status = tt_arena_get(&e->own);
     if (status == TUTTI_OK)
         status = tt_shm_segment_create(params, &e->shape, &e->control, &e->deferred);
@@ -216,6 +216,7 @@ static tutti_status connect_endpoint(struct tt_endpoint *head, const uint8_t *ad
         for (unsigned class = 0; class < TT_CLASSES; class ++)
             tt_shm_channel_init(e, class, rank);
         head->ended = e->aborted = &e->peers[rank].control->aborted;
+        head->words = e->shape.words > 0 ? tt_shm_at(e->peers[rank].control, e->shape.words) : NULL;
         head->light = head->light && e->peers[rank].control->fences == 1;
     }
     tt_shm_measure_posts(e);

@@ -22,7 +22,7 @@ static uint64_t add_part(uint64_t *end, uint64_t bytes, uint64_t unit)
     return at;
 }
 
-void tt_shm_shape(struct tt_shm_shape *shape, int n, uint64_t slot_bytes)
+void tt_shm_shape(struct tt_shm_shape *shape, int n, uint64_t slot_bytes, uint32_t words)
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), ranks = (uint64_t)n, pairs = TT_CLASSES * ranks;
     uint64_t end = sizeof(struct tt_shm_control);
@@ -32,6 +32,7 @@ void tt_shm_shape(struct tt_shm_shape *shape, int n, uint64_t slot_bytes)
     shape->lines = add_part(&end, pairs * TT_SHM_LINES * sizeof(struct tt_shm_line), 64);
     shape->acks = add_part(&end, pairs * sizeof(struct tt_shm_acks), 64);
     shape->grants = add_part(&end, pairs * TT_SLOTS * sizeof(struct tt_shm_grant), 64);
+    shape->words = words > 0 ? add_part(&end, words * sizeof(_Atomic uint32_t), 64) : 0;
     shape->payload = add_part(&end, pairs * (TT_SLOTS + TT_SHM_SHUTTLES) * shape->slot_stride, page);
     shape->bytes = end;
 }

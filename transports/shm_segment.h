@@ -3,10 +3,10 @@
  * what the rank keeps for itself.
  *
  * Every endpoint has one control segment in its process's arena. Each word in it has one writer: its owner,
- * but for the doorbell, the abort word (of the lowest rank that is reached, mostly rank 0: the first to claim
- * it decides) and `holders`. A message line is written by its sender in the sender's segment, its
- * acknowledgement and its grant by the receiver in the receiver's. What was read is the receiver's until it
- * acknowledges that.
+ * but for the doorbell, `holders`, and two things of the lowest rank that is reached, mostly rank 0: the
+ * abort word (the first to claim it decides) and the words that all have in common. A message line is written
+ * by its sender in the sender's segment, its acknowledgement and its grant by the receiver in the receiver's.
+ * What was read is the receiver's until it acknowledges that.
  *
  * A flag is the low 32 bits of number + 1 and is compared for equality only. Lines and acknowledgements
  * start with the flags of the lap before the first number, so that memory of zeros matches nothing.
@@ -24,7 +24,7 @@
 #include "transports/shm_shuttle.h"
 #include "transports/transport.h"
 
-enum { TT_SHM_VERSION = 7, TT_SHM_INLINE_BYTES = 48 };
+enum { TT_SHM_VERSION = 8, TT_SHM_INLINE_BYTES = 48 };
 
 /* A line costs little, so there are more of them than slots for payloads: who sends a message of a line runs
  * that far ahead. */
@@ -104,6 +104,7 @@ struct tt_shm_shape {
     uint64_t lines; /* struct tt_shm_line[class][n][TT_SHM_LINES] */
     uint64_t acks; /* struct tt_shm_acks[class][n] */
     uint64_t grants; /* struct tt_shm_grant[class][n][TT_SLOTS] */
+    uint64_t words; /* _Atomic uint32_t[]: what an endpoint has in common with its host; 0: none */
     uint64_t payload; /* [class][n][TT_SLOTS + TT_SHM_SHUTTLES] slots, on pages of their own */
     uint64_t slot_stride;
     uint64_t bytes;
@@ -198,7 +199,7 @@ static inline uint32_t tt_shm_flag(uint64_t number)
 }
 
 /* The segment (shm_segment.c). */
-void tt_shm_shape(struct tt_shm_shape *shape, int n, uint64_t slot_bytes);
+void tt_shm_shape(struct tt_shm_shape *shape, int n, uint64_t slot_bytes, uint32_t words);
 tutti_status tt_shm_segment_create(const struct tt_endpoint_params *params, const struct tt_shm_shape *shape,
     struct tt_shm_control **control, struct tt_shm_deferred_free **deferred);
 void tt_shm_segment_free_later(struct tt_shm_endpoint *e);

@@ -149,6 +149,7 @@ struct tt_endpoint_params {
     bool map; /* may use MAPPED */
     bool membarrier; /* may fence lightly (fence.h) where all ranks may */
     uint64_t network; /* enum tt_network */
+    uint32_t words; /* shared: how many words the ranks of a host are to have in common; see tt_endpoint */
     uint64_t heartbeat_ms; /* a host that answers nothing for so long is gone; 0: as the system has it */
     void (*copy)(void *dst, const void *src, size_t bytes); /* into lines that are here; NULL: memcpy */
     const struct tt_transport *const *transports; /* of a mixed endpoint; NULL: those of the registry */
@@ -285,6 +286,9 @@ struct tt_endpoint {
     uint64_t copy_bytes; /* up to here a copy is faster than the wait for who reads the source */
     uintptr_t shared_from; /* memory that all peers can map */
     uint64_t shared_bytes;
+    /* The words that this rank has in common with all others of its host, once connected: zeros at first. Who
+     * writes them says what they mean. They are there until this rank closes. NULL: there are none. */
+    _Atomic uint32_t *words;
     /* Rung whenever something changed for this rank: by peers, or by a thread of the transport, which rings
      * the one that stands here when it is connected. NULL: this rank must never sleep. */
     struct tt_doorbell *doorbell;

@@ -121,6 +121,25 @@ static void make_tcp(const struct tt_endpoint_params *params, struct tt_endpoint
     free(addresses);
 }
 
+/* Words that ranks of one host have in common: the same memory for all of them, and zeros at first. */
+static void run_words(struct transport_suite *s)
+{
+    enum { RANKS = 4, WORDS = 3000 };
+    struct tt_endpoint *e[RANKS];
+    struct tt_endpoint_params params = { .n = RANKS, .slot_bytes = SUITE_SLOT_BYTES, .words = WORDS };
+    s->make(&params, e);
+    for (int i = 0; i < WORDS; i++)
+        suite_expect(s, s->hosts > 0 ? e[i % RANKS]->words[i] == 0 : !e[i % RANKS]->words, "word %d", i);
+    for (int i = 0; i < RANKS && s->hosts > 0; i++)
+        e[i]->words[WORDS - 1 - i] = 1;
+    for (int i = 0; i < RANKS * RANKS && s->hosts > 0; i++) {
+        int of = i / RANKS, by = i % RANKS;
+        suite_expect(s, e[by]->words[WORDS - 1 - of] == (of % s->hosts == by % s->hosts), "%d of %d", by, of);
+    }
+    for (int i = 0; i < RANKS; i++)
+        s->transport->close(e[i]);
+}
+
 static void run_all(struct transport_suite *s)
 {
     s->memory[0] = malloc(SUITE_MEMORY_BYTES);
@@ -130,6 +149,9 @@ static void run_all(struct transport_suite *s)
         transport_cases[i].run(s);
         cr_expect_str_empty(s->wrong, "%s: %s", transport_cases[i].name, s->wrong);
     }
+    s->wrong[0] = '\0';
+    run_words(s);
+    cr_expect_str_empty(s->wrong, "words: %s", s->wrong);
     free(s->memory[0]);
     tt_arena_free(s->memory[1]);
 }
@@ -139,6 +161,7 @@ Test(transports, shm_in_one_process)
     run_all(&(struct transport_suite){ .transport = &tt_shm,
         .lines = TT_SHM_LINES,
         .make = make_shm,
+        .hosts = 1,
         .grants = SUITE_GRANTS,
         .paths = 1 << TT_PATH_INLINE | 1 << TT_PATH_MAPPED | 1 << TT_PATH_COPIED });
 }
@@ -148,6 +171,7 @@ Test(transports, shm_with_copies_only)
     run_all(&(struct transport_suite){ .transport = &tt_shm,
         .lines = TT_SHM_LINES,
         .make = make_shm_copied,
+        .hosts = 1,
         .grants = SUITE_NO_GRANTS,
         .paths = 1 << TT_PATH_INLINE | 1 << TT_PATH_COPIED });
 }
@@ -157,6 +181,7 @@ Test(transports, mixed)
     run_all(&(struct transport_suite){ .transport = &tt_mixed,
         .lines = TT_SHM_LINES,
         .make = make_mixed,
+        .hosts = 2,
         .grants = SUITE_GRANTS,
         .paths = 1 << TT_PATH_INLINE | 1 << TT_PATH_MAPPED | 1 << TT_PATH_COPIED });
 }

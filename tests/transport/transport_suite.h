@@ -29,6 +29,7 @@ struct transport_suite {
     enum suite_grants grants; /* of long messages */
     uint64_t lines; /* messages of one class and pair in flight, if they need no slot: at least TT_SLOTS */
     unsigned paths; /* a bit for each that the sizes must take, and no other may be; 0: by chance */
+    int hosts; /* ranks are by turns on so many, and those of one have words in common; 0: none have */
     bool carried; /* what was copied may be read where it lies until it has gone, and is sent when it has */
     char wrong[256];
 };
