@@ -126,6 +126,7 @@ tutti_status tt_comm_open(int n, int rank, const struct tt_settings *settings, c
         .map = settings->map,
         .membarrier = settings->membarrier,
         .network = settings->network,
+        .words = TT_CHOICES,
         .heartbeat_ms = settings->heartbeat_ms,
         .copy = tt_copy_bytes };
     if (status == TUTTI_OK)
@@ -138,6 +139,26 @@ tutti_status tt_comm_open(int n, int rank, const struct tt_settings *settings, c
     }
     *comm = c;
     return TUTTI_OK;
+}
+
+/* A rank that has died, or a communicator that has ended: nobody waits for its choice any more. */
+static bool is_in_vain(void *context, int rank)
+{
+    struct tt_comm *comm = context;
+    struct tt_peer_place place;
+    return rank >= comm->n || atomic_load_explicit(comm->endpoint->ended, memory_order_acquire) != 0 ||
+           comm->endpoint->control->peer_state(comm->endpoint, rank, &place) != TT_PEER_ALIVE;
+}
+
+/* One rank of each host chooses for all that share memory there. */
+static void choose_together(struct tt_comm *comm)
+{
+    int64_t timeout_ms = comm->waiting.timeout_ms;
+    comm->choice_cache->host = (struct tt_host_choice){ .words = comm->endpoint->words,
+        .rank = comm->rank,
+        .patience_ms = timeout_ms >= 0 && timeout_ms < TT_HOST_PATIENCE_MS ? timeout_ms : TT_HOST_PATIENCE_MS,
+        .in_vain = is_in_vain,
+        .context = comm };
 }
 
 /* FNV-1a. */
@@ -163,6 +184,7 @@ tutti_status tt_comm_connect(struct tt_comm *comm, const uint8_t *addresses, con
         if (tt_link_to(comm->endpoint, TT_CLASS_COLLECTIVE, rank) == NULL)
             status = tt_fail(TUTTI_SYSTEM_ERROR, "rank %d cannot be reached by transport %s from rank %d",
                 rank, comm->transport->name, comm->rank);
+    choose_together(comm);
     comm->memory.bounce_from = bounce_from(comm);
     tt_costs_spread(&comm->settings.costs, count_hosts(comm));
     return status;

@@ -98,7 +98,8 @@ int tt_choose_rule(const struct tt_request *request)
     return -1;
 }
 
-tutti_status tt_choose_anew(const struct tt_request *request, int *algorithm, enum tt_decider *decider)
+/* What is chosen without a prediction: by force, or by a rule. TT_BY_COST: nothing is. */
+static tutti_status choose_as_told(const struct tt_request *request, int *algorithm, enum tt_decider *decider)
 {
     char name[TT_CONFIG_TEXT];
     const char *list = request->settings->algorithm;
@@ -106,28 +107,68 @@ tutti_status tt_choose_anew(const struct tt_request *request, int *algorithm, en
     if (list[0] != '\0' && forced_name(list, tt_collectives[request->collective].name, name, sizeof name))
         return force(request, name, algorithm);
     int rule = tt_choose_rule(request);
-    *decider = TT_BY_RULE;
+    *decider = TT_BY_COST;
     if (rule >= 0 && tt_algorithm_refuse(&tt_algorithms[rule], request->requirements) == NULL) {
         *algorithm = rule;
+        *decider = TT_BY_RULE;
+    }
+    return TUTTI_OK;
+}
+
+static tutti_status choose_by_cost(const struct tt_request *request, int *algorithm)
+{
+    struct tt_cost_query query = tt_choose_cost_query(request);
+    return tt_cost_choose(&query, algorithm);
+}
+
+tutti_status tt_choose_anew(const struct tt_request *request, int *algorithm, enum tt_decider *decider)
+{
+    tutti_status status = choose_as_told(request, algorithm, decider);
+    return status == TUTTI_OK && *decider == TT_BY_COST ? choose_by_cost(request, algorithm) : status;
+}
+
+/* The answer of another rank may come from memory that anything may have written. */
+static bool may_serve(const struct tt_request *request, int algorithm)
+{
+    return algorithm >= 0 && algorithm < tt_algorithm_count &&
+           tt_algorithms[algorithm].collective == request->collective &&
+           tt_algorithm_refuse(&tt_algorithms[algorithm], request->requirements) == NULL;
+}
+
+static tutti_status choose_for_host(
+    const struct tt_request *request, struct tt_choice_cache *cache, size_t choice, int *algorithm)
+{
+    int answer = tt_host_choice_ask(&cache->host, choice);
+    if (may_serve(request, answer)) {
+        *algorithm = answer;
         return TUTTI_OK;
     }
-    struct tt_cost_query query = tt_choose_cost_query(request);
-    *decider = TT_BY_COST;
-    return tt_cost_choose(&query, algorithm);
+    tutti_status status = choose_by_cost(request, algorithm);
+    cache->predicted++;
+    tt_host_choice_tell(&cache->host, choice, status == TUTTI_OK ? *algorithm : -1);
+    return status;
+}
+
+size_t tt_choice_of(const struct tt_request *request)
+{
+    size_t needs = request->requirements.ordered + 2U * request->requirements.long_elements;
+    return ((size_t)request->collective * 4 + needs) * TT_SIZE_CLASSES + tt_size_class(request->bytes);
 }
 
 tutti_status tt_choose(const struct tt_request *request, struct tt_choice_cache *cache, int *algorithm)
 {
     enum tt_decider decider;
-    unsigned needs = request->requirements.ordered + 2U * request->requirements.long_elements;
-    uint8_t *known =
-        cache == NULL ? NULL : &cache->known[request->collective][needs][tt_size_class(request->bytes)];
-    if (known != NULL && *known != 0) {
-        *algorithm = *known - 1;
+    size_t choice = tt_choice_of(request);
+    if (cache == NULL)
+        return tt_choose_anew(request, algorithm, &decider);
+    if (cache->known[choice] != 0) {
+        *algorithm = cache->known[choice] - 1;
         return TUTTI_OK;
     }
-    tutti_status status = tt_choose_anew(request, algorithm, &decider);
-    if (status == TUTTI_OK && known != NULL)
-        *known = (uint8_t)(*algorithm + 1);
+    tutti_status status = choose_as_told(request, algorithm, &decider);
+    if (status == TUTTI_OK && decider == TT_BY_COST)
+        status = choose_for_host(request, cache, choice, algorithm);
+    if (status == TUTTI_OK)
+        cache->known[choice] = (uint8_t)(*algorithm + 1);
     return status;
 }

@@ -146,8 +146,7 @@ Test(choose, once_for_a_class)
     struct tt_settings settings = settings_on(4);
     struct tt_request request = ask_for(&settings, TT_ALL_REDUCE, 4, 4096);
     cr_expect_str_eq(chosen(&request, &cache), chosen(&request, NULL));
-    cache.known[TT_ALL_REDUCE][0][tt_size_class(4096)] =
-        (uint8_t)(1 + tt_algorithm_find(TT_ALL_REDUCE, "ring"));
+    cache.known[tt_choice_of(&request)] = (uint8_t)(1 + tt_algorithm_find(TT_ALL_REDUCE, "ring"));
     request.bytes = 5000;
     cr_expect_str_eq(chosen(&request, &cache), "ring");
     request.bytes = 6144;
