@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -137,6 +138,15 @@ bool shm_post(struct tt_endpoint *e, int peer, uint64_t number, uint64_t key, ui
     for (uint64_t i = 0; i < bytes; i++)
         from[i] = suite_byte(key, i);
     return link_send(tt_link_to(e, TT_CLASS_P2P, peer), &m);
+}
+
+uint64_t shm_resident(void)
+{
+    const struct tt_arena *own;
+    struct stat file;
+    tt_arena_get(&own);
+    fstat(own->fd, &file);
+    return (uint64_t)file.st_blocks * 512;
 }
 
 void shm_take(

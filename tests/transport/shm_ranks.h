@@ -49,6 +49,8 @@ struct tt_endpoint *shm_join(struct shm_rank *r);
 
 /* A message of class P2P, of `bytes` made from `key`. */
 bool shm_post(struct tt_endpoint *e, int peer, uint64_t number, uint64_t key, uint8_t *from, uint64_t bytes);
+/* How much memory the arena of this process has. */
+uint64_t shm_resident(void);
 /* Await it, check it, release it. */
 void shm_take(
     struct shm_rank *r, struct tt_endpoint *e, int peer, uint64_t number, uint64_t key, uint64_t bytes);

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -307,15 +306,6 @@ Test(shm, waiting_costs_no_core)
 
 /* --- Ends */
 
-static uint64_t resident(void)
-{
-    const struct tt_arena *own;
-    struct stat file;
-    tt_arena_get(&own);
-    fstat(own->fd, &file);
-    return (uint64_t)file.st_blocks * 512;
-}
-
 static void sweep(void)
 {
     void *page;
@@ -331,7 +321,7 @@ static void die(struct shm_rank *r)
     uint64_t first = stage->params.first_number;
     uint8_t *private = malloc(BYTES), *shared;
     shm_introduce(r);
-    uint64_t empty = resident();
+    uint64_t empty = shm_resident();
     suite_expect(&r->suite, tt_arena_alloc(BYTES, (void **)&shared) == TUTTI_OK, "no memory");
     struct tt_endpoint *e = shm_join(r);
     if (r->me == 1) {
@@ -361,7 +351,8 @@ static void die(struct shm_rank *r)
         tt_sleep_ms(1);
     sweep();
     tt_arena_free(shared);
-    suite_expect(&r->suite, resident() == empty, "a segment waits for the dead: %d bytes", (int)resident());
+    suite_expect(
+        &r->suite, shm_resident() == empty, "a segment waits for the dead: %d bytes", (int)shm_resident());
 }
 
 Test(shm, a_killed_process)
@@ -409,58 +400,6 @@ Test(shm, who_left_can_still_be_read)
     shm_stage_run(stage, leave_early, -1);
 }
 
-/* --- What is not used returns */
-
-enum { KEPT = 5, TIDY_BYTES = 40000 }; /* the message that is not read yet */
-
-/* Memory goes when it was not used between two looks, and never while the receiver may read it. The first
- * messages go by shuttles, which then are their reader's to empty. */
-static void tidy(struct shm_rank *r)
-{
-    uint64_t first = r->stage->params.first_number;
-    uint8_t *text = malloc(TIDY_BYTES);
-    shm_introduce(r);
-    struct tt_endpoint *e = shm_join(r);
-    uint64_t empty = resident();
-    for (uint64_t i = 0; i < TT_SLOTS && r->me == 0; i++)
-        suite_expect(&r->suite, shm_post(e, 1, first + i, i, text, TIDY_BYTES), "no slot");
-    for (uint64_t i = 0; i < TT_SLOTS && r->me == 1; i++)
-        if (i != KEPT)
-            shm_take(r, e, 0, first + i, i, TIDY_BYTES);
-    shm_meet(r);
-    uint64_t used = resident(), slot = (used - empty) / TT_SLOTS;
-    if (r->me == 0) {
-        suite_expect(&r->suite, slot >= TIDY_BYTES, "a slot has %d bytes", (int)slot);
-        tt_shm.memory->tidy(e);
-        suite_expect(&r->suite, resident() == used, "what was used just now is gone");
-    }
-    tt_shm.memory->tidy(e);
-    if (r->me == 0)
-        suite_expect(&r->suite, resident() == empty + (1 + TT_SHM_SHUTTLES) * slot, "%d bytes stay",
-            (int)(resident() - empty));
-    shm_meet(r);
-    tt_shm.memory->tidy(e);
-    shm_meet(r);
-    if (r->me == 0) {
-        suite_expect(&r->suite, resident() == empty + slot, "%d bytes are kept", (int)(resident() - empty));
-        suite_expect(&r->suite, shm_post(e, 1, first + TT_SLOTS, 9, text, TIDY_BYTES), "no slot any more");
-        suite_expect(&r->suite, resident() == empty + 2 * slot, "%d bytes again", (int)(resident() - empty));
-    }
-    shm_meet(r);
-    if (r->me == 1) {
-        shm_take(r, e, 0, first + KEPT, KEPT, TIDY_BYTES);
-        shm_take(r, e, 0, first + TT_SLOTS, 9, TIDY_BYTES);
-    }
-    shm_meet(r);
-    tt_shm.close(e);
-    free(text);
-}
-
-Test(shm, what_is_not_used_returns)
-{
-    shm_stage_run(shm_stage_new(2), tidy, -1);
-}
-
 /* --- Nothing grows */
 
 struct census {
@@ -470,7 +409,7 @@ struct census {
 
 static struct census take_census(void)
 {
-    struct census c = { .resident = resident() };
+    struct census c = { .resident = shm_resident() };
     char line[512];
     for (int fd = 0; fd < 1024; fd++)
         c.fds += fcntl(fd, F_GETFD) >= 0;
@@ -508,7 +447,7 @@ static void come_and_go(struct shm_rank *r)
             before = take_census();
     }
     expect_no_growth(&r->suite, &before);
-    suite_expect(&r->suite, resident() <= 4096, "%d bytes stay in the arena", (int)resident());
+    suite_expect(&r->suite, shm_resident() <= 4096, "%d bytes stay in the arena", (int)shm_resident());
 }
 
 Test(shm, processes_come_and_go)
@@ -551,7 +490,7 @@ static void introduce_in_vain(struct shm_rank *r)
 Test(shm, introductions_end)
 {
     struct shm_stage *stage = shm_stage_new(3);
-    cr_assert_eq(resident(), 4096); /* the parent's arena is none of the ranks' business */
+    cr_assert_eq(shm_resident(), 4096); /* the parent's arena is none of the ranks' business */
     shm_stage_run(stage, introduce_in_vain, -1);
 }
 
