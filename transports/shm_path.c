@@ -447,33 +447,81 @@ static void shm_release(struct tt_link *link, uint64_t number)
 
 /* --- Giving memory back */
 
-/* Lets memory go that no message used since the last look: a message that was released nobody reads any more,
- * and a shuttle that is here is nobody else's, whoever's memory it is. */
-static void tidy_channel(struct tt_shm_channel *c, uint64_t slot_stride)
+/* Memory that is to go in one piece. Each piece takes the system a look at every process that maps the arena,
+ * and among many ranks there are as many slots as there are pairs. So idle ones between two that have memory
+ * go with them, and what is left after some pieces goes at a later look. */
+enum { PIECES = 16 };
+struct piece {
+    uint8_t *from, *end; /* NULL: nothing is to go yet */
+    uint8_t *idle_to; /* nobody uses what lies between `end` and here */
+    int *left; /* so many more may begin */
+};
+
+static void empty(struct piece *piece)
+{
+    if (piece->from != NULL)
+        tt_arena_empty(piece->from, (uint64_t)(piece->end - piece->from));
+    piece->from = piece->idle_to = NULL;
+}
+
+/* Nobody uses this slot or shuttle. True if it has no memory, or that is to go. */
+static bool add_idle(struct piece *piece, uint8_t *at, uint64_t bytes, bool has_memory)
+{
+    if (piece->idle_to != at)
+        empty(piece);
+    if (has_memory && piece->from == NULL) {
+        if (*piece->left == 0)
+            return false;
+        --*piece->left;
+        piece->from = at;
+    }
+    if (has_memory)
+        piece->end = at + bytes;
+    piece->idle_to = at + bytes;
+    return true;
+}
+
+static void tidy_shuttles(struct tt_shm_channel *c, unsigned first, uint64_t slot_stride, struct piece *piece)
 {
     struct tt_shuttles *s = &c->shuttles;
-    for (unsigned shuttle = 0; shuttle < TT_SHM_SHUTTLES_OF_PAIR; shuttle++) {
-        if (s->state[shuttle] == TT_SHUTTLE_OWNED && s->full[shuttle] && !s->used[shuttle]) {
-            tt_arena_empty(s->at[shuttle], slot_stride);
+    for (unsigned shuttle = first; shuttle < first + TT_SHM_SHUTTLES; shuttle++) {
+        bool idle = s->state[shuttle] == TT_SHUTTLE_OWNED && !s->used[shuttle];
+        if (idle && add_idle(piece, s->at[shuttle], slot_stride, s->full[shuttle])) {
             s->read_bytes[shuttle] = 0;
             s->full[shuttle] = false;
         }
         s->used[shuttle] = false;
     }
+}
+
+/* Lets memory go that no message used since the last look: a message that was released nobody reads any more,
+ * and a shuttle that is here is nobody else's, whoever's memory it is. What is this rank's lies in the order
+ * of its channels. */
+static void tidy_channel(struct tt_shm_channel *c, uint64_t slot_stride, struct piece *own)
+{
+    bool second = c->endpoint->head.me > c->head.peer;
+    struct piece of_peer = { .left = own->left };
     for (unsigned slot = 0; slot < TT_SLOTS; slot++) {
-        if (c->copied[slot] != 0 && c->copied[slot] == c->seen[slot] && slot_free(c, slot)) {
-            tt_arena_empty(c->payload_out + slot * slot_stride, slot_stride);
+        bool full = c->copied[slot] != 0;
+        bool idle = !full || (c->copied[slot] == c->seen[slot] && slot_free(c, slot));
+        if (idle && add_idle(own, c->payload_out + slot * slot_stride, slot_stride, full))
             c->copied[slot] = 0;
-        }
         c->seen[slot] = c->copied[slot];
     }
+    tidy_shuttles(c, second ? TT_SHM_SHUTTLES : 0, slot_stride, own);
+    tidy_shuttles(c, second ? 0 : TT_SHM_SHUTTLES, slot_stride, &of_peer);
+    empty(&of_peer);
 }
 
 void tt_shm_tidy(struct tt_endpoint *head)
 {
     struct tt_shm_endpoint *e = (struct tt_shm_endpoint *)head;
+    int left = PIECES;
+    struct piece own = { .left = &left };
     for (int channel = 0; channel < TT_CLASSES * head->n; channel++)
-        tidy_channel(&e->channels[channel], e->slot_stride);
+        if (e->channels[channel].peer != NULL) /* it reaches that rank */
+            tidy_channel(&e->channels[channel], e->slot_stride, &own);
+    empty(&own);
 }
 
 const struct tt_link_ops tt_shm_link_ops = {

@@ -68,3 +68,77 @@ Test(shm_tidy, what_is_not_used_returns)
 {
     shm_stage_run(shm_stage_new(2), tidy, -1);
 }
+
+/* --- Among many ranks */
+
+enum { PEERS = SHM_RANKS_MAX - 1 };
+
+/* Rank 0 fills its slots to each, who takes all but what `kept` has a bit for. Returns what a slot takes. */
+static uint64_t fill_slots(struct shm_rank *r, struct tt_endpoint *e, uint8_t *text, unsigned kept)
+{
+    uint64_t first = r->stage->params.first_number, empty = shm_resident();
+    for (uint64_t i = 0; i < TT_SLOTS && r->me == 0; i++)
+        for (int peer = 1; peer < r->n; peer++)
+            suite_expect(&r->suite, shm_post(e, peer, first + i, i, text, TIDY_BYTES), "no slot");
+    for (uint64_t i = 0; i < TT_SLOTS && r->me != 0; i++)
+        if ((kept >> i & 1) == 0)
+            shm_take(r, e, 0, first + i, i, TIDY_BYTES);
+    shm_meet(r);
+    return (shm_resident() - empty) / (TT_SLOTS * PEERS);
+}
+
+/* Of slots in a row there is one piece for each peer, however many slots it has, so all go at once. */
+static void tidy_rows(struct shm_rank *r)
+{
+    uint8_t *text = malloc(TIDY_BYTES);
+    shm_introduce(r);
+    struct tt_endpoint *e = shm_join(r);
+    uint64_t empty = shm_resident(), slot = fill_slots(r, e, text, 0);
+    if (r->me == 0) {
+        tt_shm.memory->tidy(e);
+        tt_shm.memory->tidy(e);
+        suite_expect(&r->suite, shm_resident() == empty + PEERS * TT_SHM_SHUTTLES * slot, "%d bytes stay",
+            (int)(shm_resident() - empty));
+    }
+    shm_meet(r);
+    tt_shm.close(e);
+    free(text);
+}
+
+/* Of slots between others in use there are three pieces for each peer, so some wait for a later look; and
+ * what is in use stays. */
+static void tidy_pieces(struct shm_rank *r)
+{
+    enum { KEPT_HERE = 1 << 4 | 1 << 6, KEPT_SLOTS = 2 };
+    uint64_t first = r->stage->params.first_number;
+    uint8_t *text = malloc(TIDY_BYTES);
+    shm_introduce(r);
+    struct tt_endpoint *e = shm_join(r);
+    uint64_t empty = shm_resident(), slot = fill_slots(r, e, text, KEPT_HERE);
+    if (r->me == 0) {
+        uint64_t left = empty + PEERS * (KEPT_SLOTS + TT_SHM_SHUTTLES) * slot;
+        tt_shm.memory->tidy(e);
+        tt_shm.memory->tidy(e);
+        suite_expect(&r->suite, shm_resident() > left, "all goes at one look");
+        suite_expect(&r->suite, shm_resident() < left + PEERS * 2 * slot, "hardly anything goes");
+        tt_shm.memory->tidy(e);
+        suite_expect(&r->suite, shm_resident() == left, "%d bytes stay", (int)(shm_resident() - empty));
+    }
+    shm_meet(r);
+    for (uint64_t i = 0; i < TT_SLOTS && r->me != 0; i++)
+        if ((KEPT_HERE >> i & 1) != 0)
+            shm_take(r, e, 0, first + i, i, TIDY_BYTES);
+    shm_meet(r);
+    tt_shm.close(e);
+    free(text);
+}
+
+Test(shm_tidy, slots_in_a_row_go_at_once)
+{
+    shm_stage_run(shm_stage_new(PEERS + 1), tidy_rows, -1);
+}
+
+Test(shm_tidy, many_pieces_go_at_many_looks)
+{
+    shm_stage_run(shm_stage_new(PEERS + 1), tidy_pieces, -1);
+}
