@@ -146,6 +146,42 @@ Test(host_choice, a_late_rank_is_waited_for_a_while)
     cr_expect_eq(tt_host_choice_ask(&late, 0), 12);
 }
 
+/* Who sleeps is woken by the answer, and does not find it at its next tick. */
+struct sleeper {
+    pthread_t thread;
+    size_t question;
+    int64_t woken_ns;
+};
+
+static void *sleep_until_told(void *argument)
+{
+    struct sleeper *sleeper = argument;
+    struct tt_host_choice host = host_of(3, LONG_MS);
+    int answer = tt_host_choice_ask(&host, sleeper->question);
+    sleeper->woken_ns = tt_now_ns();
+    return answer == 8 ? NULL : sleeper;
+}
+
+Test(host_choice, an_answer_wakes_who_sleeps)
+{
+    enum { ROUNDS = 20, ASLEEP_US = 20000, TICK_MS = 100 };
+    struct tt_host_choice host = host_of(2, LONG_MS);
+    int64_t soonest = INT64_MAX; /* a busy machine makes some late, but not all */
+    for (size_t round = 0; round < ROUNDS; round++) {
+        struct sleeper sleeper = { .question = round };
+        void *wrong;
+        cr_assert_eq(tt_host_choice_ask(&host, round), -1);
+        cr_assert_eq(pthread_create(&sleeper.thread, NULL, sleep_until_told, &sleeper), 0);
+        usleep(ASLEEP_US);
+        int64_t told_ns = tt_now_ns();
+        tt_host_choice_tell(&host, round, 8);
+        pthread_join(sleeper.thread, &wrong);
+        cr_expect_null(wrong);
+        soonest = sleeper.woken_ns - told_ns < soonest ? sleeper.woken_ns - told_ns : soonest;
+    }
+    cr_expect_lt(soonest, (TICK_MS * 1000 - 2 * ASLEEP_US) * 1000, "%lld ns", (long long)soonest);
+}
+
 /* --- tt_choose with words */
 
 static struct tt_request ask_for(const struct tt_settings *settings, uint64_t bytes)
