@@ -93,6 +93,40 @@ Test(host_choice, each_question_is_answered_once)
     ask_by_all(0);
 }
 
+/* Two that ask at the same moment: one of them is to answer. */
+static struct {
+    _Atomic uint32_t here; /* comings of both, in all rounds */
+    _Atomic int found[TT_CHOICES];
+} race;
+
+static void *race_for_all(void *argument)
+{
+    struct tt_host_choice host = host_of(*(const int *)argument, LONG_MS);
+    for (uint32_t q = 0; q < TT_CHOICES; q++) {
+        atomic_fetch_add(&race.here, 1);
+        for (int polls = 0; atomic_load(&race.here) < 2 * (q + 1); polls++)
+            if (polls > 1000) /* the other one is not on a core */
+                usleep(1);
+        if (tt_host_choice_ask(&host, q) < 0) {
+            atomic_fetch_add(&race.found[q], 1);
+            tt_host_choice_tell(&host, q, 1);
+        }
+    }
+    return NULL;
+}
+
+Test(host_choice, one_of_two_claims)
+{
+    static int ranks[2] = { 0, 1 };
+    pthread_t threads[2];
+    for (int r = 0; r < 2; r++)
+        cr_assert_eq(pthread_create(&threads[r], NULL, race_for_all, &ranks[r]), 0);
+    for (int r = 0; r < 2; r++)
+        pthread_join(threads[r], NULL);
+    for (int q = 0; q < TT_CHOICES; q++)
+        cr_assert_eq(race.found[q], 1, "question %d was claimed by %d", q, race.found[q]);
+}
+
 /* A rank that has no memory for a prediction leaves the question to the next one. */
 Test(host_choice, a_question_without_an_answer_is_asked_again)
 {
