@@ -150,13 +150,15 @@ static bool is_in_vain(void *context, int rank)
            comm->endpoint->control->peer_state(comm->endpoint, rank, &place) != TT_PEER_ALIVE;
 }
 
-/* One rank of each host chooses for all that share memory there. */
+/* One rank of each host chooses for all that share memory there. A call that is to end sooner than their
+ * patience does not wait so long. */
 static void choose_together(struct tt_comm *comm)
 {
     int64_t timeout_ms = comm->waiting.timeout_ms;
+    int64_t patience_ms = TT_HOST_PATIENCE_MS + TT_HOST_PATIENCE_OF_RANK_MS * (int64_t)comm->n;
     comm->choice_cache->host = (struct tt_host_choice){ .words = comm->endpoint->words,
         .rank = comm->rank,
-        .patience_ms = timeout_ms >= 0 && timeout_ms < TT_HOST_PATIENCE_MS ? timeout_ms : TT_HOST_PATIENCE_MS,
+        .patience_ms = timeout_ms >= 0 && timeout_ms < patience_ms ? timeout_ms : patience_ms,
         .in_vain = is_in_vain,
         .context = comm };
 }

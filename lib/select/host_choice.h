@@ -18,7 +18,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { TT_HOST_PATIENCE_MS = 1000 }; /* many times what a prediction takes */
+/* How long a rank waits for the answer: many times what predictions take, which grow with the ranks. */
+enum { TT_HOST_PATIENCE_MS = 1000, TT_HOST_PATIENCE_OF_RANK_MS = 20 };
 
 struct tt_host_choice {
     _Atomic uint32_t *words; /* one for each question; NULL: this rank answers for itself */
