@@ -107,12 +107,13 @@ static void compare(struct ranks_me *me, const tutti_comm *comm, int hosts)
 
 static void choose_all(struct ranks_me *me)
 {
+    const char *hosts = me->kind == RANKS_PROCESSES ? getenv("TUTTI_TEST_HOSTS") : NULL;
     tutti_comm *comm = join(me);
     if (comm == NULL)
         return;
     call_all(me, comm);
     tell(me, comm);
-    compare(me, comm, getenv("TUTTI_TEST_HOSTS") != NULL ? atoi(getenv("TUTTI_TEST_HOSTS")) : 1);
+    compare(me, comm, hosts != NULL ? atoi(hosts) : 1);
     ranks_meet(me);
     ranks_part(me, comm);
 }
