@@ -37,7 +37,7 @@ static void free_endpoint(struct tcp_endpoint *e)
         tt_tcp_hang_up(&e->peers[r].fd);
         tt_tcp_hang_up(&e->peers[r].theirs_fd);
     }
-    tt_tcp_forget_strangers(e);
+    tt_tcp_thread_free(e);
     if (e->listener >= 0)
         tt_clofork_close(e->listener);
     if (e->wake >= 0)

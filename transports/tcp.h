@@ -205,7 +205,7 @@ struct tcp_endpoint {
 
     int listener, wake; /* wake: an eventfd */
     uint8_t token[TCP_TOKEN_BYTES];
-    struct tcp_stranger *strangers; /* who has connected and not said who he is */
+    struct tcp_watch *watch; /* of the thread: what it polls */
     pthread_t thread;
     pthread_mutex_t driving;
     bool connected, deaf; /* deaf: buffers are given back, so no message is read or written any more */
@@ -302,7 +302,7 @@ tutti_status tt_tcp_thread_start(struct tcp_endpoint *e);
 /* Lets the thread say all that is still to be said, and goodbye; returns when each peer has taken it, or has
  * gone, at the latest at close_ns. */
 void tt_tcp_thread_stop(struct tcp_endpoint *e);
-void tt_tcp_forget_strangers(struct tcp_endpoint *e);
+void tt_tcp_thread_free(struct tcp_endpoint *e);
 
 extern const struct tt_transport tt_tcp;
 

@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/clofork.h"
+#include "base/log.h"
 #include "base/schedule.h"
 #include "base/status.h"
 #include "base/thread.h"
@@ -33,10 +34,21 @@ enum {
     NAPS = 8,
 };
 
-struct tcp_stranger {
+struct tcp_stranger { /* who has connected and not said who he is */
     int fd; /* -1: nobody */
     int64_t since_ns;
     struct tcp_heard heard;
+};
+
+/* What the thread polls: the wake, the listener, and all else that is open. What is not has no entry, for the
+ * system refuses a set of more entries than a process may have descriptors. */
+enum { POLLED_WAKE, POLLED_LISTENER, POLLED_REST };
+struct tcp_watch {
+    struct tcp_stranger strangers[STRANGERS];
+    struct pollfd *polled; /* room for all that there can be */
+    int count;
+    int *entries; /* [n] of `polled`; 0: the peer has none */
+    bool blind; /* poll has failed */
 };
 
 void tt_tcp_wake(struct tcp_endpoint *e)
@@ -195,6 +207,8 @@ static void greet(struct tcp_endpoint *e, int rank, short events)
         number = ETIMEDOUT;
     if (number == 0 && send(p->fd, &words, sizeof words, MSG_NOSIGNAL) != sizeof words)
         number = errno;
+    if (number == EAGAIN) /* it is not there yet */
+        return;
     if (number != 0)
         fail_to_dial(e, rank, number);
     else
@@ -239,6 +253,7 @@ static void hear_answer(struct tcp_endpoint *e, int rank)
 
 static void accept_one(struct tcp_endpoint *e)
 {
+    struct tcp_stranger *strangers = e->watch->strangers;
     int oldest = 0;
     tt_clofork_lock();
     int fd = accept4(e->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -247,15 +262,15 @@ static void accept_one(struct tcp_endpoint *e)
     if (fd < 0)
         return;
     for (int i = 0; i < STRANGERS; i++) {
-        if (e->strangers[i].fd < 0) {
+        if (strangers[i].fd < 0) {
             oldest = i;
             break;
         }
-        if (e->strangers[i].since_ns < e->strangers[oldest].since_ns)
+        if (strangers[i].since_ns < strangers[oldest].since_ns)
             oldest = i;
     }
-    tt_tcp_hang_up(&e->strangers[oldest].fd); /* a rank that is turned away so comes again */
-    e->strangers[oldest] = (struct tcp_stranger){ .fd = fd, .since_ns = tt_now_ns() };
+    tt_tcp_hang_up(&strangers[oldest].fd); /* a rank that is turned away so comes again */
+    strangers[oldest] = (struct tcp_stranger){ .fd = fd, .since_ns = tt_now_ns() };
 }
 
 /* A peer has said who it is, on a connection that it makes. */
@@ -290,13 +305,6 @@ static void hear_stranger(struct tcp_endpoint *e, struct tcp_stranger *s)
     s->fd = -1;
 }
 
-void tt_tcp_forget_strangers(struct tcp_endpoint *e)
-{
-    for (int i = 0; e->strangers != NULL && i < STRANGERS; i++)
-        tt_tcp_hang_up(&e->strangers[i].fd);
-    free(e->strangers);
-}
-
 /* --- The thread */
 
 /* A caller that polls would take the lock again and again before this thread is run. */
@@ -315,46 +323,66 @@ static short events_of(const struct tcp_peer *p)
     return connection == TCP_OPEN && p->to.size > 0 ? POLLIN | POLLOUT : POLLIN;
 }
 
-/* Waits until something has come, a socket can be written again, there is something new to say, or a time is
- * up; if the caller drives, only looks. Returns what it polled: the wake, the listener, a carrier, strangers,
- * and the socket of each peer. */
-enum {
-    POLLED_WAKE,
-    POLLED_LISTENER,
-    POLLED_CARRIER,
-    POLLED_STRANGERS,
-    POLLED_PEERS = POLLED_STRANGERS + STRANGERS
-};
-static void wait_for_work(struct tcp_endpoint *e, struct pollfd *polled, bool driven)
+/* Adds what is open to what is polled. Returns its entry; 0: there is none. */
+static int watch(struct tcp_watch *w, int fd, short events)
 {
-    int n = e->head.n, wait_ms = -1;
-    polled[POLLED_WAKE] = (struct pollfd){ .fd = e->wake, .events = POLLIN };
-    polled[POLLED_LISTENER] = (struct pollfd){ .fd = e->listener, .events = POLLIN };
-    for (int i = 0; i < STRANGERS; i++) {
-        polled[POLLED_STRANGERS + i] = (struct pollfd){ .fd = e->strangers[i].fd, .events = POLLIN };
-        wait_ms = e->strangers[i].fd >= 0 ? TICK_MS : wait_ms;
-    }
-    take_turn(e);
-    for (int r = 0; r < n; r++) {
+    if (fd < 0)
+        return 0;
+    w->polled[w->count] = (struct pollfd){ .fd = fd, .events = events };
+    return w->count++;
+}
+
+/* Lists what is to be polled, with `driving`. Returns for how long; *busy: a carrier has something now. */
+static int list_polled(struct tcp_endpoint *e, bool *busy)
+{
+    struct tcp_watch *w = e->watch;
+    int wait_ms = -1;
+    w->polled[POLLED_WAKE] = (struct pollfd){ .fd = e->wake, .events = POLLIN };
+    w->polled[POLLED_LISTENER] = (struct pollfd){ .fd = e->listener, .events = POLLIN };
+    w->count = POLLED_REST;
+    for (int i = 0; i < STRANGERS; i++)
+        if (watch(w, w->strangers[i].fd, POLLIN) != 0)
+            wait_ms = TICK_MS;
+    for (int r = 0; r < e->head.n; r++) {
         const struct tcp_peer *p = &e->peers[r];
-        polled[POLLED_PEERS + r] =
-            (struct pollfd){ .fd = tt_tcp_is_leaving(p) ? -1 : p->fd, .events = events_of(p) };
+        w->entries[r] = watch(w, tt_tcp_is_leaving(p) ? -1 : p->fd, events_of(p));
         bool limited = p->since_ns != 0 || tt_tcp_is_leaving(p) || p->carried.refused_ns != 0;
         wait_ms = limited ? TICK_MS : wait_ms;
     }
-    bool busy = false;
     uint32_t turns = atomic_load(&e->turns.taken);
-    polled[POLLED_CARRIER] = (struct pollfd){ .fd = -1, .events = POLLIN };
     if (e->carrier != NULL)
-        polled[POLLED_CARRIER].fd = e->carries->sleep_on(e->carrier, turns != e->turns.watched, &busy);
+        watch(w, e->carries->sleep_on(e->carrier, turns != e->turns.watched, busy), POLLIN);
     e->turns.watched = turns;
-    pthread_mutex_unlock(&e->driving);
     if (atomic_load(&e->closing) || atomic_load(&e->end.decided) != atomic_load(&e->end.ended))
         wait_ms = TICK_MS;
-    if (busy || driven)
-        wait_ms = 0;
-    poll(polled, (nfds_t)(POLLED_PEERS + n), wait_ms);
-    if (polled[POLLED_WAKE].revents != 0) {
+    return wait_ms;
+}
+
+/* The system does not wait for this thread: it looks at everything now and then. */
+static void look_at_all(struct tcp_endpoint *e, int number)
+{
+    struct tcp_watch *w = e->watch;
+    if (!w->blind)
+        tt_log(TT_LOG_WARN, "rank %d looks at its %d connections each %d ms, for poll() fails: %s",
+            e->head.me, w->count, TICK_MS, strerror(number));
+    w->blind = true;
+    tt_sleep_ms(TICK_MS);
+    for (int i = 0; i < w->count; i++)
+        w->polled[i].revents = w->polled[i].events;
+}
+
+/* Waits until something has come, a socket can be written again, there is something new to say, or a time is
+ * up; if the caller drives, only looks. */
+static void wait_for_work(struct tcp_endpoint *e, bool driven)
+{
+    struct tcp_watch *w = e->watch;
+    bool busy = false;
+    take_turn(e);
+    int wait_ms = list_polled(e, &busy);
+    pthread_mutex_unlock(&e->driving);
+    if (poll(w->polled, (nfds_t)w->count, busy || driven ? 0 : wait_ms) < 0 && errno != EINTR)
+        look_at_all(e, errno);
+    if (w->polled[POLLED_WAKE].revents != 0) {
         eventfd_t count;
         eventfd_read(e->wake, &count);
     }
@@ -379,9 +407,10 @@ static bool give_way(struct tcp_endpoint *e)
     return true;
 }
 
-static void serve_peer(struct tcp_endpoint *e, int rank, const struct pollfd *polled)
+static void serve_peer(struct tcp_endpoint *e, int rank)
 {
     const struct tcp_peer *p = &e->peers[rank];
+    const struct pollfd *polled = &e->watch->polled[e->watch->entries[rank]];
     if (atomic_load(&p->connection) == TCP_DIALING)
         greet(e, rank, polled->fd == p->fd ? polled->revents : 0);
     else if (atomic_load(&p->connection) == TCP_GREETED)
@@ -419,39 +448,41 @@ static bool is_over(struct tcp_endpoint *e)
 static void *serve(void *endpoint)
 {
     struct tcp_endpoint *e = endpoint;
-    struct pollfd *polled = calloc((size_t)(POLLED_PEERS + e->head.n), sizeof *polled);
-    if (polled == NULL)
-        abort();
+    struct tcp_watch *w = e->watch;
     while (!is_over(e)) {
         bool driven = give_way(e);
-        wait_for_work(e, polled, driven);
+        wait_for_work(e, driven);
         take_turn(e);
-        if (polled[POLLED_LISTENER].revents != 0)
+        if (w->polled[POLLED_LISTENER].revents != 0)
             accept_one(e);
         for (int i = 0; i < STRANGERS; i++)
-            if (e->strangers[i].fd >= 0)
-                hear_stranger(e, &e->strangers[i]);
+            if (w->strangers[i].fd >= 0)
+                hear_stranger(e, &w->strangers[i]);
         while (e->carrier != NULL && e->carries->progress(e->carrier))
             continue;
         for (int r = 0; r < e->head.n; r++)
             if (r != e->head.me)
-                serve_peer(e, r, &polled[POLLED_PEERS + r]);
+                serve_peer(e, r);
         tt_tcp_decide(e);
         for (int r = 0; r < e->head.n; r++)
             speak(e, r);
         tt_tcp_end_when_told(e);
         pthread_mutex_unlock(&e->driving);
     }
-    free(polled);
     return NULL;
 }
 
 tutti_status tt_tcp_thread_start(struct tcp_endpoint *e)
 {
-    e->strangers = calloc(STRANGERS, sizeof *e->strangers);
-    for (int i = 0; e->strangers != NULL && i < STRANGERS; i++)
-        e->strangers[i].fd = -1;
-    if (e->strangers == NULL)
+    enum { NO_PEER = POLLED_REST + 1 + STRANGERS }; /* with a carrier */
+    struct tcp_watch *w = e->watch = calloc(1, sizeof *w);
+    if (w != NULL) {
+        w->polled = calloc((size_t)(NO_PEER + e->head.n), sizeof *w->polled);
+        w->entries = calloc((size_t)e->head.n, sizeof *w->entries);
+    }
+    for (int i = 0; w != NULL && i < STRANGERS; i++)
+        w->strangers[i].fd = -1;
+    if (w == NULL || w->polled == NULL || w->entries == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "tcp: no memory for an endpoint of %d ranks", e->head.n);
     return tt_thread_start("the connections of an endpoint", serve, e, &e->thread);
 }
@@ -461,4 +492,16 @@ void tt_tcp_thread_stop(struct tcp_endpoint *e)
     atomic_store(&e->closing, true);
     tt_tcp_wake(e);
     pthread_join(e->thread, NULL);
+}
+
+void tt_tcp_thread_free(struct tcp_endpoint *e)
+{
+    struct tcp_watch *w = e->watch;
+    if (w == NULL)
+        return;
+    for (int i = 0; i < STRANGERS; i++)
+        tt_tcp_hang_up(&w->strangers[i].fd);
+    free(w->polled);
+    free(w->entries);
+    free(w);
 }
