@@ -10,7 +10,10 @@
  *
  * Which cause ends a communicator is decided by one rank: the lowest that lives. All others send their
  * causes there as claims; the first that comes is the cause, and all are told. If that rank dies, the next
- * lowest decides, and gets the claims again. Were it killed after it had told some, but not all, ranks could
+ * lowest decides, and gets the claims again. It may not know of that death, for it need not have had a
+ * connection with the lower rank: so a rank that gets a claim which a lower one is to decide passes it on to
+ * that one, by a connection that it makes, and thus finds out whether that lives. Were the rank that decides
+ * killed after it had told some, but not all, ranks could
  * end up with different causes: that is not prevented here. But its caller, who may exit when it knows, is
  * the last to know. */
 #include <errno.h>
@@ -190,12 +193,14 @@ static void take(struct tcp_endpoint *e, int rank, const struct tcp_transfer *t)
     case TCP_CLAIM:
     case TCP_CAUSE:
         memcpy(&cause, t->payload, sizeof cause);
+        if (f->number >= (uint64_t)e->head.n)
+            break;
         if (f->kind == TCP_CLAIM) {
-            claim(e, &cause, rank);
+            claim(e, &cause, (int)f->number);
             break;
         }
         p->cause = true; /* it knows */
-        if (atomic_load(&e->end.decided) == 0 && f->number < (uint64_t)e->head.n) {
+        if (atomic_load(&e->end.decided) == 0) {
             decide(e, &cause, (int)f->number);
             end(e);
         }
@@ -326,7 +331,7 @@ static bool end_is_news(const struct tcp_endpoint *e, int rank)
     const struct tcp_peer *p = &e->peers[rank];
     if (atomic_load(&e->end.decided) != 0)
         return !p->cause && (lowest_living(e) == e->head.me || atomic_load(&p->connection) == TCP_OPEN);
-    return atomic_load(&e->end.claimed) && !p->claim && lowest_living(e) == rank;
+    return e->end.first_claimer != TT_NONE && !p->claim && lowest_living(e) == rank;
 }
 
 /* What ends a communicator goes before all else. */
@@ -338,7 +343,7 @@ static bool tell_end(struct tcp_endpoint *e, int rank)
         return false;
     *(decided != 0 ? &p->cause : &p->claim) = true;
     return decided != 0 ? tell_cause(e, rank, TCP_CAUSE, &e->end.cause, (int)decided - 1)
-                        : tell_cause(e, rank, TCP_CLAIM, &e->end.claim, e->head.me);
+                        : tell_cause(e, rank, TCP_CLAIM, &e->end.first_claim, e->end.first_claimer);
 }
 
 /* True if a peer that lives is still to be told of the end, or the word of it is under way. */

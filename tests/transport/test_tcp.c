@@ -267,6 +267,38 @@ Test(tcp, the_next_rank_decides)
     shm_stage_run(shm_stage_new(RANKS), abort_without_first, 0);
 }
 
+/* The rank that would decide is dead. The next one is outside of any call and has no connection with it, as
+ * where they share a host, so it does not know; and others have no time to lose. */
+static void abort_beside_idle(struct shm_rank *r)
+{
+    uint8_t text[900];
+    struct tt_endpoint *e = join(r);
+    uint64_t number = r->stage->params.first_number;
+    struct tt_cause mine = { .status = TUTTI_PEER_LOST, .rank = r->me, .peer = 0 }, seen;
+    if (r->me == 0)
+        shm_post(e, 2, number, 7, text, sizeof text);
+    if (r->me == 2)
+        shm_take(r, e, 0, number, 7, sizeof text);
+    shm_meet(r);
+    if (r->me == 0)
+        raise(SIGKILL);
+    if (r->me == 2) {
+        suite_expect(&r->suite, becomes(e, 0, TT_PEER_DEAD), "its death is not seen");
+        int64_t began_ns = tt_now_ns();
+        suite_expect(&r->suite, e->control->abort(e, &mine), "its cause has not won");
+        int64_t took_ms = (tt_now_ns() - began_ns) / 1000000;
+        suite_expect(&r->suite, took_ms < 4000, "an abort took %lld ms", (long long)took_ms);
+    }
+    suite_expect(&r->suite, sees_cause(e, &seen), "no cause after an abort");
+    suite_expect(&r->suite, seen.rank == 2, "the cause is said to be found by %d", seen.rank);
+    tt_tcp.close(e);
+}
+
+Test(tcp, the_next_rank_decides_though_it_waits_for_nothing)
+{
+    shm_stage_run(shm_stage_new(RANKS), abort_beside_idle, 0);
+}
+
 /* Returns how many sockets this process has. */
 static int count_sockets(void)
 {
