@@ -143,6 +143,7 @@ static tutti_status listen_for_peers(struct tcp_endpoint *e, struct tcp_address 
         return tt_fail_errno(
             TUTTI_SYSTEM_ERROR, "rank %d cannot listen at %s for ranks of other hosts", e->head.me, text);
     memcpy(mine->token, e->token, sizeof mine->token);
+    mine->loopback = tt_net_loopback();
     return TUTTI_OK;
 }
 
@@ -199,6 +200,28 @@ static void make_links(struct tcp_endpoint *e)
     }
 }
 
+/* An address of loopback is good for ranks of one host that play several. All ranks come to the same, and so
+ * say the same. */
+static tutti_status refuse_loopback(const struct tcp_endpoint *e)
+{
+    int other = 1; /* one that is elsewhere than rank 0 */
+    while (other < e->head.n && e->peers[other].address.loopback == e->peers[0].address.loopback)
+        other++;
+    for (int r = 0; r < e->head.n && other < e->head.n; r++) {
+        const struct tcp_address *a = &e->peers[r].address;
+        char text[TT_NET_TEXT];
+        if (!tt_net_is_loopback(&a->net))
+            continue;
+        tt_net_print_host(&a->net, text);
+        return tt_fail(TUTTI_INVALID_USAGE,
+            "rank %d is at %s, which is loopback and not reached by rank %d on another host; legal: "
+            "TUTTI_INTERFACE of rank %d is an interface, an address or a network that the others reach, or is "
+            "not set, and an interface besides loopback is up there",
+            r, text, a->loopback == e->peers[0].address.loopback ? other : 0, r);
+    }
+    return TUTTI_OK;
+}
+
 static tutti_status connect_endpoint(struct tt_endpoint *head, const uint8_t *addresses)
 {
     struct tcp_endpoint *e = of(head);
@@ -211,13 +234,16 @@ static tutti_status connect_endpoint(struct tt_endpoint *head, const uint8_t *ad
                 "hosts",
                 r);
     }
+    tutti_status status = refuse_loopback(e);
+    if (status != TUTTI_OK)
+        return status;
     for (int r = 0; r < head->n && e->carrier != NULL; r++)
         if (e->peers[r].address.carrier.bytes == 0) {
             tt_log(TT_LOG_WARN, "rank %d has no UCX, so all ranks use TCP", r);
             tt_tcp_carrier_close(e);
         }
     make_links(e);
-    tutti_status status = tt_tcp_thread_start(e);
+    status = tt_tcp_thread_start(e);
     e->connected = status == TUTTI_OK;
     return status;
 }

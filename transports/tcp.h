@@ -34,7 +34,7 @@
 #include "transports/carrier.h"
 #include "transports/transport.h"
 
-#define TCP_MAGIC UINT64_C(0x0003706374747574) /* "tuttcp", and the version of what follows */
+#define TCP_MAGIC UINT64_C(0x0004706374747574) /* "tuttcp", and the version of what follows */
 enum { TCP_TOKEN_BYTES = 16, TCP_COPY_BYTES = 8 << 10, TCP_BUFFER_BYTES = 16 << 10 };
 enum { TCP_PATH_BYTES = 4096 };
 enum { TCP_CLOSE_MS = 2000 }; /* so long a rank that closes waits for peers to take what it sent */
@@ -45,6 +45,7 @@ struct tcp_address {
     int32_t rank, pid;
     struct tt_net net;
     uint8_t token[TCP_TOKEN_BYTES]; /* only who has this address knows it */
+    uint64_t loopback; /* ranks that have the same one reach each other by it */
     struct tt_carrier_address carrier;
 };
 _Static_assert(sizeof(struct tcp_address) <= TT_ADDRESS_BYTES, "an address fits");
@@ -162,6 +163,7 @@ struct tcp_peer {
     struct tcp_heard answer;
     unsigned turned_away; /* so often */
     int64_t since_ns; /* of dialing; 0: it has an answer, or nobody dials */
+    int64_t began_ns; /* of the first of several times */
     _Atomic bool met; /* it has dialed, or said something */
     struct tcp_transfer in, to;
     uint8_t *buffer; /* bytes that have come, and are no payload of a message */

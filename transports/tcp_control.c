@@ -139,9 +139,11 @@ static enum tt_peer_state peer_state(struct tt_endpoint *head, int peer, struct 
 {
     struct tcp_peer *p = &of(head)->peers[peer];
     ask(of(head), peer);
+    enum tt_peer_state state = (enum tt_peer_state)atomic_load(&p->state);
     place->process = p->address.pid;
-    tt_net_print_host(&p->address.net, place->host);
-    return (enum tt_peer_state)atomic_load(&p->state);
+    (state == TT_PEER_REFUSES ? tt_net_print : tt_net_print_host)(&p->address.net, place->host);
+    tt_net_print_host(&of(head)->peers[head->me].address.net, place->from);
+    return state;
 }
 
 /* Waits until the rank that decides has said which cause is the first: as long as a frame goes there and

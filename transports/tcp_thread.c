@@ -29,6 +29,7 @@ enum {
     LATE_MS = 200, /* the time that what a carrier has may come later than it must */
     REFUSED_MS = 1000, /* a carrier may see that a peer has died before its connection, which can say so */
     TICK_MS = 50, /* looks at what has a time limit */
+    DIAL_MS = 1000, /* a network that does not reach a peer may do so soon, or the peer dials meanwhile */
     NAP_NS = 100000, /* of each rank, which may share its core with the others */
     MOST_NAPS = 50,
     NAPS = 8,
@@ -134,6 +135,7 @@ void tt_tcp_claim_unreachable(struct tcp_endpoint *e, int rank, const char *why)
             "TUTTI_INTERFACE name another network",
             e->head.me, here, rank, there, why);
         atomic_store(&e->end.claimed, true);
+        tt_tcp_wake(e); /* to decide, or to tell who does */
     }
     pthread_mutex_unlock(&e->end.aborting);
 }
@@ -145,7 +147,7 @@ static void take_connection(struct tcp_endpoint *e, int rank, int fd)
     struct tcp_peer *p = &e->peers[rank];
     struct tcp_greeting answer = greeting_of(e, rank);
     p->fd = fd;
-    p->since_ns = 0;
+    p->since_ns = p->began_ns = 0;
     send(fd, &answer, sizeof answer, MSG_DONTWAIT | MSG_NOSIGNAL);
     atomic_store(&p->connection, TCP_OPEN);
 }
@@ -155,18 +157,22 @@ static void fail_to_dial(struct tcp_endpoint *e, int rank, int number)
 {
     enum { TRIES = 5 };
     struct tcp_peer *p = &e->peers[rank];
-    bool ended = number == ECONNREFUSED || number == ECONNRESET || number == EPIPE;
+    bool turned_away = number == ECONNRESET || number == EPIPE;
+    bool late = tt_now_ns() - p->began_ns > DIAL_MS * INT64_C(1000000);
     int theirs = p->theirs_fd;
     tt_tcp_hang_up(&p->fd);
     p->theirs_fd = -1;
     if (theirs >= 0) {
         take_connection(e, rank, theirs);
-    } else if (ended && number != ECONNREFUSED && ++p->turned_away < TRIES) {
+    } else if (turned_away && ++p->turned_away < TRIES) {
         atomic_store(&p->connection, TCP_NOT_DIALED); /* its room for strangers was full, or it ends */
+    } else if (turned_away || number == ECONNREFUSED) {
+        tt_tcp_lose(e, rank, turned_away ? TT_PEER_GONE : TT_PEER_REFUSES);
+    } else if (!late) {
+        atomic_store(&p->connection, TCP_NOT_DIALED);
     } else {
-        if (!ended)
-            tt_tcp_claim_unreachable(e, rank, strerror(number));
-        tt_tcp_lose(e, rank, ended ? TT_PEER_GONE : TT_PEER_SILENT);
+        tt_tcp_claim_unreachable(e, rank, strerror(number));
+        tt_tcp_lose(e, rank, TT_PEER_SILENT);
     }
 }
 
@@ -179,6 +185,7 @@ static void dial(struct tcp_endpoint *e, int rank)
     tt_clofork_add(p->fd);
     tt_clofork_unlock();
     p->since_ns = tt_now_ns();
+    p->began_ns = p->began_ns != 0 ? p->began_ns : p->since_ns;
     if (p->fd < 0 && (number == EMFILE || number == ENFILE || number == ENOMEM || number == ENOBUFS))
         return; /* a later tick tries again: what this process lacks, it may have then */
     if (p->fd < 0) {
@@ -247,7 +254,7 @@ static void hear_answer(struct tcp_endpoint *e, int rank)
         return;
     }
     tt_tcp_hang_up(&p->theirs_fd);
-    p->since_ns = 0;
+    p->since_ns = p->began_ns = 0;
     atomic_store(&p->connection, TCP_OPEN);
 }
 
@@ -273,13 +280,15 @@ static void accept_one(struct tcp_endpoint *e)
     strangers[oldest] = (struct tcp_stranger){ .fd = fd, .since_ns = tt_now_ns() };
 }
 
-/* A peer has said who it is, on a connection that it makes. */
+/* A peer has said who it is, on a connection that it makes. One that this rank could not reach is heard, too:
+ * it is to be told how that ended. */
 static void meet(struct tcp_endpoint *e, int rank, int fd)
 {
     struct tcp_peer *p = &e->peers[rank];
     int connection = atomic_load(&p->connection);
     bool dials = connection == TCP_DIALING || connection == TCP_GREETED, mine = dials && e->head.me < rank;
-    if ((connection != TCP_NOT_DIALED && !dials) || (mine && p->theirs_fd >= 0)) {
+    bool unmet = connection == TCP_NOT_DIALED || (connection == TCP_CLOSED && !atomic_load(&p->met));
+    if ((!unmet && !dials) || (mine && p->theirs_fd >= 0)) {
         tt_clofork_close(fd);
         return;
     }

@@ -133,6 +133,7 @@ enum tt_peer_state {
     TT_PEER_EXITED, /* its process has ended by itself */
     TT_PEER_DEAD, /* it has ended, and did not say so */
     TT_PEER_GONE, /* it ended, or destroyed its end, before this rank had met it: nobody can say which */
+    TT_PEER_REFUSES, /* its address refuses connections: it is GONE, or that is not where it is */
     TT_PEER_SILENT /* its host has not answered for so long that it is taken to be gone */
 };
 
@@ -140,6 +141,7 @@ enum { TT_HOST_TEXT = 64 };
 struct tt_peer_place { /* where a peer runs */
     long process; /* its number; 0: ranks are no processes */
     char host[TT_HOST_TEXT]; /* how that is reached; "": it is this rank's own */
+    char from[TT_HOST_TEXT]; /* how this rank is reached by it; "": likewise */
 };
 
 struct tt_endpoint_params {

@@ -7,6 +7,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -15,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/status.h"
@@ -144,6 +146,27 @@ bool tt_net_is_here(const struct tt_net *net)
     if (s >= 0)
         close(s);
     return here;
+}
+
+bool tt_net_is_loopback(const struct tt_net *net)
+{
+    struct in6_addr ipv6;
+    memcpy(&ipv6, net->address, sizeof ipv6);
+    return net->family == TT_FAMILY_IPV4 ? net->address[0] == 127 : IN6_IS_ADDR_LOOPBACK(&ipv6);
+}
+
+uint64_t tt_net_loopback(void)
+{
+    struct stat namespace;
+    char boot[64] = "";
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd >= 0 ? read(fd, boot, sizeof boot) : 0;
+    if (fd >= 0)
+        close(fd);
+    uint64_t number = stat("/proc/self/ns/net", &namespace) == 0 ? (uint64_t)namespace.st_ino : 0;
+    for (ssize_t i = 0; i < got; i++)
+        number = number * UINT64_C(0x100000001b3) + (uint8_t)boot[i];
+    return number;
 }
 
 int tt_net_listen(struct tt_net *net)

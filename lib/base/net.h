@@ -23,6 +23,9 @@ tutti_status tt_net_resolve(const char *what, const char *text, struct tt_net *n
 void tt_net_print(const struct tt_net *net, char text[TT_NET_TEXT]);
 void tt_net_print_host(const struct tt_net *net, char text[TT_NET_TEXT]); /* without the port */
 bool tt_net_is_here(const struct tt_net *net); /* an address of this machine */
+bool tt_net_is_loopback(const struct tt_net *net);
+/* Returns the same number to all processes that share a loopback: those of one namespace of networks. */
+uint64_t tt_net_loopback(void);
 
 /* Returns a socket that listens at this address, or -1 and errno. If its port is 0, that is set to the one
  * that the system chose. */

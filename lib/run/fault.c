@@ -225,16 +225,22 @@ static tutti_status tell_gone(
         [TT_PEER_EXITED] = "ended without tutti_comm_destroy",
         [TT_PEER_DEAD] = "died or became another program",
         [TT_PEER_GONE] = "has ended, or destroyed its communicator, without taking part",
+        [TT_PEER_REFUSES] = "refuses connections",
         [TT_PEER_SILENT] = "is on a host that does not answer any more (TUTTI_HEARTBEAT)" };
-    char mine[DESCRIPTION], process[40 + TT_HOST_TEXT] = "";
+    char mine[DESCRIPTION], process[40 + TT_HOST_TEXT] = "", doubt[200 + TT_HOST_TEXT] = "";
     struct tt_refusal refusal;
     tt_call_describe(&p->call, mine, sizeof mine);
     if (place->process != 0 && (state != TT_PEER_LEFT || place->host[0] != '\0'))
         snprintf(process, sizeof process, " (process %ld%s%s)", place->process,
             place->host[0] != '\0' ? " at " : "", place->host);
+    if (state == TT_PEER_REFUSES)
+        snprintf(doubt, sizeof doubt,
+            ", of rank %d at %s: it has ended, or destroyed its communicator, without taking part; or that "
+            "address is not its own (TUTTI_INTERFACE there), or a firewall refuses for it",
+            p->call.comm->rank, place->from);
     bool refused = has_refused(p, peer, &refusal);
-    return tell(p, TUTTI_PEER_LOST, peer, "operation %llu, %s: rank %d %s%s%s%s",
-        (unsigned long long)p->op->messages.sequence, mine, peer, ways[state], process,
+    return tell(p, TUTTI_PEER_LOST, peer, "operation %llu, %s: rank %d %s%s%s%s%s",
+        (unsigned long long)p->op->messages.sequence, mine, peer, ways[state], process, doubt,
         refused ? ", having refused its own call, " : "", refused ? refusal.text : "");
 }
 

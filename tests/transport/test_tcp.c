@@ -77,7 +77,7 @@ static void lose_one(struct shm_rank *r)
     enum tt_peer_state state; /* a look may have met it before it died */
     while ((state = peer_state(e, DIES)) == TT_PEER_ALIVE && tt_now_ns() < deadline_ns)
         tt_sleep_ms(1);
-    suite_expect(&r->suite, state == TT_PEER_GONE || state == TT_PEER_DEAD, "its death is not seen");
+    suite_expect(&r->suite, state == TT_PEER_REFUSES || state == TT_PEER_DEAD, "its death is not seen");
     suite_expect(&r->suite, peer_state(e, other) == TT_PEER_ALIVE, "the other one seems dead, too");
     shm_post(e, other, number, 7, text, sizeof text);
     shm_take(r, e, other, number, 7, sizeof text);
