@@ -188,6 +188,7 @@ struct tcp_end { /* how the communicator ends */
     _Atomic bool impatient; /* it has waited long enough for the rank that decides */
     struct tt_cause first_claim; /* of any rank, the first that came here */
     int first_claimer; /* TT_NONE: nobody */
+    bool by_any; /* this rank makes no connection: any that it has one with is to pass its claim on */
     _Atomic uint32_t decided; /* 1 + the rank that found the cause */
     int64_t decided_ns; /* since when; of the rank that decides */
     _Atomic uint32_t ended; /* the same, once the caller is to know */
@@ -281,6 +282,8 @@ bool tt_tcp_take_releases(struct tcp_endpoint *e, int rank, const struct tcp_fra
 /* Returns where the bytes of a message go that comes; NULL: its slot is not free. */
 uint8_t *tt_tcp_place_of(struct tcp_endpoint *e, int rank, unsigned class, uint64_t number, uint64_t bytes);
 void tt_tcp_fill(struct tcp_endpoint *e, int rank, const struct tcp_frame *f, uint8_t *payload);
+/* Ends the communicator because this rank has no descriptor left (EMFILE, or ENFILE). */
+void tt_tcp_claim_lack(struct tcp_endpoint *e, int number);
 /* Ends the communicator because this peer cannot be reached. */
 void tt_tcp_claim_unreachable(struct tcp_endpoint *e, int rank, const char *why);
 

@@ -9,7 +9,9 @@
  * Of a peer that has gone and was never heard of, nobody knows what it had completed. It sent nothing that
  * this rank has not taken, so unless its message is awaited it is as if it had completed all. */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/clock.h"
 #include "base/schedule.h"
@@ -174,6 +176,61 @@ static bool abort_all(struct tt_endpoint *head, const struct tt_cause *cause)
     }
     pthread_mutex_unlock(&e->end.aborting);
     return own;
+}
+
+/* Ends the communicator for what this rank's thread has found, if nothing was found before. */
+static void end_for(struct tcp_endpoint *e, const struct tt_cause *cause)
+{
+    if (atomic_load(&e->end.decided) != 0 || pthread_mutex_trylock(&e->end.aborting) != 0)
+        return;
+    if (!atomic_load(&e->end.claimed)) {
+        e->end.claim = *cause;
+        atomic_store(&e->end.claimed, true);
+        tt_tcp_wake(e); /* to decide, or to tell who does */
+    }
+    pthread_mutex_unlock(&e->end.aborting);
+}
+
+/* A rank that cannot be reached ends the communicator: those that it is to talk with would wait for ever. */
+void tt_tcp_claim_unreachable(struct tcp_endpoint *e, int rank, const char *why)
+{
+    char there[TT_NET_TEXT], here[TT_NET_TEXT];
+    struct tt_cause cause = {
+        .status = TUTTI_PEER_LOST, .rank = e->head.me, .peer = rank, .operation = "connect"
+    };
+    tt_net_print(&e->peers[rank].address.net, there);
+    tt_net_print_host(&e->peers[e->head.me].address.net, here);
+    snprintf(cause.text, sizeof cause.text,
+        "rank %d, at %s, cannot connect to rank %d at %s: %s; a firewall may lie between, or "
+        "TUTTI_INTERFACE name another network",
+        e->head.me, here, rank, there, why);
+    end_for(e, &cause);
+}
+
+/* With the number of descriptors that would be enough if all ranks that live were to be reached. */
+void tt_tcp_claim_lack(struct tcp_endpoint *e, int number)
+{
+    struct tt_cause cause = {
+        .status = TUTTI_SYSTEM_ERROR, .rank = e->head.me, .peer = TT_NONE, .operation = "connect"
+    };
+    struct rlimit limit = { 0 };
+    int missing = 1; /* the spare one */
+    for (int r = 0; r < e->head.n; r++)
+        missing += r != e->head.me && e->peers[r].fd < 0 && atomic_load(&e->peers[r].state) == TT_PEER_ALIVE;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    unsigned long long most = limit.rlim_cur;
+    if (number == EMFILE)
+        snprintf(cause.text, sizeof cause.text,
+            "rank %d has no file descriptor left for its connections with other hosts: its process may have "
+            "%llu (ulimit -n), uses them all, and needs up to %d more: let it have %llu",
+            e->head.me, most, missing, most + (unsigned)missing);
+    else
+        snprintf(cause.text, sizeof cause.text,
+            "rank %d gets no file descriptor for its connections with other hosts, of which it needs up to %d "
+            "more: its system has none left (fs.file-max)",
+            e->head.me, missing);
+    end_for(e, &cause);
+    e->end.by_any = true;
 }
 
 static bool cause_of(struct tt_endpoint *head, struct tt_cause *cause)

@@ -2,18 +2,23 @@
 /* tcp_thread.c: who drives: the caller, for a moment, or the endpoint's thread. The thread alone makes and
  * accepts connections, and does what nobody waits for.
  *
+ * A process may have no descriptor left for a connection. It has one more, which is kept for that: by it a
+ * stranger can be heard, who goes again, and a peer, by whom all others are told what is missing here if none
+ * has come back after a second.
+ *
  * A host that vanishes closes nothing. The system finds that by itself, since each connection has a
  * heartbeat: what is sent is to be acknowledged within the setting `heartbeat`, and a silent connection is
  * asked. */
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/clofork.h"
@@ -29,6 +34,7 @@ enum {
     LATE_MS = 200, /* the time that what a carrier has may come later than it must */
     REFUSED_MS = 1000, /* a carrier may see that a peer has died before its connection, which can say so */
     TICK_MS = 50, /* looks at what has a time limit */
+    LACK_MS = 1000, /* what this process lacks it may have soon */
     DIAL_MS = 1000, /* a network that does not reach a peer may do so soon, or the peer dials meanwhile */
     NAP_NS = 100000, /* of each rank, which may share its core with the others */
     MOST_NAPS = 50,
@@ -50,6 +56,9 @@ struct tcp_watch {
     int count;
     int *entries; /* [n] of `polled`; 0: the peer has none */
     bool blind; /* poll has failed */
+    int spare; /* the descriptor that is kept; -1: it is in use */
+    int64_t lacks_ns; /* since when */
+    int lack; /* what the system said: EMFILE, ENFILE */
 };
 
 void tt_tcp_wake(struct tcp_endpoint *e)
@@ -119,26 +128,51 @@ static struct tcp_greeting greeting_of(const struct tcp_endpoint *e, int rank)
     return words;
 }
 
-/* A rank that cannot be reached ends the communicator: those that it is to talk with would wait for ever. */
-void tt_tcp_claim_unreachable(struct tcp_endpoint *e, int rank, const char *why)
+/* --- Descriptors */
+
+/* Opens a connection to this address; NULL: accepts one. Where the process has no descriptor left, by the one
+ * that is kept. Returns -1, and errno. */
+static int open_connection(struct tcp_endpoint *e, const struct tt_net *net)
 {
-    char there[TT_NET_TEXT], here[TT_NET_TEXT];
-    if (atomic_load(&e->end.decided) != 0 || pthread_mutex_trylock(&e->end.aborting) != 0)
-        return;
-    if (!atomic_load(&e->end.claimed)) {
-        tt_net_print(&e->peers[rank].address.net, there);
-        tt_net_print_host(&e->peers[e->head.me].address.net, here);
-        e->end.claim = (struct tt_cause){ .status = TUTTI_PEER_LOST, .rank = e->head.me, .peer = rank };
-        snprintf(e->end.claim.operation, sizeof e->end.claim.operation, "connect");
-        snprintf(e->end.claim.text, sizeof e->end.claim.text,
-            "rank %d, at %s, cannot connect to rank %d at %s: %s; a firewall may lie between, or "
-            "TUTTI_INTERFACE name another network",
-            e->head.me, here, rank, there, why);
-        atomic_store(&e->end.claimed, true);
-        tt_tcp_wake(e); /* to decide, or to tell who does */
+    struct tcp_watch *w = e->watch;
+    int fd = -1;
+    tt_clofork_lock();
+    for (int try = 0; fd < 0 && try < 2; try++) {
+        fd = net != NULL ? tt_net_dial(net)
+                         : accept4(e->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd >= 0 || (errno != EMFILE && errno != ENFILE) || w->spare < 0)
+            break;
+        w->lack = errno;
+        w->lacks_ns = tt_now_ns();
+        close(w->spare);
+        w->spare = -1;
     }
-    pthread_mutex_unlock(&e->end.aborting);
+    int number = errno;
+    tt_clofork_add(fd);
+    tt_clofork_unlock();
+    errno = number;
+    return fd;
 }
+
+/* Gets the spare descriptor back, if it can: once all is decided, from a peer that knows. If none comes, and no
+ * stranger has it, this rank cannot go on. */
+static void keep_spare(struct tcp_endpoint *e)
+{
+    struct tcp_watch *w = e->watch;
+    bool decided = atomic_load(&e->end.decided) != 0, heard = true;
+    w->spare = w->spare < 0 ? fcntl(e->wake, F_DUPFD_CLOEXEC, 0) : w->spare;
+    for (int i = 0; i < STRANGERS; i++)
+        heard = heard && w->strangers[i].fd < 0;
+    if (w->spare >= 0 || !heard)
+        return;
+    for (int r = 0; decided && r < e->head.n; r++)
+        if (e->peers[r].fd >= 0 && e->peers[r].cause && e->peers[r].to.size == 0)
+            tt_tcp_lose(e, r, TT_PEER_LEFT);
+    if (!decided && tt_now_ns() - w->lacks_ns > LACK_MS * INT64_C(1000000))
+        tt_tcp_claim_lack(e, w->lack);
+}
+
+/* --- Connections */
 
 /* Takes a connection on which the peer has said who it is, and answers. That a peer is gone by then is found
  * by reading. */
@@ -179,15 +213,12 @@ static void fail_to_dial(struct tcp_endpoint *e, int rank, int number)
 static void dial(struct tcp_endpoint *e, int rank)
 {
     struct tcp_peer *p = &e->peers[rank];
-    tt_clofork_lock();
-    p->fd = tt_net_dial(&p->address.net);
+    p->fd = open_connection(e, &p->address.net);
     int number = errno;
-    tt_clofork_add(p->fd);
-    tt_clofork_unlock();
     p->since_ns = tt_now_ns();
     p->began_ns = p->began_ns != 0 ? p->began_ns : p->since_ns;
-    if (p->fd < 0 && (number == EMFILE || number == ENFILE || number == ENOMEM || number == ENOBUFS))
-        return; /* a later tick tries again: what this process lacks, it may have then */
+    if (p->fd < 0 && (number == EMFILE || number == ENFILE))
+        return; /* a later tick tries again, until it is said what is missing */
     if (p->fd < 0) {
         fail_to_dial(e, rank, number);
         return;
@@ -261,11 +292,7 @@ static void hear_answer(struct tcp_endpoint *e, int rank)
 static void accept_one(struct tcp_endpoint *e)
 {
     struct tcp_stranger *strangers = e->watch->strangers;
-    int oldest = 0;
-    tt_clofork_lock();
-    int fd = accept4(e->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    tt_clofork_add(fd);
-    tt_clofork_unlock();
+    int oldest = 0, fd = open_connection(e, NULL);
     if (fd < 0)
         return;
     for (int i = 0; i < STRANGERS; i++) {
@@ -347,7 +374,9 @@ static int list_polled(struct tcp_endpoint *e, bool *busy)
     struct tcp_watch *w = e->watch;
     int wait_ms = -1;
     w->polled[POLLED_WAKE] = (struct pollfd){ .fd = e->wake, .events = POLLIN };
-    w->polled[POLLED_LISTENER] = (struct pollfd){ .fd = e->listener, .events = POLLIN };
+    w->polled[POLLED_LISTENER] =
+        (struct pollfd){ .fd = w->spare >= 0 ? e->listener : -1, .events = POLLIN };
+    wait_ms = w->spare >= 0 ? wait_ms : TICK_MS;
     w->count = POLLED_REST;
     for (int i = 0; i < STRANGERS; i++)
         if (watch(w, w->strangers[i].fd, POLLIN) != 0)
@@ -467,6 +496,7 @@ static void *serve(void *endpoint)
         for (int i = 0; i < STRANGERS; i++)
             if (w->strangers[i].fd >= 0)
                 hear_stranger(e, &w->strangers[i]);
+        keep_spare(e);
         while (e->carrier != NULL && e->carries->progress(e->carrier))
             continue;
         for (int r = 0; r < e->head.n; r++)
@@ -491,8 +521,14 @@ tutti_status tt_tcp_thread_start(struct tcp_endpoint *e)
     }
     for (int i = 0; w != NULL && i < STRANGERS; i++)
         w->strangers[i].fd = -1;
+    if (w != NULL)
+        w->spare = fcntl(e->wake, F_DUPFD_CLOEXEC, 0);
     if (w == NULL || w->polled == NULL || w->entries == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "tcp: no memory for an endpoint of %d ranks", e->head.n);
+    if (w->spare < 0)
+        return tt_fail_errno(TUTTI_SYSTEM_ERROR,
+            "rank %d has no file descriptor left for its connections with other hosts (ulimit -n)",
+            e->head.me);
     return tt_thread_start("the connections of an endpoint", serve, e, &e->thread);
 }
 
@@ -510,6 +546,8 @@ void tt_tcp_thread_free(struct tcp_endpoint *e)
         return;
     for (int i = 0; i < STRANGERS; i++)
         tt_tcp_hang_up(&w->strangers[i].fd);
+    if (w->spare >= 0)
+        close(w->spare);
     free(w->polled);
     free(w->entries);
     free(w);

@@ -331,7 +331,8 @@ static bool end_is_news(const struct tcp_endpoint *e, int rank)
     const struct tcp_peer *p = &e->peers[rank];
     if (atomic_load(&e->end.decided) != 0)
         return !p->cause && (lowest_living(e) == e->head.me || atomic_load(&p->connection) == TCP_OPEN);
-    return e->end.first_claimer != TT_NONE && !p->claim && lowest_living(e) == rank;
+    bool by_it = e->end.by_any && atomic_load(&p->connection) == TCP_OPEN;
+    return e->end.first_claimer != TT_NONE && !p->claim && (by_it || lowest_living(e) == rank);
 }
 
 /* What ends a communicator goes before all else. */

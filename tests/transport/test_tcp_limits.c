@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test_tcp_limits.c: the transport by TCP where a process may open few files. */
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -59,4 +61,128 @@ static void exchange_blindly(struct shm_rank *r)
 Test(tcp_limits, who_cannot_poll_looks_by_itself)
 {
     shm_stage_run(shm_stage_new(RANKS), exchange_blindly, -1);
+}
+
+/* --- A process that has no file left */
+
+enum { ALL = 4, FULL = 1, LOOK_MS = 20000 };
+
+static void fill_files(void)
+{
+    enum { FILES = 40 };
+    limit_files(FILES);
+    while (dup(STDERR_FILENO) >= 0)
+        continue;
+}
+
+/* All are told what that rank lacks. Then it waits, and does not spin. */
+static void expect_lack(struct shm_rank *r, struct tt_endpoint *e, int lacks)
+{
+    enum { IDLE_MS = 1500, BUSY_S = 1 };
+    struct tt_cause seen = { 0 };
+    struct rusage before, after;
+    char words[64];
+    int64_t deadline_ns = tt_deadline_ns(LOOK_MS);
+    snprintf(words, sizeof words, "rank %d has no file descriptor left", lacks);
+    getrusage(RUSAGE_SELF, &before);
+    while (!e->control->cause(e, &seen) && tt_now_ns() < deadline_ns)
+        tt_sleep_ms(1);
+    tt_sleep_ms(IDLE_MS);
+    getrusage(RUSAGE_SELF, &after);
+    suite_expect(&r->suite, seen.status == TUTTI_SYSTEM_ERROR && seen.rank == lacks, "status %d of rank %d: %s",
+        (int)seen.status, (int)seen.rank, seen.text);
+    suite_expect(&r->suite,
+        strstr(seen.text, words) != NULL && strstr(seen.text, "40 (ulimit -n)") != NULL, "%s", seen.text);
+    suite_expect(&r->suite, after.ru_utime.tv_sec - before.ru_utime.tv_sec <= BUSY_S, "it spins");
+    shm_meet(r);
+}
+
+/* Rank `lacks` has no file left, and is to send to all others; or all others to it. */
+static void lack_files(struct shm_rank *r, int lacks, bool sends)
+{
+    uint8_t text[100];
+    r->suite.transport = &tt_tcp;
+    struct tt_endpoint *e = shm_join(r);
+    if (r->me == lacks)
+        fill_files();
+    shm_meet(r);
+    for (int peer = 0; peer < r->n; peer++)
+        if (peer != r->me && (r->me == lacks ? sends : !sends && peer == lacks))
+            shm_post(e, peer, r->stage->params.first_number, 7, text, sizeof text);
+    expect_lack(r, e, lacks);
+    tt_tcp.close(e);
+}
+
+static void lack_to_dial(struct shm_rank *r)
+{
+    lack_files(r, FULL, true);
+}
+
+static void lack_to_be_dialed(struct shm_rank *r)
+{
+    lack_files(r, FULL, false);
+}
+
+static void lack_and_decide(struct shm_rank *r)
+{
+    lack_files(r, 0, true);
+}
+
+static void lack_to_be_dialed_and_decide(struct shm_rank *r)
+{
+    lack_files(r, 0, false);
+}
+
+Test(tcp_limits, who_cannot_dial_for_lack_of_files_says_so_to_all)
+{
+    shm_stage_run(shm_stage_new(ALL), lack_to_dial, -1);
+}
+
+Test(tcp_limits, who_cannot_be_dialed_for_lack_of_files_says_so_to_all)
+{
+    shm_stage_run(shm_stage_new(ALL), lack_to_be_dialed, -1);
+}
+
+Test(tcp_limits, who_decides_and_lacks_files_says_so_to_all)
+{
+    shm_stage_run(shm_stage_new(ALL), lack_and_decide, -1);
+    shm_stage_run(shm_stage_new(ALL), lack_to_be_dialed_and_decide, -1);
+}
+
+/* One connection is all that is needed, and there is no file left for another one: strangers come all the
+ * same, and end nothing. */
+static void be_visited(struct shm_rank *r)
+{
+    enum { VISITS = 3, LATER_MS = 1500 };
+    uint8_t text[100];
+    uint64_t number = r->stage->params.first_number;
+    struct tcp_address theirs;
+    struct tt_cause seen;
+    r->suite.transport = &tt_tcp;
+    struct tt_endpoint *e = shm_join(r);
+    for (int round = 0; round < 2; round++) {
+        shm_post(e, 1 - r->me, number + (uint64_t)round, 7, text, sizeof text);
+        shm_take(r, e, 1 - r->me, number + (uint64_t)round, 7, sizeof text);
+        shm_meet(r);
+        if (r->me == 1 && round == 0)
+            fill_files();
+        shm_meet(r);
+        memcpy(&theirs, r->stage->addresses[1], sizeof theirs);
+        for (int i = 0; r->me == 0 && i < VISITS && round == 0; i++) {
+            int fd = tt_net_connect(&theirs.net, LOOK_MS);
+            suite_expect(&r->suite, fd >= 0 && write(fd, "GET / HTTP/1.0\r\n\r\n", 18) == 18, "no visit");
+            if (i > 0)
+                close(fd);
+        }
+        tt_sleep_ms(LATER_MS);
+        shm_meet(r);
+    }
+    suite_expect(&r->suite, !e->control->cause(e, &seen), "it ended: %s", seen.text);
+    shm_meet(r);
+    tt_tcp.close(e);
+}
+
+Test(tcp_limits, strangers_end_nothing_where_there_are_no_files_left)
+{
+    shm_stage_run(shm_stage_new(2), be_visited, -1);
 }
