@@ -266,7 +266,7 @@ void tt_tcp_read(struct tcp_endpoint *e, int rank)
     struct tcp_peer *p = &e->peers[rank];
     if (atomic_load(&p->connection) != TCP_OPEN || tt_tcp_is_leaving(p))
         return;
-    for (uint64_t bytes = 0; bytes < TURN_BYTES;) {
+    for (uint64_t bytes = 0; bytes < TURN_BYTES || p->used < p->have;) { /* nobody is woken for the latter */
         uint64_t before = p->in.at;
         if (!read_part(e, rank))
             return;
