@@ -278,6 +278,7 @@ static bool is_quiet(struct tt_endpoint *head, bool patient)
             to->payload = tt_tcp_link_of(e, to->frame.class, r)->out[to->frame.number % TT_SLOTS].memory;
     }
     pthread_mutex_unlock(&e->driving);
+    tt_tcp_wake(e); /* the caller does not drive any more what is under way */
     return true;
 }
 

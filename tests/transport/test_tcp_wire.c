@@ -93,3 +93,120 @@ Test(tcp_wire, a_turn_of_reading_keeps_no_whole_frame)
     close(other);
     tt_tcp.close(&e->head);
 }
+
+/* --- What ends a communicator */
+
+static void say(int fd, struct tcp_frame frame, const void *payload)
+{
+    cr_assert_eq(send(fd, &frame, sizeof frame, MSG_NOSIGNAL), sizeof frame);
+    if (frame.bytes > 0)
+        cr_assert_eq(send(fd, payload, frame.bytes, MSG_NOSIGNAL), (ssize_t)frame.bytes);
+}
+
+static void say_claim(int fd, int finder)
+{
+    struct tt_cause cause = { .status = TUTTI_ABORTED, .rank = finder };
+    say(fd,
+        (struct tcp_frame){ .kind = TCP_CLAIM, .number = (uint64_t)finder, .bytes = sizeof cause }, &cause);
+}
+
+/* Two ranks have found a cause: the first that comes wins. */
+Test(tcp_wire, the_first_claim_wins)
+{
+    int other;
+    struct tcp_endpoint *e = open_end(0, 1, &other);
+    say_claim(other, 2);
+    say_claim(other, 1);
+    tt_tcp_read(e, 1);
+    tt_tcp_decide(e);
+    cr_assert_eq(atomic_load(&e->end.decided), 1 + 2);
+    cr_assert_eq(e->end.cause.rank, 2);
+    close(other);
+    tt_tcp.close(&e->head);
+}
+
+/* Who is not to decide says the claim of another rank to the one that is, in that one's name. */
+Test(tcp_wire, a_claim_is_passed_on_to_who_decides)
+{
+    int other;
+    struct tcp_frame frame;
+    struct tt_cause cause;
+    struct tcp_endpoint *e = open_end(1, 0, &other);
+    say_claim(other, 2);
+    tt_tcp_read(e, 0);
+    tt_tcp_decide(e);
+    cr_assert_eq(atomic_load(&e->end.decided), 0);
+    tt_tcp_write(e, 0);
+    cr_assert_eq(recv(other, &frame, sizeof frame, MSG_WAITALL), sizeof frame);
+    cr_assert_eq(recv(other, &cause, sizeof cause, MSG_WAITALL), sizeof cause);
+    cr_assert(frame.kind == TCP_CLAIM && frame.number == 2 && cause.rank == 2);
+    tt_tcp_lose(e, 0, TT_PEER_DEAD);
+    tt_tcp_decide(e);
+    cr_assert_eq(atomic_load(&e->end.decided), 1 + 2);
+    close(other);
+    tt_tcp.close(&e->head);
+}
+
+/* A rank that no communicator of three has found nothing. */
+Test(tcp_wire, a_claim_of_nobody_is_dropped)
+{
+    int other;
+    struct tcp_endpoint *e = open_end(0, 1, &other);
+    say_claim(other, N);
+    tt_tcp_read(e, 1);
+    tt_tcp_decide(e);
+    cr_assert_eq(atomic_load(&e->end.decided), 0);
+    close(other);
+    tt_tcp.close(&e->head);
+}
+
+/* --- What ranks know of each other */
+
+/* That a peer has completed an operation counts once the messages that a carrier has of it are here. */
+Test(tcp_wire, a_promise_counts_after_what_was_sent_before)
+{
+    int other;
+    struct tcp_endpoint *e = open_end(0, 1, &other);
+    struct tcp_peer *p = &e->peers[1];
+    say(other, (struct tcp_frame){ .kind = TCP_COMPLETED, .signature = 2, .number = 77 }, NULL);
+    p->carried.received = 1;
+    tt_tcp_read(e, 1);
+    tt_tcp_keep_promises(e, 1);
+    cr_assert_eq(atomic_load(&p->control.completed), 0);
+    p->carried.received = 2;
+    tt_tcp_keep_promises(e, 1);
+    cr_assert_eq(atomic_load(&p->control.completed), 77);
+    close(other);
+    tt_tcp.close(&e->head);
+}
+
+enum { CELL_WORDS = 64, CELL_TIMES = 400000 };
+static tcp_word cell[1 + CELL_WORDS];
+
+static void *replace_often(void *unused)
+{
+    uint64_t words[CELL_WORDS];
+    (void)unused;
+    for (uint64_t time = 1; time <= CELL_TIMES; time++) {
+        for (int i = 0; i < CELL_WORDS; i++)
+            words[i] = time;
+        tt_tcp_cell_write(cell, words, CELL_WORDS);
+    }
+    return NULL;
+}
+
+/* What is read while it is replaced is not taken: all words are of one time, and the version says which. */
+Test(tcp_wire, a_cell_is_not_torn)
+{
+    pthread_t thread;
+    uint64_t words[CELL_WORDS], version = 0;
+    cr_assert_eq(tt_tcp_cell_read(cell, words, CELL_WORDS), 0);
+    cr_assert_eq(pthread_create(&thread, NULL, replace_often, NULL), 0);
+    while (version < 2 * CELL_TIMES) {
+        version = tt_tcp_cell_read(cell, words, CELL_WORDS);
+        for (int i = 0; i < CELL_WORDS && version != 0; i++)
+            cr_assert_eq(words[i], version / 2, "word %d is of %llu, in version %llu", i,
+                (unsigned long long)words[i], (unsigned long long)version);
+    }
+    pthread_join(thread, NULL);
+}
