@@ -48,11 +48,14 @@ struct scene {
     _Atomic bool id_made;
     tutti_id id;
     _Atomic int begun;
+    _Atomic int pids[CAMPAIGN_RANKS]; /* of ranks that have gone to a host; 0: it is the process that was forked */
     struct record ranks[CAMPAIGN_RANKS];
 };
 
 bool campaign_is_victim(const struct trial *trial, int rank);
 int64_t campaign_now_ns(void);
+/* The process goes on as that rank on one of so many hosts. */
+void campaign_go_to_host(struct scene *scene, int rank, int hosts);
 /* What the process of a rank does, until it is killed or has recorded. */
 void campaign_rank(const struct trial *trial, struct scene *scene, int rank);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* kills.c: the campaign's main program: draws trials, kills, judges the survivors, and reports.
  *
- * usage: kills [--kills N] [--seed S] [--from TRIAL] [--trials N]
+ * usage: kills [--kills N] [--seed S] [--from TRIAL] [--trials N] [--hosts H]
+ *        tests/net/hosts.sh H kills --hosts H ..     on hosts that are namespaces
  *
  * Right is: each survivor ends within half a minute of the last kill, a quarter of the communicators'
  * timeout; it was told PEER_LOST of one of the killed ranks, with the same words as every other survivor, or
@@ -29,6 +30,7 @@ struct sum { /* of one phase */
 };
 static struct sum sums[CAMPAIGN_PHASES];
 static uint64_t calls;
+static int hosts = 1;
 
 /* --- Trials */
 
@@ -78,7 +80,8 @@ static void kill_victims(const struct trial *trial, struct scene *scene, const p
         usleep(trial->delay_us[i]);
         if (i == 0)
             *first_ns = campaign_now_ns();
-        kill(pids[trial->victims[i]], SIGKILL);
+        int victim = trial->victims[i], inside = atomic_load(&scene->pids[victim]);
+        kill(inside != 0 ? inside : pids[victim], SIGKILL);
     }
 }
 
@@ -171,8 +174,11 @@ static void run_trial(uint64_t number, const struct trial *trial, struct scene *
     memset(scene, 0, sizeof *scene);
     for (int r = 0; r < trial->n; r++) {
         pids[r] = fork();
-        if (pids[r] == 0)
+        if (pids[r] == 0) {
+            if (hosts > 1)
+                campaign_go_to_host(scene, r, hosts);
             campaign_rank(trial, scene, r);
+        }
         if (pids[r] < 0) {
             perror("campaign: fork");
             exit(2);
@@ -201,6 +207,9 @@ static int report(uint64_t trials, uint64_t seed)
     int failures = 0;
     printf("# told: PEER_LOST that names a killed rank. s: seconds from the first kill until a survivor was "
            "told.\n");
+    if (hosts > 1)
+        printf("# ranks are on %d hosts by turns, which are %s\n", hosts,
+            getenv("NET_HOSTS") != NULL ? "namespaces" : "ranks of one host that take each other for others");
     printf("# other: another cause than that, or than the other survivors'. left: threads or descriptors.\n");
     printf("%-8s %7s %6s %9s %6s %9s %7s %7s %7s %7s %7s %5s %7s %5s %5s %5s\n", "phase", "trials", "kills",
         "survivors", "told", "finished", "timeout", "s p50", "s p90", "s p99", "s worst", "hung", "crashed",
@@ -234,18 +243,21 @@ int main(int argc, char **argv)
 {
     static const struct option options[] = { { "kills", required_argument, NULL, 'k' },
         { "seed", required_argument, NULL, 's' }, { "from", required_argument, NULL, 'f' },
-        { "trials", required_argument, NULL, 't' }, { 0 } };
-    uint64_t most = 1000, seed = 1, from = 0, trials = UINT64_MAX, kills = 0, done = 0;
+        { "trials", required_argument, NULL, 't' }, { "hosts", required_argument, NULL, 'h' }, { 0 } };
+    uint64_t most = 1000, seed = 1, from = 0, trials = UINT64_MAX, on = 1, kills = 0, done = 0;
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if (option == '?') {
-            fprintf(stderr, "usage: %s [--kills N] [--seed S] [--from TRIAL] [--trials N]\n", argv[0]);
+            fprintf(stderr, "usage: %s [--kills N] [--seed S] [--from TRIAL] [--trials N] [--hosts H]\n",
+                argv[0]);
             return 2;
         }
         *(option == 'k'     ? &most
             : option == 's' ? &seed
             : option == 'f' ? &from
+            : option == 'h' ? &on
                             : &trials) = number_from(optarg);
     }
+    hosts = on < CAMPAIGN_RANKS ? (int)on : CAMPAIGN_RANKS;
     setenv("TUTTI_DEBUG", "none", 0);
     struct scene *scene =
         mmap(NULL, sizeof *scene, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -44,13 +44,13 @@ be_host() # NUMBER HOSTS
     } >/dev/shm/hosts
     mount --bind /dev/shm/hosts /etc/hosts
     ip link set lo up
-    : >"$TUTTI_HOSTS/ready$1"
+    : >"$NET_HOSTS/ready$1"
     exec sleep infinity
 }
 
 make_host() # NUMBER HOSTS
 {
-    log=$TUTTI_HOSTS/log$1
+    log=$NET_HOSTS/log$1
     clock=
     if unshare -T --monotonic 1 --fork true 2>/dev/null; then
         clock="-T --monotonic $((10000 * ($1 + 1)))"
@@ -59,7 +59,7 @@ make_host() # NUMBER HOSTS
     unshare -nuimp $clock --fork --kill-child "$self" be_host "$1" "$2" </dev/null >/dev/null 2>"$log" &
     outer=$!
     tries=0
-    until [ -e "$TUTTI_HOSTS/ready$1" ]; do
+    until [ -e "$NET_HOSTS/ready$1" ]; do
         tries=$((tries + 1))
         if [ $tries -ge 500 ]; then
             cat "$log" >&2
@@ -69,7 +69,7 @@ make_host() # NUMBER HOSTS
     done
     inner=$(cat "/proc/$outer/task/$outer/children")
     inner=${inner%% *}
-    echo "$inner" >"$TUTTI_HOSTS/h$1"
+    echo "$inner" >"$NET_HOSTS/h$1"
     ip link add "v$1" type veth peer name eth0 netns "$inner"
     ip link set "v$1" master br0 up
     nsenter -t "$inner" -n ip addr add "10.77.0.$(($1 + 1))/24" dev eth0
@@ -95,12 +95,12 @@ on)
     host=$2
     shift 2
     # shellcheck disable=SC2016
-    exec nsenter -t "$(cat "$TUTTI_HOSTS/$host")" -n -u -i -m -p -T \
+    exec nsenter -t "$(cat "$NET_HOSTS/$host")" -n -u -i -m -p -T \
         sh -c 'cd "$0" 2>/dev/null; exec sh -c "$1"' "$PWD" "$*"
     ;;
 cut) ip link set "v${2#h}" down ;;
 narrow) "$self" on "$2" "tc qdisc add dev eth0 root tbf rate $3 burst 64kb latency 400ms" ;;
-wire) exec "$4" "$(cat "$TUTTI_HOSTS/$2")" "$(cat "$TUTTI_HOSTS/$3")" "$5" "$6" ;;
+wire) exec "$4" "$(cat "$NET_HOSTS/$2")" "$(cat "$NET_HOSTS/$3")" "$5" "$6" ;;
 [1-9]*)
     hosts=$1
     shift
@@ -112,9 +112,9 @@ wire) exec "$4" "$(cat "$TUTTI_HOSTS/$2")" "$(cat "$TUTTI_HOSTS/$3")" "$5" "$6" 
     else
         fail "the system allows no namespaces here" 77
     fi
-    TUTTI_HOSTS=$(mktemp -d)
-    export TUTTI_HOSTS
-    trap 'rm -rf "$TUTTI_HOSTS"' EXIT
+    NET_HOSTS=$(mktemp -d)
+    export NET_HOSTS
+    trap 'rm -rf "$NET_HOSTS"' EXIT
     trap 'exit 130' INT TERM
     unshare $flags --fork --kill-child "$self" inside "$hosts" "$@"
     ;;
