@@ -215,8 +215,8 @@ static tutti_status refuse_loopback(const struct tcp_endpoint *e)
         tt_net_print_host(&a->net, text);
         return tt_fail(TUTTI_INVALID_USAGE,
             "rank %d is at %s, which is loopback and not reached by rank %d on another host; legal: "
-            "TUTTI_INTERFACE of rank %d is an interface, an address or a network that the others reach, or is "
-            "not set, and an interface besides loopback is up there",
+            "TUTTI_INTERFACE of rank %d is an interface, an address or a network that the others reach; or "
+            "it is not set, and an interface besides loopback is up there",
             r, text, a->loopback == e->peers[0].address.loopback ? other : 0, r);
     }
     return TUTTI_OK;

@@ -124,7 +124,7 @@ struct tcp_frame { /* as on the wire; `bytes` of payload follow */
     uint8_t kind, class;
     uint8_t released[TT_CLASSES]; /* a bit for each slot */
     uint32_t signature;
-    uint64_t number; /* of a message, an operation; of a claim or cause: who found it; of a goodbye: completed */
+    uint64_t number; /* of a message, an operation; of a claim, a cause: who found it; else: completed */
     uint64_t bytes;
 };
 

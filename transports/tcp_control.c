@@ -226,8 +226,8 @@ void tt_tcp_claim_lack(struct tcp_endpoint *e, int number)
             e->head.me, most, missing, most + (unsigned)missing);
     else
         snprintf(cause.text, sizeof cause.text,
-            "rank %d gets no file descriptor for its connections with other hosts, of which it needs up to %d "
-            "more: its system has none left (fs.file-max)",
+            "rank %d gets no file descriptor for its connections with other hosts, and needs up to %d more: "
+            "its system has none left (fs.file-max)",
             e->head.me, missing);
     end_for(e, &cause);
     e->end.by_any = true;

@@ -138,8 +138,7 @@ static int open_connection(struct tcp_endpoint *e, const struct tt_net *net)
     int fd = -1;
     tt_clofork_lock();
     for (int try = 0; fd < 0 && try < 2; try++) {
-        fd = net != NULL ? tt_net_dial(net)
-                         : accept4(e->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        fd = net != NULL ? tt_net_dial(net) : accept4(e->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0 || (errno != EMFILE && errno != ENFILE) || w->spare < 0)
             break;
         w->lack = errno;
@@ -154,8 +153,8 @@ static int open_connection(struct tcp_endpoint *e, const struct tt_net *net)
     return fd;
 }
 
-/* Gets the spare descriptor back, if it can: once all is decided, from a peer that knows. If none comes, and no
- * stranger has it, this rank cannot go on. */
+/* Gets the spare descriptor back, if it can: once all is decided, from a peer that knows. If none comes, and
+ * no stranger has it, this rank cannot go on. */
 static void keep_spare(struct tcp_endpoint *e)
 {
     struct tcp_watch *w = e->watch;
@@ -374,8 +373,7 @@ static int list_polled(struct tcp_endpoint *e, bool *busy)
     struct tcp_watch *w = e->watch;
     int wait_ms = -1;
     w->polled[POLLED_WAKE] = (struct pollfd){ .fd = e->wake, .events = POLLIN };
-    w->polled[POLLED_LISTENER] =
-        (struct pollfd){ .fd = w->spare >= 0 ? e->listener : -1, .events = POLLIN };
+    w->polled[POLLED_LISTENER] = (struct pollfd){ .fd = w->spare >= 0 ? e->listener : -1, .events = POLLIN };
     wait_ms = w->spare >= 0 ? wait_ms : TICK_MS;
     w->count = POLLED_REST;
     for (int i = 0; i < STRANGERS; i++)

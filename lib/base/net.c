@@ -157,13 +157,13 @@ bool tt_net_is_loopback(const struct tt_net *net)
 
 uint64_t tt_net_loopback(void)
 {
-    struct stat namespace;
+    struct stat status;
     char boot[64] = "";
     int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
     ssize_t got = fd >= 0 ? read(fd, boot, sizeof boot) : 0;
     if (fd >= 0)
         close(fd);
-    uint64_t number = stat("/proc/self/ns/net", &namespace) == 0 ? (uint64_t)namespace.st_ino : 0;
+    uint64_t number = stat("/proc/self/ns/net", &status) == 0 ? (uint64_t)status.st_ino : 0;
     for (ssize_t i = 0; i < got; i++)
         number = number * UINT64_C(0x100000001b3) + (uint8_t)boot[i];
     return number;

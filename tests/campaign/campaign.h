@@ -48,7 +48,7 @@ struct scene {
     _Atomic bool id_made;
     tutti_id id;
     _Atomic int begun;
-    _Atomic int pids[CAMPAIGN_RANKS]; /* of ranks that have gone to a host; 0: it is the process that was forked */
+    _Atomic int pids[CAMPAIGN_RANKS]; /* of ranks that have gone to a host; 0: it is the forked process */
     struct record ranks[CAMPAIGN_RANKS];
 };
 

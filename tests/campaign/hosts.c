@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* hosts.c: puts the ranks of a trial on several hosts, by turns: those that tests/net/hosts.sh has made, if it
- * runs the campaign; else ranks of this one that take each other for other hosts (TUTTI_HOSTID).
+/* hosts.c: puts the ranks of a trial on several hosts, by turns: those that tests/net/hosts.sh has made, if
+ * that runs the campaign; else ranks of this one take each other for other hosts (TUTTI_HOSTID).
  *
  * A process that enters a namespace of processes stays outside: its child is inside. So each rank has a
  * process outside, which ends as the rank does. */
@@ -34,9 +34,9 @@ static pid_t first_of(const char *directory, int host)
 
 static void enter(pid_t first)
 {
-    static const char *const kinds[] = { "net", "uts", "ipc", "pid", "mnt" }; /* /proc changes with the last */
+    static const char *const kinds[] = { "net", "uts", "ipc", "pid", "mnt" };
     enum { KINDS = sizeof kinds / sizeof kinds[0] };
-    int fds[KINDS];
+    int fds[KINDS]; /* opened before the last changes /proc */
     for (int i = 0; i < KINDS; i++) {
         char path[64];
         snprintf(path, sizeof path, "/proc/%d/ns/%s", first, kinds[i]);

@@ -89,10 +89,10 @@ static void expect_lack(struct shm_rank *r, struct tt_endpoint *e, int lacks)
         tt_sleep_ms(1);
     tt_sleep_ms(IDLE_MS);
     getrusage(RUSAGE_SELF, &after);
-    suite_expect(&r->suite, seen.status == TUTTI_SYSTEM_ERROR && seen.rank == lacks, "status %d of rank %d: %s",
-        (int)seen.status, (int)seen.rank, seen.text);
-    suite_expect(&r->suite,
-        strstr(seen.text, words) != NULL && strstr(seen.text, "40 (ulimit -n)") != NULL, "%s", seen.text);
+    suite_expect(&r->suite, seen.status == TUTTI_SYSTEM_ERROR && seen.rank == lacks,
+        "status %d of rank %d: %s", (int)seen.status, (int)seen.rank, seen.text);
+    suite_expect(&r->suite, strstr(seen.text, words) != NULL && strstr(seen.text, "40 (ulimit -n)") != NULL,
+        "%s", seen.text);
     suite_expect(&r->suite, after.ru_utime.tv_sec - before.ru_utime.tv_sec <= BUSY_S, "it spins");
     shm_meet(r);
 }

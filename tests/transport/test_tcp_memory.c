@@ -127,8 +127,8 @@ static void grant(uint64_t number, uint8_t *place)
         continue; /* who drives is at work */
 }
 
-/* What was granted is nobody else's any more when a rank has given up, though one message for it is under way,
- * and another one comes later. */
+/* What was granted is nobody else's any more when a rank has given up, though one message for it is under
+ * way, and another one comes later. */
 Test(tcp_memory, what_comes_after_a_rank_gave_up_leaves_its_memory_alone)
 {
     uint8_t *from = malloc(LONG), *place = malloc(2 * LONG);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_tcp_visitors.c: who comes to a rank of tcp and does not stay: strangers that are silent, and peers that
- * leave before they have said much. */
+/* test_tcp_visitors.c: who comes to a rank of tcp and does not stay: strangers that are silent, and peers
+ * that leave before they have said much. */
 #include <criterion/criterion.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -122,7 +122,8 @@ Test(tcp_visitors, both_ends_of_a_connection_have_a_heartbeat)
 static void refuse_and_leave(struct shm_rank *r)
 {
     struct tt_endpoint *e = join(r);
-    struct tt_refusal mine = { .peer = TT_NONE, .number = 4, .text = "it is no call" }, seen = { .peer = TT_NONE };
+    struct tt_refusal mine = { .peer = TT_NONE, .number = 4, .text = "it is no call" },
+                      seen = { .peer = TT_NONE };
     if (r->me == 1) {
         e->control->refuse(e, &mine);
         tt_tcp.close(e);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_tcp_wire.c: what goes over a connection of tcp, byte by byte: an endpoint that no thread drives, and at
- * the other end of its connection a test that says what no rank would say just so. */
+/* test_tcp_wire.c: what goes over a connection of tcp, byte by byte: an endpoint that no thread drives, and
+ * at the other end of its connection a test that says what no rank would say just so. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stddef.h>
@@ -52,7 +52,8 @@ struct block {
     uint8_t payload[LONG_BYTES];
     struct tcp_frame words[WORDS];
 };
-_Static_assert(offsetof(struct block, words) == sizeof(struct tcp_frame) + LONG_BYTES, "frames without a gap");
+_Static_assert(
+    offsetof(struct block, words) == sizeof(struct tcp_frame) + LONG_BYTES, "frames without a gap");
 
 static void *say_much(void *fd)
 {
@@ -106,8 +107,8 @@ static void say(int fd, struct tcp_frame frame, const void *payload)
 static void say_claim(int fd, int finder)
 {
     struct tt_cause cause = { .status = TUTTI_ABORTED, .rank = finder };
-    say(fd,
-        (struct tcp_frame){ .kind = TCP_CLAIM, .number = (uint64_t)finder, .bytes = sizeof cause }, &cause);
+    say(fd, (struct tcp_frame){ .kind = TCP_CLAIM, .number = (uint64_t)finder, .bytes = sizeof cause },
+        &cause);
 }
 
 /* Two ranks have found a cause: the first that comes wins. */

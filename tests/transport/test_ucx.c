@@ -110,8 +110,8 @@ static int count_descriptors(void)
     return count;
 }
 
-/* A communicator costs each rank a listener, an eventfd, a spare descriptor, and a connection to a peer, two for
- * a moment. A worker of its own would be nine or more, and a connection of it to each peer. */
+/* A communicator costs each rank a listener, an eventfd, a spare descriptor, and a connection to a peer, two
+ * for a moment. A worker of its own would be nine or more, and a connection of it to each peer. */
 Test(ucx, communicators_share_a_worker)
 {
     struct pair pairs[COMMUNICATORS];
