@@ -267,6 +267,13 @@ static struct tcp_slot *slot_of(struct tt_link *head, uint64_t number, bool send
     return out ? &link->out[number % TT_SLOTS] : &link->in[number % TT_SLOTS];
 }
 
+/* This rank cannot go on without the peer. */
+static void await(struct tcp_peer *p)
+{
+    if (!atomic_load_explicit(&p->awaited, memory_order_relaxed))
+        atomic_store_explicit(&p->awaited, true, memory_order_relaxed);
+}
+
 /* True if the slot can be filled. Else the peer is asked to tell of its releases. */
 static bool is_free(struct tt_link *link, const struct tcp_slot *slot)
 {
@@ -277,6 +284,7 @@ static bool is_free(struct tt_link *link, const struct tcp_slot *slot)
         return false;
     struct tcp_peer *p = &e->peers[link->peer];
     int enough = TCP_ENOUGH;
+    await(p);
     bool news = atomic_load_explicit(&slot->state, memory_order_acquire) == TCP_DONE &&
                 atomic_compare_exchange_strong(&p->want, &enough, TCP_WANTS);
     tt_tcp_drive(e, link->peer, news);
@@ -340,6 +348,7 @@ static bool is_sent(struct tt_link *link, uint64_t number)
     bool own = link->peer == link->endpoint->me;
     if (own || !is_unsent(slot) || slot->number != number || slot->payload == slot->memory)
         return true;
+    await(&of(link->endpoint)->peers[link->peer]);
     tt_tcp_drive(of(link->endpoint), link->peer, true);
     return !is_unsent(slot);
 }
@@ -354,8 +363,7 @@ static const struct tcp_slot *find(struct tt_link *link, uint64_t number)
             return slot;
         if (link->peer == e->head.me || look == 1)
             return NULL;
-        if (!atomic_load_explicit(&e->peers[link->peer].awaited, memory_order_relaxed))
-            atomic_store_explicit(&e->peers[link->peer].awaited, true, memory_order_relaxed);
+        await(&e->peers[link->peer]);
         tt_tcp_drive(e, link->peer, false);
     }
     return NULL;

@@ -154,7 +154,7 @@ struct tcp_carried { /* what a carrier has to do with one peer */
 struct tcp_peer {
     struct tcp_address address;
     _Atomic int state; /* enum tt_peer_state */
-    _Atomic bool awaited; /* this rank has looked for a message of it */
+    _Atomic bool awaited; /* this rank has looked for a message of it, or for room for one to it */
     struct tcp_control control; /* of this rank itself: what it tells */
 
     _Atomic int connection; /* enum tcp_connection */

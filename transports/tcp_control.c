@@ -7,7 +7,8 @@
  * all, only LOOKS_MOST are made for that, beside those to ranks whose messages are awaited.
  *
  * Of a peer that has gone and was never heard of, nobody knows what it had completed. It sent nothing that
- * this rank has not taken, so unless its message is awaited it is as if it had completed all. */
+ * this rank has not taken, so unless it is awaited, for a message or for room for one, it is as if it had
+ * completed all. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -117,6 +118,29 @@ Test(tcp_visitors, both_ends_of_a_connection_have_a_heartbeat)
 }
 
 /* --- Peers that leave */
+
+/* Rank 0 has sent as much as there are slots when rank 1 dies, which has never said a word. It waits for a
+ * slot, so that rank has not completed what it waits in. */
+static void die_unheard(struct shm_rank *r)
+{
+    uint8_t text[100];
+    uint64_t number = r->stage->params.first_number, sent = 0;
+    struct tt_endpoint *e = join(r);
+    while (r->me == 0 && shm_post(e, 1, number + sent, 7, text, sizeof text))
+        sent++;
+    suite_expect(&r->suite, r->me == 1 || sent == TT_SLOTS, "%d messages were sent", (int)sent);
+    shm_meet(r);
+    if (r->me == 1)
+        raise(SIGKILL);
+    suite_expect(&r->suite, await_end(e, 1) != TT_PEER_LEFT, "its death is not seen");
+    suite_expect(&r->suite, e->control->completed_by(e, 1) == number, "it has completed all");
+    tt_tcp.close(e);
+}
+
+Test(tcp_visitors, who_dies_unheard_has_not_completed_what_waits_for_its_room)
+{
+    shm_stage_run(shm_stage_new(2), die_unheard, 1);
+}
 
 /* A rank refuses its own call, and leaves; it has never talked with the others. It comes to tell them. */
 static void refuse_and_leave(struct shm_rank *r)
