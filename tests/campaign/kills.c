@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { HUNG_S = 30, BEGIN_S = 120, TIMES_MOST = 1 << 16, POLL_US = 200 };
+enum { HUNG_S = 30, SLOW_S = 2, BEGIN_S = 120, TIMES_MOST = 1 << 16, POLL_US = 200 };
 static const char *const phase_names[] = { "run", "init", "destroy" };
 
 struct sum { /* of one phase */
@@ -125,6 +125,8 @@ static void judge_rank(
     sum->finished += finished;
     if (lost && sum->time_count < TIMES_MOST)
         sum->times[sum->time_count++] = took;
+    if (lost && record->joined && took > SLOW_S)
+        tell(number, t, "was told late", rank, record);
     if (record->wrong[0] != '\0') {
         sum->wrong++;
         tell(number, t, "is wrong", rank, record);

@@ -4,6 +4,7 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -154,6 +155,38 @@ static void come_too_late(struct shm_rank *r)
 Test(tcp_addresses, both_ends_say_that_one_is_not_reached)
 {
     shm_stage_run(shm_stage_new(2), come_too_late, -1);
+}
+
+/* A host that answers nothing: a listener whose queue is full lets the system drop what comes. */
+static int dropping[64];
+static void drop_all(struct tcp_address *a)
+{
+    a->net.port = 0;
+    dropping[0] = tt_net_listen(&a->net);
+    listen(dropping[0], 0);
+    for (int i = 1; i < 64; i++)
+        dropping[i] = tt_net_dial(&a->net);
+}
+
+/* Rank 0 dials what does not answer, and is dialed by nobody: that ends with the heartbeat. */
+static void be_dropped(struct shm_rank *r)
+{
+    uint8_t text[100];
+    struct tt_cause seen;
+    r->stage->params.heartbeat_ms = 500;
+    struct tt_endpoint *e = join_all(r, drop_all);
+    if (r->me == 0) {
+        shm_post(e, 1, r->stage->params.first_number, 7, text, sizeof text);
+        suite_expect(&r->suite, sees_cause(e, &seen), "no cause");
+        suite_expect(&r->suite, strstr(seen.text, "cannot connect to rank 1") != NULL, "%s", seen.text);
+    }
+    shm_meet(r);
+    tt_tcp.close(e);
+}
+
+Test(tcp_addresses, who_does_not_answer_counts_as_unreachable)
+{
+    shm_stage_run(shm_stage_new(2), be_dropped, -1);
 }
 
 /* As a rank of another host that has no other address than that of its loopback. */

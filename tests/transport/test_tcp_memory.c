@@ -72,16 +72,21 @@ static void close_ends(void)
         tt_tcp.close(&ends[me]->head);
 }
 
-static void send_long(int rank, uint64_t number, uint8_t *from)
+static void send_bytes(int rank, uint64_t number, uint8_t *from, uint64_t bytes)
 {
     struct tt_layout layout;
-    tt_layout_even(&layout, LONG, 1, 1, 1);
+    tt_layout_even(&layout, bytes, 1, 1, 1);
     struct tt_message m = { .number = number,
-        .bytes = LONG,
+        .bytes = bytes,
         .source = { .layout = &layout, .nchunks = 1, .space = { .base = (uintptr_t)from } } };
-    for (uint64_t i = 0; i < LONG; i++)
+    for (uint64_t i = 0; i < bytes; i++)
         from[i] = suite_byte(number, i);
     cr_assert(link_send(link_from(rank), &m));
+}
+
+static void send_long(int rank, uint64_t number, uint8_t *from)
+{
+    send_bytes(rank, number, from, LONG);
 }
 
 /* A rank that gives up has its memory back: what is still to be written from there, one message that is under
@@ -158,6 +163,38 @@ Test(tcp_memory, what_comes_after_a_rank_gave_up_leaves_its_memory_alone)
     close_ends();
     free(from);
     free(place);
+}
+
+/* A place is for a message of its length: another one, as of ranks whose calls differ, might not fit. */
+Test(tcp_memory, a_message_of_another_length_is_not_placed)
+{
+    uint8_t *from = malloc(LONG), *place = malloc(LONG);
+    struct tt_arrival a;
+    make_ends();
+    set_room(MUCH);
+    memset(place, SPOILT, LONG);
+    grant(1, place);
+    send_bytes(0, 1, from, LONG / 2);
+    cr_assert(arrives(1, 1, &a));
+    cr_assert(a.path == TT_PATH_COPIED && a.bytes == LONG / 2 && place[0] == SPOILT);
+    close_ends();
+    free(from);
+    free(place);
+}
+
+/* Who closes does not wait for ever for a peer that takes nothing. */
+Test(tcp_memory, who_closes_leaves_a_silent_peer)
+{
+    uint8_t *from = malloc(LONG);
+    make_ends();
+    pthread_mutex_lock(&ends[1]->driving);
+    send_long(0, 1, from);
+    int64_t began_ns = tt_now_ns();
+    tt_tcp.close(&ends[0]->head);
+    cr_assert_lt(tt_now_ns() - began_ns, LOOK_MS * INT64_C(1000000));
+    pthread_mutex_unlock(&ends[1]->driving);
+    tt_tcp.close(&ends[1]->head);
+    free(from);
 }
 
 /* A rank sends from a place, and grants it for what the peer sends back. That may come first, so it must not

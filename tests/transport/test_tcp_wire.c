@@ -43,6 +43,13 @@ static struct tcp_endpoint *open_end(int me, int peer, int *other)
     return e;
 }
 
+static void say(int fd, struct tcp_frame frame, const void *payload)
+{
+    cr_assert_eq(send(fd, &frame, sizeof frame, MSG_NOSIGNAL), sizeof frame);
+    if (frame.bytes > 0)
+        cr_assert_eq(send(fd, payload, frame.bytes, MSG_NOSIGNAL), (ssize_t)frame.bytes);
+}
+
 /* --- A turn of reading */
 
 /* Many short frames, and one now and then whose bytes are read past the buffer. */
@@ -95,14 +102,34 @@ Test(tcp_wire, a_turn_of_reading_keeps_no_whole_frame)
     tt_tcp.close(&e->head);
 }
 
-/* --- What ends a communicator */
+/* --- Frames that no rank sends */
 
-static void say(int fd, struct tcp_frame frame, const void *payload)
+/* They end the connection, and nothing is written. A frame is read after one message, which is in slot 0. */
+Test(tcp_wire, what_no_rank_sends_ends_the_connection)
 {
-    cr_assert_eq(send(fd, &frame, sizeof frame, MSG_NOSIGNAL), sizeof frame);
-    if (frame.bytes > 0)
-        cr_assert_eq(send(fd, payload, frame.bytes, MSG_NOSIGNAL), (ssize_t)frame.bytes);
+    static const uint8_t payload[SUITE_SLOT_BYTES + 8];
+    const struct tcp_frame wrong[] = { { .kind = TCP_KINDS }, { .kind = TCP_RELEASE, .class = TT_CLASSES },
+        { .kind = TCP_RELEASE, .released = { 1 } }, { .kind = TCP_ASK, .bytes = 8 },
+        { .kind = TCP_CLAIM, .bytes = 8 }, { .kind = TCP_MESSAGE, .number = 1 },
+        { .kind = TCP_MESSAGE, .number = TT_SLOTS, .bytes = 8 },
+        { .kind = TCP_MESSAGE, .number = 1, .bytes = SUITE_SLOT_BYTES + 1 } };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        int other;
+        struct tcp_endpoint *e = open_end(0, 1, &other);
+        struct tcp_slot *in = tt_tcp_link_of(e, 0, 1)->in;
+        for (int s = 0; s < TT_SLOTS; s++)
+            in[s].memory = e->memory;
+        say(other, (struct tcp_frame){ .kind = TCP_MESSAGE, .bytes = 8 }, payload);
+        cr_assert_eq(send(other, &wrong[i], sizeof wrong[i], MSG_NOSIGNAL), sizeof wrong[i]);
+        tt_tcp_read(e, 1);
+        cr_expect(atomic_load(&in[0].state) == TCP_FULL && atomic_load(&in[1].state) == TCP_FREE);
+        cr_expect_eq(atomic_load(&e->peers[1].state), TT_PEER_DEAD, "frame %zu is taken", i);
+        close(other);
+        tt_tcp.close(&e->head);
+    }
 }
+
+/* --- What ends a communicator */
 
 static void say_claim(int fd, int finder)
 {
