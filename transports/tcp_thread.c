@@ -244,8 +244,6 @@ static void greet(struct tcp_endpoint *e, int rank, short events)
         number = ETIMEDOUT;
     if (number == 0 && send(p->fd, &words, sizeof words, MSG_NOSIGNAL) != sizeof words)
         number = errno;
-    if (number == EAGAIN) /* it is not there yet */
-        return;
     if (number != 0)
         fail_to_dial(e, rank, number);
     else
@@ -394,7 +392,8 @@ static int list_polled(struct tcp_endpoint *e, bool *busy)
     return wait_ms;
 }
 
-/* The system does not wait for this thread: it looks at everything now and then. */
+/* The system does not wait for this thread, which reads what it has now and then. No more comes: poll refuses
+ * only who may open nothing more. */
 static void look_at_all(struct tcp_endpoint *e, int number)
 {
     struct tcp_watch *w = e->watch;
@@ -403,8 +402,6 @@ static void look_at_all(struct tcp_endpoint *e, int number)
             e->head.me, w->count, TICK_MS, strerror(number));
     w->blind = true;
     tt_sleep_ms(TICK_MS);
-    for (int i = 0; i < w->count; i++)
-        w->polled[i].revents = w->polled[i].events;
 }
 
 /* Waits until something has come, a socket can be written again, there is something new to say, or a time is
