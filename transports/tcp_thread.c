@@ -105,29 +105,6 @@ void tt_tcp_drive(struct tcp_endpoint *e, int rank, bool news)
         tt_tcp_wake(e);
 }
 
-/* --- Connections */
-
-static void set_heartbeat(const struct tcp_endpoint *e, int fd)
-{
-    enum { MOST_MS = 24 * 3600 * 1000 }; /* the system takes no more than 32767 s */
-    int ms = e->params.heartbeat_ms < MOST_MS ? (int)e->params.heartbeat_ms : MOST_MS;
-    int yes = 1, idle_s = ms / 3000 > 0 ? ms / 3000 : 1, probes = 3;
-    if (ms == 0)
-        return;
-    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &idle_s, sizeof idle_s);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
-}
-
-static struct tcp_greeting greeting_of(const struct tcp_endpoint *e, int rank)
-{
-    struct tcp_greeting words = { .magic = TCP_MAGIC, .from = e->head.me, .to = rank };
-    memcpy(words.token, e->peers[rank].address.token, sizeof words.token);
-    return words;
-}
-
 /* --- Descriptors */
 
 /* Opens a connection to this address; NULL: accepts one. Where the process has no descriptor left, by the one
@@ -172,6 +149,27 @@ static void keep_spare(struct tcp_endpoint *e)
 }
 
 /* --- Connections */
+
+static void set_heartbeat(const struct tcp_endpoint *e, int fd)
+{
+    enum { MOST_MS = 24 * 3600 * 1000 }; /* the system takes no more than 32767 s */
+    int ms = e->params.heartbeat_ms < MOST_MS ? (int)e->params.heartbeat_ms : MOST_MS;
+    int yes = 1, idle_s = ms / 3000 > 0 ? ms / 3000 : 1, probes = 3;
+    if (ms == 0)
+        return;
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &idle_s, sizeof idle_s);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+}
+
+static struct tcp_greeting greeting_of(const struct tcp_endpoint *e, int rank)
+{
+    struct tcp_greeting words = { .magic = TCP_MAGIC, .from = e->head.me, .to = rank };
+    memcpy(words.token, e->peers[rank].address.token, sizeof words.token);
+    return words;
+}
 
 /* Takes a connection on which the peer has said who it is, and answers. That a peer is gone by then is found
  * by reading. */
