@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* simulation.h: the state of schedules in virtual time, which simulate.c runs and simulate_open.c makes.
+ * Nobody else includes this. */
+#ifndef TT_SIMULATION_H
+#define TT_SIMULATION_H
+#include "select/simulate.h"
+#include "base/heap.h"
+#include "base/ready.h"
+
+enum { TT_NOBODY = -1, TT_NO_WORK = -1 };
+
+struct tt_simulated_slice {
+    uint32_t index;
+    struct tt_ready_list ready;
+    uint32_t *heard; /* of each step with a message: how many of this window's slices came, or were read */
+};
+
+struct tt_simulated_rank {
+    const struct tt_schedule *s;
+    struct tt_ready_order order;
+    uint32_t slices_left;
+    uint32_t *mate; /* the step at the other end of a message */
+    struct tt_simulated_slice slices[TT_WINDOW];
+    bool called; /* an event is under way that lets it go on */
+    int64_t last_work; /* of the log */
+    uint64_t end, parts[TT_COST_PARTS];
+};
+
+struct tt_simulated_core {
+    uint64_t free;
+    int last; /* rank that ran here */
+};
+
+struct
+    tt_simulated_event { /* a rank goes on; before that, if there is a step, its message of this window is heard */
+    uint64_t time, order;
+    int rank;
+    uint32_t step, window, count;
+    int64_t work; /* of the log: what it comes from */
+};
+TT_HEAP_HOLDS(struct tt_simulated_event);
+
+struct tt_simulation {
+    const struct tt_simulation_params *params;
+    const struct tt_costs *costs;
+    bool representative; /* of all, or of a class */
+    uint64_t share; /* of a representative: how many share its core ... */
+    uint64_t round; /* ... and the time until each of them has run there */
+    struct tt_simulated_rank *ranks;
+    struct tt_simulated_core *cores;
+    int ncores;
+    uint64_t *links; /* of each host two, out and in: until when it is taken; NULL: none is shared */
+    uint64_t now;
+    int running; /* ranks that have not ended */
+    struct tt_heap events;
+    bool moved, failed; /* failed: no memory */
+    uint32_t step, slice; /* what a rank tries, for the log */
+    int64_t news; /* of the log: what the message comes from that lets a rank go on */
+    struct tt_simulation_result *result;
+    void *memory;
+};
+
+/* Makes the state of a simulation whose params, costs and `representative` are set, in one piece of memory,
+ * which the caller frees. Fails with OUT_OF_MEMORY. */
+tutti_status tt_simulation_open(struct tt_simulation *sim, const struct tt_simulation_params *params);
+
+#endif
