@@ -3,9 +3,11 @@
  *
  * A rank is a processor that does one thing at a time; where ranks outnumber the cores, some of them share
  * one. A message costs its sender and its receiver a little work each, can be seen by the other end a latency
- * later, and its bytes cost whoever reads them. Where all ranks of a host share a link to the others,
- * messages pass it one by one, each way. The predicted time of an algorithm (lib/select/cost_model.h) and the
- * simulated time (transports/sim/sim.h) are two evaluations of these numbers.
+ * later, and its bytes cost whoever reads them. On one host who sends is free meanwhile, since the reader
+ * copies. To another host bytes leave a rank no faster than they are read there: its messages go out one by
+ * one, while it may work (the gap of LogGP). All ranks of a host share its link, which messages pass one by
+ * one, out and in apart. The predicted time of an algorithm (lib/select/cost_model.h) and the simulated
+ * time (transports/sim/sim.h) are two evaluations of these numbers.
  *
  * Times are whole femtoseconds, so that sums are exact and equal on all ranks. */
 #ifndef TT_BASE_COSTS_H
@@ -21,7 +23,7 @@ enum tt_level { TT_NEAR, TT_FAR, TT_AWAY, TT_LEVELS };
 
 struct tt_costs {
     uint64_t latency[TT_LEVELS]; /* from a message's post to when the other end may see it */
-    uint64_t byte[TT_LEVELS]; /* per byte read from another rank */
+    uint64_t byte[TT_LEVELS]; /* per byte read from another rank; of another host, per byte sent there, too */
     uint64_t fold; /* per byte of each operand of a reduction, and of its result */
     uint64_t copy; /* per byte copied within a rank */
     uint64_t message[TT_LEVELS]; /* the work at each end of a message */
@@ -30,8 +32,21 @@ struct tt_costs {
     uint64_t eager; /* messages of up to so many bytes are copied by the sender, who is done with them then */
     uint64_t cores; /* that the ranks share, on all hosts together */
     uint64_t hosts; /* of several, each is a domain; up to 1: there is one */
-    uint64_t link; /* per byte that all ranks of a host send to others, or receive; 0: they share no link */
+    uint64_t
+        link; /* per byte that all ranks of a host send to others, and as much receive; 0: none is shared */
 };
+
+/* Sums and products that stay at the greatest number: a time of five hours and more is told as that. */
+static inline uint64_t tt_costs_sum(uint64_t a, uint64_t b)
+{
+    uint64_t sum;
+    return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
+}
+static inline uint64_t tt_costs_product(uint64_t a, uint64_t b)
+{
+    uint64_t product;
+    return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
+}
 
 /* Returns the level of ranks in one domain, or in two. */
 static inline enum tt_level tt_costs_level(const struct tt_costs *costs, bool one_domain)
@@ -50,24 +65,37 @@ static inline void tt_costs_spread(struct tt_costs *costs, uint64_t hosts)
  * written. */
 static inline uint64_t tt_costs_fold(const struct tt_costs *costs, uint32_t k, uint64_t bytes)
 {
-    return costs->fold * (k + 1U) * bytes;
+    return tt_costs_product(costs->fold * (k + 1U), bytes);
 }
 
-/* The links of two hosts: until when the sender's is taken, and the receiver's. */
-struct tt_link_use {
-    uint64_t *out, *in;
-};
-/* Takes both links at this time, or once they are free, for a message of each of so many ranks. Returns when
- * the last one can begin to be read: no reader overtakes what is still on its way. */
-static inline uint64_t tt_costs_pass(
-    const struct tt_costs *costs, struct tt_link_use use, uint64_t time, uint64_t bytes, uint64_t ranks)
+/* Takes what one message passes at a time, which is taken until *until, for so long: from this time on, or
+ * once it is free. Returns when the message begins to pass. */
+static inline uint64_t tt_costs_take(uint64_t *until, uint64_t time, uint64_t duration)
 {
-    uint64_t taken = costs->link * bytes * ranks, read = costs->byte[TT_AWAY] * bytes;
-    time = time > *use.out ? time : *use.out;
-    *use.out = time + taken;
-    time = time > *use.in ? time : *use.in;
-    *use.in = time + taken;
-    return taken > read ? time + (taken - read) : time;
+    time = time > *until ? time : *until;
+    *until = tt_costs_sum(time, duration);
+    return time;
+}
+
+/* Returns how long a message keeps the way out of its rank, by which it goes to other hosts. Who reads it
+ * begins with its first byte, and is as fast. */
+static inline uint64_t tt_costs_gap(const struct tt_costs *costs, uint64_t bytes)
+{
+    return tt_costs_product(costs->byte[TT_AWAY], bytes);
+}
+
+/* Returns how long the messages of so many ranks keep the link of their host, or of the other one. */
+static inline uint64_t tt_costs_on_link(const struct tt_costs *costs, uint64_t bytes, uint64_t ranks)
+{
+    return tt_costs_product(tt_costs_product(costs->link, bytes), ranks);
+}
+
+/* Returns how long after their first byte the last of these messages can begin to be read, so that no reader
+ * overtakes what is still on the link. */
+static inline uint64_t tt_costs_lag(const struct tt_costs *costs, uint64_t bytes, uint64_t ranks)
+{
+    uint64_t passes = tt_costs_on_link(costs, bytes, ranks), read = tt_costs_gap(costs, bytes);
+    return passes > read ? passes - read : 0;
 }
 
 /* Returns how long after its post a message can be seen. Where n ranks share cores, the one that waits lets

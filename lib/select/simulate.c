@@ -80,13 +80,49 @@ static void spend(struct tt_simulation *sim, int rank, enum tt_cost_part part, u
     struct tt_simulated_core *core = core_of(sim, rank);
     uint64_t *parts = sim->ranks[rank].parts, from = clock_of(sim, rank);
     if (core->last != rank && core->last != TT_NOBODY) {
-        from = later(from, core->free + sim->costs->context_switch);
+        from = later(from, tt_costs_sum(core->free, sim->costs->context_switch));
         parts[TT_COST_SWITCHES] += sim->costs->context_switch;
     }
     core->last = rank;
-    core->free = from + time * sim->share;
+    time = tt_costs_product(time, sim->share);
+    core->free = tt_costs_sum(from, time);
     note(sim, rank, part, from, core->free);
-    parts[part] += time * sim->share;
+    parts[part] = tt_costs_sum(parts[part], time);
+}
+
+/* --- Messages to and from other hosts, which wait for their rank to write or read them */
+
+static void keep_parcel(struct tt_simulation *sim, struct tt_parcels *list, struct tt_parcel parcel)
+{
+    if (sim->parcels_free == TT_NO_PARCEL) {
+        uint32_t wanted = sim->parcels_count == 0 ? 256 : 2 * sim->parcels_count;
+        struct tt_parcel *bigger = realloc(sim->parcels, wanted * sizeof *bigger);
+        sim->failed = sim->failed || bigger == NULL;
+        if (bigger == NULL)
+            return;
+        sim->parcels = bigger;
+        for (; sim->parcels_count < wanted; sim->parcels_free = sim->parcels_count++)
+            bigger[sim->parcels_count].next = sim->parcels_free;
+    }
+    uint32_t place = sim->parcels_free;
+    sim->parcels_free = sim->parcels[place].next;
+    parcel.next = TT_NO_PARCEL;
+    sim->parcels[place] = parcel;
+    if (list->first == TT_NO_PARCEL)
+        list->first = place;
+    else
+        sim->parcels[list->last].next = place;
+    list->last = place;
+}
+
+static struct tt_parcel take_parcel(struct tt_simulation *sim, struct tt_parcels *list)
+{
+    uint32_t place = list->first;
+    struct tt_parcel parcel = sim->parcels[place];
+    list->first = parcel.next;
+    sim->parcels[place].next = sim->parcels_free;
+    sim->parcels_free = place;
+    return parcel;
 }
 
 /* --- Steps */
@@ -116,10 +152,14 @@ static uint64_t bytes_of(const struct tt_simulation *sim, uint32_t chunk, uint32
 
 /* From a message's post to when the other end sees it. The ranks that a representative
  * stands for do the same as it, one after the other. */
+static uint64_t delay_of(const struct tt_simulation *sim, enum tt_level level)
+{
+    return tt_costs_latency(sim->costs, level, sim->params->query->requirements.n) + sim->round;
+}
+
 static uint64_t delay(const struct tt_simulation *sim, int rank, int peer)
 {
-    return tt_costs_latency(sim->costs, level(sim, rank, peer), sim->params->query->requirements.n) +
-           sim->round;
+    return delay_of(sim, level(sim, rank, peer));
 }
 
 /* Returns how many ranks a simulated one stands for on its host. */
@@ -128,34 +168,71 @@ static uint64_t alike(const struct tt_simulation *sim, int rank)
     return sim->params->classes != NULL ? sim->params->classes->on_host[rank] : sim->params->sharers;
 }
 
-/* Returns when a message has passed the links of both hosts, if it is to another one. Who is simulated for
- * others takes as much of its host's link as all of these. */
-static uint64_t pass_links(struct tt_simulation *sim, int rank, int peer, uint64_t bytes)
-{
-    uint64_t now = clock_of(sim, rank);
-    if (sim->links == NULL || level(sim, rank, peer) != TT_AWAY)
-        return now;
-    const int *host = sim->params->query->requirements.topology->domain;
-    int to = stand_in(sim, rank, peer);
-    uint64_t *out = &sim->links[2 * host[sim->ranks[rank].s->key.me]],
-             *in = &sim->links[2 * host[sim->ranks[to].s->key.me] + 1];
-    return tt_costs_pass(sim->costs, (struct tt_link_use){ out, in }, now, bytes, alike(sim, rank));
-}
-
-/* The other end of this step's message can see what was done then. */
-static void tell(
-    struct tt_simulation *sim, int rank, const struct tt_simulated_slice *slice, uint32_t step, uint64_t time)
+/* The other end of this step's message learns something at this time. */
+static struct tt_simulated_event news_of(const struct tt_simulation *sim, int rank,
+    const struct tt_simulated_slice *slice, uint32_t step, uint64_t time)
 {
     const struct tt_simulated_rank *r = &sim->ranks[rank];
-    int peer = r->s->steps[step].peer;
-    if (r->mate[step] == TT_NO_STEP)
-        return;
-    push(sim, (struct tt_simulated_event){ .time = time + delay(sim, rank, peer),
-                  .rank = stand_in(sim, rank, peer),
-                  .step = r->mate[step],
-                  .window = slice->index % TT_WINDOW,
-                  .count = slice->index / TT_WINDOW + 1,
-                  .work = r->last_work });
+    return (struct tt_simulated_event){ .time = time,
+        .rank = stand_in(sim, rank, r->s->steps[step].peer),
+        .step = r->mate[step],
+        .count = slice->index / TT_WINDOW + 1,
+        .window = slice->index % TT_WINDOW,
+        .work = r->last_work };
+}
+
+/* Who sent this step's message can see that it was read. */
+static void acknowledge(
+    struct tt_simulation *sim, int rank, const struct tt_simulated_slice *slice, uint32_t step)
+{
+    const struct tt_simulated_rank *r = &sim->ranks[rank];
+    uint64_t time = tt_costs_sum(clock_of(sim, rank), delay(sim, rank, r->s->steps[step].peer));
+    if (r->mate[step] != TT_NO_STEP)
+        push(sim, news_of(sim, rank, slice, step, time));
+}
+
+/* A message leaves its rank now: to another host it goes by the links of both, if ranks share them. */
+static void send_off(
+    struct tt_simulation *sim, int rank, struct tt_simulated_event event, enum tt_level level)
+{
+    event.time = clock_of(sim, rank);
+    event.work = sim->ranks[rank].last_work;
+    if (level == TT_AWAY && sim->links != NULL)
+        event.kind = TT_AT_LINK_OUT;
+    else
+        event.time = tt_costs_sum(event.time, delay_of(sim, level));
+    if (event.step != TT_NO_STEP)
+        push(sim, event);
+}
+
+static uint32_t slice_of(const struct tt_simulated_event *event)
+{
+    return (event->count - 1) * TT_WINDOW + event->window;
+}
+
+/* A message has come to a link, and goes on once it is its turn there. Who is simulated for others takes as
+ * much of a link as all of these. */
+static void pass_link(struct tt_simulation *sim, struct tt_simulated_event event)
+{
+    const int *host = sim->params->query->requirements.topology->domain;
+    const struct tt_schedule *s = sim->ranks[event.rank].s;
+    const struct tt_step *step = &s->steps[event.step];
+    int sender = stand_in(sim, event.rank, step->peer);
+    uint64_t bytes = bytes_of(sim, step->dst_chunk, step->nchunks, slice_of(&event)),
+             ranks = alike(sim, sender);
+    bool out = event.kind == TT_AT_LINK_OUT;
+    uint64_t *link = &sim->links[2 * host[out ? sim->ranks[sender].s->key.me : s->key.me] + !out];
+    event.time = tt_costs_take(link, event.time, tt_costs_on_link(sim->costs, bytes, ranks));
+    event.time = tt_costs_sum(
+        event.time, out ? delay(sim, event.rank, step->peer) : tt_costs_lag(sim->costs, bytes, ranks));
+    event.kind = out ? TT_AT_LINK_IN : TT_GOES_ON;
+    push(sim, event);
+}
+
+static void read_message(struct tt_simulation *sim, int rank, enum tt_level level, uint64_t bytes)
+{
+    spend(sim, rank, TT_COST_MESSAGES, sim->costs->message[level]);
+    spend(sim, rank, TT_COST_BYTES, tt_costs_product(sim->costs->byte[level], bytes));
 }
 
 static bool heard(const struct tt_simulated_slice *slice, uint32_t step)
@@ -174,12 +251,26 @@ static bool advance_send(
     if (bytes == 0)
         return true;
     bool eager = bytes <= tt_costs_eager(sim->costs, sim->params->query->requirements.n);
-    spend(sim, rank, TT_COST_MESSAGES, sim->costs->message[level(sim, rank, step->peer)]);
+    enum tt_level between = level(sim, rank, step->peer);
+    if (between != TT_AWAY)
+        spend(sim, rank, TT_COST_MESSAGES, sim->costs->message[between]);
     if (eager)
-        spend(sim, rank, TT_COST_COPIES, sim->costs->copy * bytes);
-    tell(sim, rank, slice, unit->step, pass_links(sim, rank, step->peer, bytes));
+        spend(sim, rank, TT_COST_COPIES, tt_costs_product(sim->costs->copy, bytes));
+    struct tt_simulated_event event = news_of(sim, rank, slice, unit->step, 0);
+    if (between != TT_AWAY)
+        send_off(sim, rank, event, between);
+    else
+        keep_parcel(sim, &sim->ranks[rank].out,
+            (struct tt_parcel){
+                event, sim->ranks[rank].began, bytes, unit->step, slice->index, TT_NO_PARCEL });
     unit->posted = sim->moved = true;
     return eager;
+}
+
+static void compute(struct tt_simulation *sim, int rank, enum tt_cost_part part, uint64_t time)
+{
+    sim->ranks[rank].began = clock_of(sim, rank);
+    spend(sim, rank, part, time);
 }
 
 static bool advance_receive(
@@ -193,12 +284,12 @@ static bool advance_receive(
         if (!heard(slice, first + i))
             return false;
     if (step->verb == TT_VERB_RECV_REDUCE)
-        spend(sim, rank, TT_COST_FOLDS, tt_costs_fold(sim->costs, step->fold_count + 1U, bytes));
+        compute(sim, rank, TT_COST_FOLDS, tt_costs_fold(sim->costs, step->fold_count + 1U, bytes));
     for (uint32_t i = 0; i < step->fold_count; i++) {
         enum tt_level between = level(sim, rank, step[i].peer);
-        spend(sim, rank, TT_COST_MESSAGES, sim->costs->message[between]);
-        spend(sim, rank, TT_COST_BYTES, sim->costs->byte[between] * bytes);
-        tell(sim, rank, slice, first + i, clock_of(sim, rank));
+        if (between != TT_AWAY)
+            read_message(sim, rank, between, bytes);
+        acknowledge(sim, rank, slice, first + i);
     }
     return true;
 }
@@ -208,9 +299,9 @@ static void work(
 {
     uint64_t bytes = bytes_of(sim, step->dst_chunk, step->nchunks, slice->index);
     if (bytes > 0 && step->verb == TT_VERB_REDUCE)
-        spend(sim, rank, TT_COST_FOLDS, tt_costs_fold(sim->costs, 2, bytes));
+        compute(sim, rank, TT_COST_FOLDS, tt_costs_fold(sim->costs, 2, bytes));
     else if (bytes > 0)
-        spend(sim, rank, TT_COST_COPIES, sim->costs->copy * bytes);
+        compute(sim, rank, TT_COST_COPIES, tt_costs_product(sim->costs->copy, bytes));
 }
 
 /* True if the unit is done. */
@@ -269,24 +360,99 @@ static void pass(struct tt_simulation *sim, int rank)
     }
 }
 
+static void hear(struct tt_simulation *sim, const struct tt_simulated_event *e)
+{
+    uint32_t *count = &sim->ranks[e->rank].slices[e->window].heard[e->step];
+    *count = e->count > *count ? e->count : *count;
+}
+
+/* True if the first message to another host may leave: those before it have. If not, the rank is called when
+ * it may. */
+static bool may_leave(struct tt_simulation *sim, int rank)
+{
+    struct tt_simulated_rank *r = &sim->ranks[rank];
+    if (r->out.first == TT_NO_PARCEL || r->way_out <= sim->now)
+        return r->out.first != TT_NO_PARCEL;
+    if (!r->way_is_awaited)
+        push(sim, (struct tt_simulated_event){ .time = r->way_out,
+                      .rank = rank,
+                      .step = TT_NO_STEP,
+                      .kind = TT_WAY_IS_FREE,
+                      .work = TT_NO_WORK });
+    r->way_is_awaited = true;
+    return false;
+}
+
+/* What goes to other hosts, and what came from there, is written and read in turn, when the rank has nothing
+ * else to do. False if there is nothing that it can do. */
+static bool serve_network(struct tt_simulation *sim, int rank)
+{
+    struct tt_simulated_rank *r = &sim->ranks[rank];
+    bool leaves = may_leave(sim, rank), came = r->in.first != TT_NO_PARCEL;
+    if (!leaves && !came)
+        return false;
+    if (leaves && came)
+        leaves = sim->parcels[r->out.first].since < sim->parcels[r->in.first].since;
+    struct tt_parcel parcel = take_parcel(sim, leaves ? &r->out : &r->in);
+    r->began = sim->now;
+    sim->step = parcel.step;
+    sim->slice = parcel.slice;
+    sim->news = parcel.event.work;
+    if (leaves) {
+        r->way_out = tt_costs_sum(sim->now, tt_costs_gap(sim->costs, parcel.bytes));
+        spend(sim, rank, TT_COST_MESSAGES, sim->costs->message[TT_AWAY]);
+        send_off(sim, rank, parcel.event, TT_AWAY);
+    } else {
+        read_message(sim, rank, TT_AWAY, parcel.bytes);
+        hear(sim, &parcel.event);
+    }
+    return true;
+}
+
 static void drive(struct tt_simulation *sim, int rank)
 {
-    do
+    bool goes_on = true;
+    while (goes_on) {
         pass(sim, rank);
-    while (sim->moved && clock_of(sim, rank) == sim->now);
+        goes_on = clock_of(sim, rank) == sim->now && (sim->moved || serve_network(sim, rank)) &&
+                  clock_of(sim, rank) == sim->now;
+    }
     if (clock_of(sim, rank) > sim->now)
         wake(sim, rank, clock_of(sim, rank));
 }
 
+/* A message can be seen, or the news that it was read. What comes from another host waits until its rank
+ * reads it. */
+static void arrive(struct tt_simulation *sim, const struct tt_simulated_event *e)
+{
+    struct tt_simulated_rank *r = &sim->ranks[e->rank];
+    const struct tt_step *step = &r->s->steps[e->step];
+    if (step->verb == TT_VERB_SEND || level(sim, e->rank, step->peer) != TT_AWAY) {
+        hear(sim, e);
+        return;
+    }
+    uint64_t bytes = bytes_of(sim, step->dst_chunk, step->nchunks, slice_of(e));
+    uint64_t way = delay(sim, e->rank, step->peer) + sim->costs->message[TT_AWAY];
+    uint64_t sent = e->time > way ? e->time - way : 0; /* if it met no other message */
+    keep_parcel(sim, &r->in, (struct tt_parcel){ *e, sent, bytes, e->step, slice_of(e), TT_NO_PARCEL });
+}
+
+/* Peers have sent as much as this rank has: what comes from other hosts leaves them when its way out is
+ * free. */
 static void deliver(struct tt_simulation *sim, const struct tt_simulated_slice *slice, uint32_t first)
 {
     const struct tt_simulated_rank *r = &sim->ranks[0];
-    for (uint32_t k = first; k < first + r->s->steps[first].fold_count; k++)
-        push(sim, (struct tt_simulated_event){ .time = sim->now + delay(sim, 0, r->s->steps[k].peer),
-                      .step = k,
-                      .window = slice->index % TT_WINDOW,
-                      .count = slice->index / TT_WINDOW + 1,
-                      .work = r->last_work });
+    for (uint32_t k = first; k < first + r->s->steps[first].fold_count; k++) {
+        int peer = r->s->steps[k].peer;
+        bool waits = r->s->steps[k].verb != TT_VERB_SEND && level(sim, 0, peer) == TT_AWAY;
+        push(sim,
+            (struct tt_simulated_event){
+                .time = tt_costs_sum(waits ? later(sim->now, r->way_out) : sim->now, delay(sim, 0, peer)),
+                .step = k,
+                .window = slice->index % TT_WINDOW,
+                .count = slice->index / TT_WINDOW + 1,
+                .work = r->last_work });
+    }
 }
 
 /* One rank alone: no peer is simulated, so if no event is pending, what comes next by the schedule, and from
@@ -321,12 +487,16 @@ static void run(struct tt_simulation *sim)
         sim->news = e.work;
         if (sim->now > sim->params->limit)
             return;
-        if (e.step == TT_NO_STEP) {
-            sim->ranks[e.rank].called = false;
-        } else {
-            uint32_t *count = &sim->ranks[e.rank].slices[e.window].heard[e.step];
-            *count = e.count > *count ? e.count : *count;
+        if (e.kind == TT_AT_LINK_OUT || e.kind == TT_AT_LINK_IN) {
+            pass_link(sim, e);
+            continue;
         }
+        if (e.kind == TT_WAY_IS_FREE)
+            sim->ranks[e.rank].way_is_awaited = false;
+        else if (e.step == TT_NO_STEP)
+            sim->ranks[e.rank].called = false;
+        else
+            arrive(sim, &e);
         if (core_of(sim, e.rank)->free > sim->now)
             wake(sim, e.rank, core_of(sim, e.rank)->free);
         else
@@ -372,6 +542,7 @@ tutti_status tt_cost_simulate(const struct tt_simulation_params *params, struct 
     run(&sim);
     status = conclude(&sim);
     free(sim.events.events);
+    free(sim.parcels);
     free(sim.memory);
     return status;
 }

@@ -99,6 +99,7 @@ static void open_rank(struct tt_simulated_rank *r, struct tt_active **units, uin
     r->mate = cut(words, steps);
     memset(r->mate, 0xff, steps * sizeof *r->mate);
     r->last_work = TT_NO_WORK;
+    r->out.first = r->in.first = TT_NO_PARCEL;
 }
 
 tutti_status tt_simulation_open(struct tt_simulation *sim, const struct tt_simulation_params *params)
@@ -114,6 +115,7 @@ tutti_status tt_simulation_open(struct tt_simulation *sim, const struct tt_simul
     sim->ncores = sim->representative || sim->costs->cores > (uint64_t)params->ranks ? params->ranks
                                                                                      : (int)sim->costs->cores;
     sim->share = 1;
+    sim->parcels_free = TT_NO_PARCEL;
     if (sim->representative)
         sim->share = ((uint64_t)n + sim->costs->cores - 1) / sim->costs->cores;
     sim->round = sim->share > 1 ? sim->share * sim->costs->context_switch : 0;

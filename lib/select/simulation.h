@@ -15,6 +15,10 @@ struct tt_simulated_slice {
     uint32_t *heard; /* of each step with a message: how many of this window's slices came, or were read */
 };
 
+struct tt_parcels { /* a list of them: places */
+    uint32_t first, last;
+};
+
 struct tt_simulated_rank {
     const struct tt_schedule *s;
     struct tt_ready_order order;
@@ -22,6 +26,10 @@ struct tt_simulated_rank {
     uint32_t *mate; /* the step at the other end of a message */
     struct tt_simulated_slice slices[TT_WINDOW];
     bool called; /* an event is under way that lets it go on */
+    uint64_t way_out; /* to other hosts: until when it is taken */
+    bool way_is_awaited; /* an event is under way that tells that it is free */
+    uint64_t began; /* when it last began to write or read one */
+    struct tt_parcels out, in; /* what waits for the way, and what came from other hosts and is not read */
     int64_t last_work; /* of the log */
     uint64_t end, parts[TT_COST_PARTS];
 };
@@ -31,14 +39,26 @@ struct tt_simulated_core {
     int last; /* rank that ran here */
 };
 
-struct
-    tt_simulated_event { /* a rank goes on; before that, if there is a step, its message of this window is heard */
+/* A rank goes on; before that, if there is a step, its message of this window is heard. Or its next message
+ * may go to another host. Or a message that this step receives comes to a link, of its sender's host or of
+ * this one. */
+enum tt_simulated_kind { TT_GOES_ON, TT_WAY_IS_FREE, TT_AT_LINK_OUT, TT_AT_LINK_IN };
+struct tt_simulated_event {
     uint64_t time, order;
     int rank;
-    uint32_t step, window, count;
+    uint32_t step, count;
+    uint16_t kind, window;
     int64_t work; /* of the log: what it comes from */
 };
 TT_HEAP_HOLDS(struct tt_simulated_event);
+
+enum { TT_NO_PARCEL = UINT32_MAX };
+struct tt_parcel { /* a message to or from another host, in a list */
+    struct tt_simulated_event event; /* that is to come of it, or came */
+    uint64_t since, bytes; /* since: when it was sent, or when what it waited for began to be read */
+    uint32_t step, slice; /* for the log */
+    uint32_t next;
+};
 
 struct tt_simulation {
     const struct tt_simulation_params *params;
@@ -53,6 +73,8 @@ struct tt_simulation {
     uint64_t now;
     int running; /* ranks that have not ended */
     struct tt_heap events;
+    struct tt_parcel *parcels; /* of all ranks, and free ones */
+    uint32_t parcels_count, parcels_free;
     bool moved, failed; /* failed: no memory */
     uint32_t step, slice; /* what a rank tries, for the log */
     int64_t news; /* of the log: what the message comes from that lets a rank go on */

@@ -61,6 +61,7 @@ void tt_sim_pause(struct tt_sim *sim, int rank)
 {
     uint64_t until = sim->now + 1 + tt_sim_below(sim, sim->params.freeze_ns);
     sim->ranks[rank].frozen_until = until;
+    sim->ranks[rank].began = until;
     tt_sim_push(sim, (struct tt_sim_event){ .time = until, .what = TT_SIM_WAKE, .src = rank, .dst = rank });
 }
 
@@ -75,7 +76,7 @@ uint64_t tt_sim_clock(const struct tt_sim *sim, int rank)
     return free > sim->now ? free : sim->now;
 }
 
-void tt_sim_spend(struct tt_sim *sim, int rank, uint64_t time)
+void tt_sim_work(struct tt_sim *sim, int rank, uint64_t time)
 {
     struct tt_sim_core *core = core_of(sim, rank);
     uint64_t from = tt_sim_clock(sim, rank), switched = core->free + sim->params.costs->context_switch;
@@ -85,23 +86,131 @@ void tt_sim_spend(struct tt_sim *sim, int rank, uint64_t time)
     core->last = rank;
 }
 
+void tt_sim_spend(struct tt_sim *sim, int rank, uint64_t time)
+{
+    sim->ranks[rank].began = tt_sim_clock(sim, rank);
+    tt_sim_work(sim, rank, time);
+}
+
 enum tt_level tt_sim_level(const struct tt_sim *sim, int rank, int peer)
 {
     const int *domain = sim->params.domain;
     return tt_costs_level(sim->params.costs, domain == NULL || domain[rank] == domain[peer]);
 }
 
-uint64_t tt_sim_seen(struct tt_sim *sim, int src, int dst, uint64_t bytes)
+void tt_sim_read(struct tt_sim *sim, int rank, enum tt_level level, uint64_t bytes)
 {
-    enum tt_level level = tt_sim_level(sim, src, dst);
-    uint64_t time = tt_sim_clock(sim, src);
-    if (level == TT_AWAY && bytes > 0 && sim->params.costs->link > 0) {
-        struct tt_link_use use = { &sim->links[2 * sim->params.domain[src]],
-            &sim->links[2 * sim->params.domain[dst] + 1] };
-        time = tt_costs_pass(sim->params.costs, use, time, bytes, 1);
-    }
-    return time + tt_costs_latency(sim->params.costs, level, sim->params.n);
+    const struct tt_costs *costs = sim->params.costs;
+    tt_sim_work(sim, rank, costs->message[level]);
+    tt_sim_work(sim, rank, tt_costs_product(costs->byte[level], bytes));
 }
+
+uint64_t tt_sim_seen(const struct tt_sim *sim, int src, int dst)
+{
+    return tt_sim_clock(sim, src) +
+           tt_costs_latency(sim->params.costs, tt_sim_level(sim, src, dst), sim->params.n);
+}
+
+/* --- With costs: messages to and from other hosts */
+
+static void keep_parcel(struct tt_sim_parcels *list, const struct tt_sim_event *event, uint64_t since)
+{
+    struct tt_sim_parcel *parcel = malloc(sizeof *parcel);
+    if (parcel == NULL)
+        abort();
+    *parcel = (struct tt_sim_parcel){ *event, since, NULL };
+    if (list->first == NULL)
+        list->first = parcel;
+    else
+        list->last->next = parcel;
+    list->last = parcel;
+}
+
+static struct tt_sim_event take_parcel(struct tt_sim_parcels *list)
+{
+    struct tt_sim_parcel *parcel = list->first;
+    struct tt_sim_event event = parcel->event;
+    list->first = parcel->next;
+    free(parcel);
+    return event;
+}
+
+void tt_sim_post(struct tt_sim *sim, struct tt_sim_event message)
+{
+    struct tt_sim_endpoint *r = &sim->ranks[message.src];
+    if (tt_sim_level(sim, message.src, message.dst) == TT_AWAY) {
+        keep_parcel(&r->out, &message, r->began);
+        return;
+    }
+    tt_sim_work(sim, message.src, sim->params.costs->message[tt_sim_level(sim, message.src, message.dst)]);
+    message.time = tt_sim_seen(sim, message.src, message.dst);
+    tt_sim_push(sim, message);
+}
+
+/* True if the first message to another host may leave: those before it have. If not, the rank is named when
+ * it may. */
+static bool may_leave(struct tt_sim *sim, int rank)
+{
+    struct tt_sim_endpoint *r = &sim->ranks[rank];
+    if (r->out.first == NULL || r->way_out <= sim->now)
+        return r->out.first != NULL;
+    if (!r->way_is_awaited)
+        tt_sim_push(sim, (struct tt_sim_event){
+                             .time = r->way_out, .what = TT_SIM_WAY_IS_FREE, .src = rank, .dst = rank });
+    r->way_is_awaited = true;
+    return false;
+}
+
+static void write_parcel(struct tt_sim *sim, int rank, struct tt_sim_event message)
+{
+    const struct tt_costs *costs = sim->params.costs;
+    sim->ranks[rank].way_out = sim->now + tt_costs_gap(costs, message.available);
+    tt_sim_work(sim, rank, costs->message[TT_AWAY]);
+    message.time = tt_sim_seen(sim, rank, message.dst);
+    if (costs->link > 0) {
+        message.time = tt_sim_clock(sim, rank);
+        message.what = TT_SIM_LINK_OUT;
+    }
+    tt_sim_push(sim, message);
+}
+
+/* What goes to other hosts, and what came from there, is written and read in turn, when the rank has nothing
+ * else to do. False if there is nothing that it can do. */
+static bool serve_network(struct tt_sim *sim, int rank)
+{
+    struct tt_sim_endpoint *r = &sim->ranks[rank];
+    bool leaves = may_leave(sim, rank), came = r->in.first != NULL;
+    if (!leaves && !came)
+        return false;
+    if (leaves && came)
+        leaves = r->out.first->since < r->in.first->since;
+    struct tt_sim_event message = take_parcel(leaves ? &r->out : &r->in);
+    r->began = sim->now;
+    if (leaves) {
+        write_parcel(sim, rank, message);
+    } else {
+        tt_sim_read(sim, rank, TT_AWAY, message.available);
+        tt_sim_letter_at(sim, message.class, message.src, rank, message.number)->available =
+            message.available;
+    }
+    return true;
+}
+
+/* A message has come to a link, and goes on once it is its turn there. */
+static void pass_link(struct tt_sim *sim, struct tt_sim_event message)
+{
+    const struct tt_costs *costs = sim->params.costs;
+    const int *host = sim->params.domain;
+    bool out = message.what == TT_SIM_LINK_OUT;
+    uint64_t *link = &sim->links[2 * host[out ? message.src : message.dst] + !out];
+    uint64_t bytes = message.available;
+    message.time = tt_costs_take(link, message.time, tt_costs_on_link(costs, bytes, 1)) +
+                   (out ? tt_costs_latency(costs, TT_AWAY, sim->params.n) : tt_costs_lag(costs, bytes, 1));
+    message.what = out ? TT_SIM_LINK_IN : TT_SIM_ARRIVAL;
+    tt_sim_push(sim, message);
+}
+
+/* --- What happens */
 
 /* If another call comes first, it finds the core busy, and calls again. */
 static void wake_at(struct tt_sim *sim, int rank, uint64_t time)
@@ -176,6 +285,10 @@ static void free_channel(struct tt_sim_channel *channel, int slots)
 
 void tt_sim_free_ends(struct tt_sim_endpoint *e)
 {
+    while (e->out.first != NULL)
+        take_parcel(&e->out);
+    while (e->in.first != NULL)
+        take_parcel(&e->in);
     free(e->ends);
     free(e->head.links);
 }
@@ -217,6 +330,14 @@ static int apply(struct tt_sim *sim, const struct tt_sim_event *e)
             sim->ranks[e->dst].frozen_until = 0;
         return e->dst;
     }
+    if (e->what == TT_SIM_WAY_IS_FREE) {
+        sim->ranks[e->dst].way_is_awaited = false;
+        return e->dst;
+    }
+    if (e->what == TT_SIM_LINK_OUT || e->what == TT_SIM_LINK_IN) {
+        pass_link(sim, *e);
+        return TT_NONE;
+    }
     letter = tt_sim_letter_at(sim, e->class, e->src, e->dst, e->number);
     if (e->what == TT_SIM_RETURN) {
         letter->state = TT_SIM_FREE;
@@ -229,15 +350,26 @@ static int apply(struct tt_sim *sim, const struct tt_sim_event *e)
         sim->counts.out_of_order += e->number + 1 < channel->highest;
         channel->highest = e->number + 1 > channel->highest ? e->number + 1 : channel->highest;
     }
-    letter->available = e->available;
+    const struct tt_costs *costs = sim->params.costs;
+    if (costs != NULL && tt_sim_level(sim, e->dst, e->src) == TT_AWAY)
+        keep_parcel(&sim->ranks[e->dst].in, e,
+            e->time - tt_costs_latency(costs, TT_AWAY, sim->params.n) - costs->message[TT_AWAY]);
+    else
+        letter->available = e->available;
     return e->dst;
 }
 
 bool tt_sim_step(struct tt_sim *sim, int *rank)
 {
     const struct tt_sim_params *p = &sim->params;
-    if (sim->named != TT_NONE && tt_sim_clock(sim, sim->named) > sim->now)
-        wake_at(sim, sim->named, tt_sim_clock(sim, sim->named));
+    int named = sim->named;
+    if (named != TT_NONE && tt_sim_clock(sim, named) == sim->now && serve_network(sim, named) &&
+        tt_sim_clock(sim, named) == sim->now) {
+        *rank = named;
+        return true;
+    }
+    if (named != TT_NONE && tt_sim_clock(sim, named) > sim->now)
+        wake_at(sim, named, tt_sim_clock(sim, named));
     sim->named = TT_NONE;
     while (sim->events.count > 0) {
         struct tt_sim_event e;

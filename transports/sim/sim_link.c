@@ -148,9 +148,12 @@ static void dispatch(
     bool whole = m->bytes <= INLINE_BYTES || !tt_sim_chance(sim, p->split_percent);
     int parts = whole ? 1 : 2 + (int)tt_sim_below(sim, PARTS_MAX - 1);
     e.time = sim->now + 1 + p->delay_ns + m->bytes * p->kib_ns / 1024 + tt_sim_below(sim, p->jitter_ns);
-    if (p->costs != NULL)
-        e.time = tt_sim_seen(sim, e.src, e.dst, m->bytes);
-    else if (e.time <= channel->last_arrival && !tt_sim_chance(sim, p->reorder_percent))
+    if (p->costs != NULL) {
+        e.available = m->bytes;
+        tt_sim_post(sim, e);
+        return;
+    }
+    if (e.time <= channel->last_arrival && !tt_sim_chance(sim, p->reorder_percent))
         e.time = channel->last_arrival + 1;
     for (int part = 0; part < parts && done < elements; part++) {
         done = part == parts - 1 ? elements : done + 1 + tt_sim_below(sim, elements - done);
@@ -313,11 +316,8 @@ static bool sim_send(struct tt_link *link, const struct tt_message *m)
     sim->counts.paths[letter->path]++;
     e->path_bytes[letter->path] += m->bytes;
     const struct tt_costs *costs = sim->params.costs;
-    if (costs != NULL) {
-        bool eager = m->bytes <= tt_costs_eager(costs, e->n);
-        tt_sim_spend(sim, e->me,
-            costs->message[tt_sim_level(sim, e->me, link->peer)] + (eager ? m->bytes * costs->copy : 0));
-    }
+    if (costs != NULL && m->bytes <= tt_costs_eager(costs, e->n))
+        tt_sim_work(sim, e->me, m->bytes * costs->copy);
     struct tt_sim_event event = { .time = sim->now,
         .what = TT_SIM_POST,
         .class = end->class,
@@ -413,8 +413,9 @@ static void sim_release(struct tt_link *link, uint64_t number)
     const struct tt_costs *costs = sim->params.costs;
     if (costs != NULL) {
         enum tt_level level = tt_sim_level(sim, e->me, peer);
-        tt_sim_spend(sim, e->me, costs->message[level] + letter->bytes * costs->byte[level]);
-        time = tt_sim_seen(sim, e->me, peer, 0);
+        if (level != TT_AWAY) /* which was read when it came */
+            tt_sim_read(sim, e->me, level, letter->bytes);
+        time = tt_sim_seen(sim, e->me, peer);
     }
     tt_sim_push(sim, (struct tt_sim_event){ .time = time,
                          .what = TT_SIM_RETURN,

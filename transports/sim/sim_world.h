@@ -12,6 +12,9 @@ enum tt_sim_happening {
     TT_SIM_RETURN, /* src sees that dst has released */
     TT_SIM_WAKE, /* dst goes on by itself */
     TT_SIM_POST, /* not an event, but in the trace */
+    TT_SIM_WAY_IS_FREE, /* the next message of dst may go to another host */
+    TT_SIM_LINK_OUT, /* a message from src is at the link of its host */
+    TT_SIM_LINK_IN, /* and at the link of the host of dst */
 };
 
 struct tt_sim_event {
@@ -69,6 +72,15 @@ struct tt_sim_end { /* a link, as one rank has it */
     struct tt_sim_endpoint *mine;
 };
 
+struct tt_sim_parcel { /* a message to or from another host that its rank has to write, or to read */
+    struct tt_sim_event event; /* that is to come of it, or came */
+    uint64_t since; /* when it was sent, or when the work began that made it ready */
+    struct tt_sim_parcel *next;
+};
+struct tt_sim_parcels { /* a list of them */
+    struct tt_sim_parcel *first, *last;
+};
+
 struct tt_sim_endpoint {
     struct tt_endpoint head; /* first */
     struct tt_sim_end *ends; /* [class][n] */
@@ -76,6 +88,11 @@ struct tt_sim_endpoint {
     struct tt_endpoint_params params;
     enum tt_peer_state state;
     uint64_t frozen_until; /* 0: awake */
+    /* With costs, of what goes to other hosts and comes from there: until when the way out is taken, whether
+     * an event is under way that tells that it is free, since when the rank works, and what waits for it. */
+    uint64_t way_out, began;
+    bool way_is_awaited;
+    struct tt_sim_parcels out, in;
     bool called; /* with costs: an event is under way that lets it go on */
     uint64_t completed;
     _Atomic uint32_t ended, inside; /* ended: never */
@@ -110,9 +127,15 @@ bool tt_sim_chance(struct tt_sim *sim, unsigned percent);
 void tt_sim_free_ends(struct tt_sim_endpoint *e);
 void tt_sim_push(struct tt_sim *sim, struct tt_sim_event event);
 void tt_sim_trace(struct tt_sim *sim, const struct tt_sim_event *event);
-/* When what `src` tells now can be seen by dst: a message, or, of no bytes, that one was read. */
-uint64_t tt_sim_seen(struct tt_sim *sim, int src, int dst, uint64_t bytes);
 enum tt_level tt_sim_level(const struct tt_sim *sim, int rank, int peer);
+/* With costs: when what src tells now can be seen by dst. */
+uint64_t tt_sim_seen(const struct tt_sim *sim, int src, int dst);
+/* With costs: the rank reads a message of this level. */
+void tt_sim_read(struct tt_sim *sim, int rank, enum tt_level level, uint64_t bytes);
+/* With costs: the message that this event is to tell of is on its way, or waits for its turn. */
+void tt_sim_post(struct tt_sim *sim, struct tt_sim_event message);
+/* With costs: the rank works so long. Folds and copies come by tt_sim_spend, which notes when they began. */
+void tt_sim_work(struct tt_sim *sim, int rank, uint64_t time);
 /* NULL if nothing was ever sent on this link. */
 struct tt_sim_letter *tt_sim_letter_at(
     const struct tt_sim *sim, unsigned class, int src, int dst, uint64_t number);
