@@ -16,14 +16,15 @@ enum {
     FEW = 1024, /* ranks: among so many any algorithm is simulated in no time */
     CANDIDATES = 32, /* algorithms of one collective */
 };
-#define BYTES_MAX ((uint64_t)1 << 30) /* beyond, the times of all algorithms grow by the same factor */
+#define BYTES_LESS ((uint64_t)1 << 30)
+#define SLICES_MAX ((uint64_t)1 << 31) /* what would be cut into more of them has no place in any memory */
 
 /* The layout of a call; where one rank stands for all, all chunks are as long as the longest. */
 static struct tt_layout lay_out(
     const struct tt_cost_query *q, const struct tt_schedule *s, bool representative)
 {
     struct tt_layout layout;
-    uint64_t bytes = q->bytes < BYTES_MAX ? q->bytes : BYTES_MAX;
+    uint64_t most = tt_costs_product(q->slot_bytes, SLICES_MAX), bytes = q->bytes < most ? q->bytes : most;
     uint64_t count = bytes / q->element_bytes + (bytes % q->element_bytes > 0);
     uint64_t n = (uint64_t)q->requirements.n;
     if (tt_collectives[q->collective].blocks) /* of one length each */
@@ -36,6 +37,12 @@ static struct tt_layout lay_out(
     return layout;
 }
 
+static uint64_t extended(uint64_t more, uint64_t fewer, uint64_t half, uint64_t rest)
+{
+    uint64_t each = more > fewer ? (more - fewer) / half : 0;
+    return tt_costs_sum(more, tt_costs_product(each, rest));
+}
+
 /* Extends a prediction to all slices: each of the rest takes as long as one of those that `more` simulated
  * beyond `fewer`, which simulated half as many. */
 static void go_on(const struct tt_simulation_result *more, const struct tt_simulation_result *fewer,
@@ -43,10 +50,9 @@ static void go_on(const struct tt_simulation_result *more, const struct tt_simul
 {
     uint64_t half = prediction->simulated - prediction->simulated / 2,
              rest = prediction->slices - prediction->simulated;
-    prediction->total += (more->total - fewer->total) / half * rest;
+    prediction->total = extended(more->total, fewer->total, half, rest);
     for (int i = 0; i < TT_COST_PARTS; i++)
-        if (more->parts[i] > fewer->parts[i])
-            prediction->parts[i] += (more->parts[i] - fewer->parts[i]) / half * rest;
+        prediction->parts[i] = extended(more->parts[i], fewer->parts[i], half, rest);
 }
 
 static tutti_status simulate(const struct tt_cost_query *q, const struct tt_schedule *schedules, int ranks,
@@ -146,7 +152,7 @@ struct load {
 static struct load load_of(const struct tt_cost_query *q, const struct tt_schedule *s)
 {
     struct load load = { .steps = s->nsteps };
-    uint64_t chunk = (q->bytes < BYTES_MAX ? q->bytes : BYTES_MAX) / s->chunks + 1;
+    uint64_t chunk = q->bytes / s->chunks + 1;
     for (uint32_t i = 0; i < s->nsteps; i++) {
         const struct tt_step *step = &s->steps[i];
         if (step->peer == TT_NONE)
@@ -158,7 +164,8 @@ static struct load load_of(const struct tt_cost_query *q, const struct tt_schedu
             load.away += level == TT_AWAY ? step->nchunks : 0;
         } else {
             load.received += step->nchunks;
-            load.price += q->costs->byte[level] * chunk * step->nchunks;
+            load.price = tt_costs_sum(
+                load.price, tt_costs_product(q->costs->byte[level], tt_costs_product(chunk, step->nchunks)));
         }
     }
     return load;
@@ -322,6 +329,11 @@ tutti_status tt_cost_choose(const struct tt_cost_query *q, int *algorithm)
         status = predict_candidates(q, list, count, &least);
     if (status != TUTTI_OK)
         return status;
+    if (count > 1 && q->requirements.n > 1 && least == UINT64_MAX && q->bytes > BYTES_LESS) {
+        struct tt_cost_query less = *q; /* all take longer than can be told */
+        less.bytes = BYTES_LESS;
+        return tt_cost_choose(&less, algorithm);
+    }
     *algorithm = count > 0 ? list[count - 1].algorithm : -1;
     for (int i = count - 1; i >= 0 && least != UINT64_MAX; i--)
         if (list[i].total != UINT64_MAX && list[i].total - list[i].total / EQUAL <= least)

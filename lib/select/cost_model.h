@@ -69,7 +69,9 @@ struct tt_cost_query {
 };
 
 struct tt_prediction {
-    uint64_t total; /* femtoseconds; UINT64_MAX: slots are too short for its messages, or beyond the limit */
+    /* Femtoseconds. UINT64_MAX: slots are too short for its messages, and there are no slices; or it takes
+     * longer than the limit, or than five hours, which is all that the number holds. */
+    uint64_t total;
     uint64_t parts[TT_COST_PARTS]; /* work of the rank that ends last; the rest of the total it waits */
     int32_t rank; /* that ends last, of the simulated ones */
     uint32_t slices, simulated;

@@ -41,6 +41,8 @@ static tutti_status put_row(const struct tt_request *request, int algorithm, int
         status = tt_cost_predict(&query, algorithm, &prediction);
     if (why != NULL)
         tt_put(a, "cannot serve: %s", why);
+    else if (status == TUTTI_OK && prediction.total == UINT64_MAX && prediction.slices > 0)
+        tt_put(a, "more than five hours");
     else if (status == TUTTI_OK && prediction.total == UINT64_MAX)
         tt_put(a, "cannot serve: its messages are longer than a slot");
     else if (status == TUTTI_OK)
