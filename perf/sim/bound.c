@@ -6,7 +6,8 @@
  * where who sends may send on while its messages are in flight, at the price inside a host (R. Karp, A.
  * Sahay, E. Santos, K. Schauser: Optimal broadcast and summation in the LogP model. SPAA 1993). All hosts: it
  * comes to one rank of each, and then all ranks there may send on at once. Bytes: a rank reads what it lacks,
- * the share of it that must come from other hosts at their price, the rest at the price inside. */
+ * the share of it that must come from other hosts at their price, the rest at the price inside; or the root
+ * sends to other hosts what is theirs. Links that ranks share are none of LogGP's. */
 #include "request.h"
 
 struct volume { /* in vectors: what a rank reads at least, and what of it comes from other hosts */
@@ -14,7 +15,8 @@ struct volume { /* in vectors: what a rank reads at least, and what of it comes 
     bool rounds; /* one rank's part goes to all, or all parts to one; else each pair may talk at once */
 };
 
-static struct volume volume_of(enum tt_collective collective, double n, double hosts)
+/* Of n ranks, of which `home` are on the host of rank 0, the root. */
+static struct volume volume_of(enum tt_collective collective, double n, double hosts, double home)
 {
     double per_host = n / hosts, others = (n - 1) / n, abroad = (hosts - 1) / hosts;
     switch (collective) {
@@ -31,9 +33,9 @@ static struct volume volume_of(enum tt_collective collective, double n, double h
     case TT_ALL_TO_ALL:
         return (struct volume){ others, abroad, false };
     case TT_GATHER:
-        return (struct volume){ others, abroad, false };
-    default:
-        return (struct volume){ 0, 0, false };
+        return (struct volume){ others, (n - home) / n, false };
+    default: /* a scatter, whose root sends */
+        return (struct volume){ 0, (n - home) / n, false };
     }
 }
 
@@ -63,14 +65,20 @@ uint64_t sim_bound(const struct sim_request *r)
     int hosts = r->topology.domains, most = 1;
     for (int h = 0; h < hosts; h++)
         most = tt_topology_size(&r->topology, h) > most ? tt_topology_size(&r->topology, h) : most;
+    if (r->bytes == 0) /* nobody sends anything */
+        return 0;
     enum tt_level between = tt_costs_level(c, false);
-    struct volume v = volume_of(r->query.collective, r->n, hosts);
+    struct volume v = volume_of(r->query.collective, r->n, hosts, tt_topology_size(&r->topology, 0));
     double near = tree_time(
         v.rounds || r->n == 1 ? r->n : 2, 1, (double)c->latency[TT_NEAR], (double)c->message[TT_NEAR]);
     double away = tree_time(
         v.rounds || hosts == 1 ? hosts : 2, most, (double)c->latency[between], (double)c->message[between]);
     double rounds = away > near ? away : near;
-    double bytes = (double)r->bytes * (v.away * (double)c->byte[between] +
-                                          (v.all > v.away ? v.all - v.away : 0) * (double)c->byte[TT_NEAR]);
-    return (uint64_t)(rounds > bytes ? rounds : bytes);
+    bool free_root =
+        r->query.collective == TT_SCATTER && c->hosts < 2; /* who is on one host is free meanwhile */
+    double rest = v.all > v.away ? v.all - v.away : 0;
+    double far = (double)c->byte[between], inside = (double)c->byte[TT_NEAR];
+    double bytes = (double)r->bytes * ((free_root ? 0 : v.away * far) + rest * (inside < far ? inside : far));
+    double bound = rounds > bytes ? rounds : bytes;
+    return bound < (double)UINT64_MAX ? (uint64_t)bound : UINT64_MAX;
 }

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test_bound.c: on no machine that tutti-sim knows does a prediction say less than what no algorithm can go
+ * below (perf/sim/bound.c), however many bytes there are and wherever the ranks are. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+#include "perf/sim/request.h"
+
+static const uint64_t sizes[] = { 0, 4, 100, 4096, 100000, 1 << 20, 64 << 20, (uint64_t)1 << 30,
+    (uint64_t)3 << 30, (uint64_t)1 << 40 };
+enum { SIZES = sizeof sizes / sizeof sizes[0], SLICE = 1 << 20 };
+
+/* Ranks fill hosts of so many each; -1: the first host has one, the second two, and so on. */
+static void place(struct tt_topology *topology, int n, int per_host)
+{
+    int32_t *host = malloc((size_t)n * sizeof *host);
+    cr_assert_not_null(host);
+    for (int r = 0, on = 0, h = 0; r < n; r++) {
+        host[r] = h;
+        if (++on == (per_host < 0 ? h + 1 : per_host)) {
+            on = 0;
+            h++;
+        }
+    }
+    cr_assert_eq(tt_topology_create(topology, n, host), TUTTI_OK);
+    free(host);
+}
+
+/* Returns how many algorithms were asked. */
+static int expect_above_the_bound(struct sim_request *r, const char *machine)
+{
+    uint64_t bound = sim_bound(r);
+    int asked = 0;
+    for (int a = 0; a < tt_algorithm_count; a++) {
+        struct tt_prediction p;
+        if (tt_algorithms[a].collective != (uint8_t)r->query.collective ||
+            tt_algorithm_refuse(&tt_algorithms[a], r->query.requirements) != NULL)
+            continue;
+        cr_assert_eq(tt_cost_predict(&r->query, a, &p), TUTTI_OK);
+        cr_expect_geq(p.total, bound,
+            "%s %s of %llu bytes, %d ranks on %d hosts, %s: %llu fs, the bound is %llu",
+            tt_collectives[r->query.collective].name, tt_algorithms[a].name, (unsigned long long)r->bytes,
+            r->n, r->topology.domains, machine, (unsigned long long)p.total, (unsigned long long)bound);
+        asked++;
+    }
+    return asked;
+}
+
+static int ask_all(const struct sim_preset *preset, int n, int per_host)
+{
+    struct sim_request r = { .n = n };
+    char why[SIM_WHY_BYTES];
+    int asked = 0;
+    cr_assert(sim_machine_read(preset->name, &r.machine, why), "%s", why);
+    place(&r.topology, n, per_host == 0 ? r.machine.ranks_per_host : per_host);
+    r.machine.costs.hosts = (uint64_t)r.topology.domains;
+    for (int c = 0; c < TT_COLLECTIVES; c++)
+        for (int i = 0; i < SIZES && !tt_collectives[c].p2p && tt_collectives[c].counts == TT_COUNTS_EVEN;
+             i++) {
+            r.bytes = c == TT_BARRIER ? 4 : sizes[i];
+            r.query = (struct tt_cost_query){ .collective = (enum tt_collective)c,
+                .requirements = { .n = n, .topology = &r.topology },
+                .bytes = r.bytes,
+                .element_bytes = 4,
+                .slot_bytes = SLICE,
+                .costs = &r.machine.costs };
+            asked += expect_above_the_bound(&r, preset->name);
+        }
+    tt_topology_free(&r.topology);
+    return asked;
+}
+
+Test(bound, of_few_ranks_is_below_all_predictions)
+{
+    static const int ranks[] = { 1, 2, 3, 5, 8, 9, 12, 16 };
+    int asked = 0;
+    for (int m = 0; m < sim_preset_count; m++)
+        for (size_t i = 0; i < sizeof ranks / sizeof ranks[0]; i++)
+            for (int per_host = -1; per_host <= 1; per_host++)
+                asked += ask_all(&sim_presets[m], ranks[i], per_host);
+    cr_expect_gt(asked, 20000, "%d", asked);
+}
+
+/* Where some are simulated for all. */
+Test(bound, of_many_ranks_is_below_all_predictions)
+{
+    for (int m = 0; m < sim_preset_count; m++) {
+        ask_all(&sim_presets[m], 40, 0);
+        ask_all(&sim_presets[m], 45, -1);
+        ask_all(&sim_presets[m], 64, 1);
+    }
+}
+
+/* From a GiB on twice the bytes take twice the time. */
+Test(bound, times_grow_with_the_bytes)
+{
+    struct sim_request r = { .n = 8 };
+    char why[SIM_WHY_BYTES];
+    cr_assert(sim_machine_read("dgx-h100", &r.machine, why));
+    place(&r.topology, 8, 4);
+    r.machine.costs.hosts = 2;
+    int ring = tt_algorithm_find(TT_ALL_REDUCE, "ring");
+    uint64_t before = 0;
+    for (uint64_t bytes = (uint64_t)1 << 28; bytes <= (uint64_t)1 << 42; bytes *= 2) {
+        struct tt_cost_query q = { .collective = TT_ALL_REDUCE,
+            .requirements = { .n = 8, .topology = &r.topology },
+            .bytes = bytes,
+            .element_bytes = 4,
+            .slot_bytes = SLICE,
+            .costs = &r.machine.costs };
+        struct tt_prediction p;
+        cr_assert_eq(tt_cost_predict(&q, ring, &p), TUTTI_OK);
+        double growth = (double)p.total / (double)before;
+        cr_expect(before == 0 || (growth > 1.98 && growth < 2.02), "%llu bytes take %g times as long as half",
+            (unsigned long long)bytes, growth);
+        before = p.total;
+    }
+    tt_topology_free(&r.topology);
+}
+
+/* What no 64 bits of femtoseconds hold is told as beyond all limits, and is no short time. */
+Test(bound, what_is_too_long_is_not_short)
+{
+    struct tt_costs costs = tt_costs_default();
+    struct tt_topology topology;
+    costs.hosts = 64;
+    costs.byte[TT_AWAY] = 10000000;
+    place(&topology, 64, 1);
+    for (int c = TT_ALL_REDUCE; c <= TT_BROADCAST; c++)
+        for (int a = 0; a < tt_algorithm_count; a++) {
+            struct tt_cost_query q = { .collective = (enum tt_collective)c,
+                .requirements = { .n = 64, .topology = &topology },
+                .bytes = UINT64_MAX,
+                .element_bytes = 4,
+                .slot_bytes = UINT64_MAX,
+                .costs = &costs };
+            struct tt_prediction p;
+            if (tt_algorithms[a].collective != c ||
+                tt_algorithm_refuse(&tt_algorithms[a], q.requirements) != NULL)
+                continue;
+            cr_assert_eq(tt_cost_predict(&q, a, &p), TUTTI_OK);
+            cr_expect_eq(p.total, UINT64_MAX, "%s: %llu", tt_algorithms[a].name, (unsigned long long)p.total);
+            cr_expect_gt(p.slices, 0);
+        }
+    tt_topology_free(&topology);
+}
