@@ -17,41 +17,43 @@ static uint64_t bytes_of(const struct tt_layout *l, uint32_t chunk, uint32_t nch
     return count * l->element_bytes;
 }
 
-/* Labels: i + 1 is step i; where it computes after a message, nsteps + i + 1 is that. */
+/* Labels: i + 1 is step i; nsteps + i + 1 is the fold that begins with step i, whose messages it follows.
+ * What has no bytes is there, for those who wait for it, and takes no time. */
 static void put_step(FILE *file, const struct tt_costs *costs, const struct tt_schedule *s,
     const struct tt_layout *l, uint32_t i)
 {
     const struct tt_step *step = &s->steps[i];
     bool sends = step->verb == TT_VERB_SEND;
-    uint64_t bytes = bytes_of(l, sends ? step->src_chunk : step->dst_chunk, step->nchunks);
-    if (sends)
-        fprintf(file, "l%u: send %llub to %d tag %u\n", i + 1, (unsigned long long)bytes, step->peer,
-            step->ordinal);
-    else if (step->peer != TT_NONE)
-        fprintf(file, "l%u: recv %llub from %d tag %u\n", i + 1, (unsigned long long)bytes, step->peer,
-            step->ordinal);
-    uint64_t fold = tt_costs_fold(costs, step->verb == TT_VERB_REDUCE ? 2 : 1, bytes);
-    if (step->verb == TT_VERB_RECV_REDUCE)
-        fprintf(file, "l%u: calc %llu\nl%u requires l%u\n", s->nsteps + i + 1,
-            (unsigned long long)(fold / 1000000), s->nsteps + i + 1, i + 1);
+    uint64_t bytes = bytes_of(l, sends ? step->src_chunk : step->dst_chunk, step->nchunks), price = 0;
+    if (step->verb == TT_VERB_REDUCE)
+        price = tt_costs_fold(costs, 2, bytes);
     else if (step->peer == TT_NONE)
-        fprintf(file, "l%u: calc %llu\n", i + 1,
-            (unsigned long long)((step->verb == TT_VERB_REDUCE ? fold : costs->copy * bytes) / 1000000));
+        price = tt_costs_product(costs->copy, bytes);
+    if (step->peer == TT_NONE || bytes == 0)
+        fprintf(file, "l%u: calc %llu\n", i + 1, (unsigned long long)(price / 1000000));
+    else
+        fprintf(file, "l%u: %s %llub %s %d tag %u\n", i + 1, sends ? "send" : "recv",
+            (unsigned long long)bytes, sends ? "to" : "from", step->peer, step->ordinal);
+    const struct tt_step *first = step - step->fold_index;
+    if (step->verb != TT_VERB_RECV_REDUCE || step->fold_index + 1 < first->fold_count)
+        return;
+    uint32_t begins = i - step->fold_index, fold = s->nsteps + begins + 1;
+    price = tt_costs_fold(costs, first->fold_count + 1U, bytes);
+    fprintf(file, "l%u: calc %llu\n", fold, (unsigned long long)(price / 1000000));
+    for (uint32_t k = begins; k <= i; k++)
+        fprintf(file, "l%u requires l%u\n", fold, k + 1);
 }
 
-/* What is done when this step is. The first step of a fold has the dependencies of all. */
-static uint32_t end_of(const struct tt_schedule *s, uint32_t i)
-{
-    return s->steps[i].verb == TT_VERB_RECV_REDUCE ? s->nsteps + i + 1 : i + 1;
-}
-
+/* What must be done before step i, of which the first one of a fold has the dependencies of all. */
 static void put_dependencies(FILE *file, const struct tt_schedule *s, uint32_t i)
 {
-    const struct tt_step *step = &s->steps[i], *first = step - step->fold_index;
+    const struct tt_step *first = &s->steps[i] - s->steps[i].fold_index;
     for (uint32_t d = 0; d < first->dep_count; d++) {
         uint32_t before = s->deps[first->dep_first + d];
-        for (uint32_t k = before; k < before + s->steps[before].fold_count && k < s->nsteps; k++)
-            fprintf(file, "l%u requires l%u\n", i + 1, end_of(s, k));
+        bool folds = s->steps[before].verb == TT_VERB_RECV_REDUCE;
+        fprintf(file, "l%u requires l%u\n", i + 1, before + 1 + (folds ? s->nsteps : 0));
+        for (uint32_t k = before + 1; !folds && k < before + s->steps[before].fold_count; k++)
+            fprintf(file, "l%u requires l%u\n", i + 1, k + 1);
     }
 }
 
