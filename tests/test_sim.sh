@@ -3,7 +3,7 @@
 # test_sim.sh: tutti-sim as a user meets it: what it says of machines that are not here, its files,
 # its refusals.
 #
-# usage: SIM=path test_sim.sh   (default: ./tutti-sim)
+# usage: SIM=path test_sim.sh   (default: ./tutti-sim; in srcdir stands this file)
 set -u
 LC_ALL=C
 export LC_ALL
@@ -34,6 +34,11 @@ says() # out|err pattern what
     grep -q -e "$2" "$scratch/$1" || fail "$3 does not say \"$2\""
 }
 
+time_of() # file
+{
+    awk '/<- chosen/ { print $2 }' "$1"
+}
+
 # --- What it says.
 
 expect 0 "$sim" --help
@@ -56,6 +61,34 @@ for call in 'all_reduce 1M -n 64' 'all_reduce 8 -n 4 --per-host 3' 'broadcast 8 
     awk '/LogGP bound/ { found = $5 + 0 >= 1 } END { exit !found }' "$scratch/out" ||
         fail "a time is below the bound: $call"
 done
+
+# Beyond a GiB eight times the bytes take eight times the time.
+expect 0 "$sim" all_reduce 1G -n 8
+cp "$scratch/out" "$scratch/one"
+expect 0 "$sim" all_reduce 8G -n 8
+awk -v a="$(time_of "$scratch/one")" -v b="$(time_of "$scratch/out")" \
+    'BEGIN { exit !(b > 7.9 * a && b < 8.1 * a) }' || fail "8 GiB do not take eight times as long as one"
+expect 0 "$sim" broadcast 1T -n 64 -m ethernet --per-host 1
+says out 'direct .*more than' "a broadcast of 1 TiB"
+expect 3 "$sim" broadcast 1T -n 64 -m ethernet --per-host 1 --algo direct
+says err 'direct takes more than five hours' "what takes too long to be told"
+
+# A root sends to other hosts one after the other: five of them take five times as long as one.
+for n in 2 6; do
+    expect 0 "$sim" broadcast 4M -n $n -m ethernet --per-host 1 --algo direct --slice 4M
+    awk '/^  direct / { print $2 }' "$scratch/out" >"$scratch/root.$n"
+done
+awk -v a="$(cat "$scratch/root.2")" -v b="$(cat "$scratch/root.6")" \
+    'BEGIN { exit !(b > 3 * a && b < 6 * a) }' || fail "a root sends to five hosts as fast as to one"
+expect 0 "$sim" broadcast 4M -n 6 -m ethernet --per-host 1
+grep -q '^  direct .*chosen' "$scratch/out" && fail "a root is to send to five hosts itself"
+# On one host, where readers copy, it sends to five as fast as to one.
+for n in 2 6; do
+    expect 0 "$sim" broadcast 4M -n $n -m ethernet --per-host 6 --algo direct --slice 4M
+    awk '/^  direct / { print $2 }' "$scratch/out" >"$scratch/root.$n"
+done
+awk -v a="$(cat "$scratch/root.2")" -v b="$(cat "$scratch/root.6")" \
+    'BEGIN { exit !(b < 1.1 * a) }' || fail "on one host a root waits for its readers"
 
 # A hundred thousand ranks; of those that all do the same, one is simulated.
 expect 0 "$sim" all_reduce 1M -n 100000
@@ -80,6 +113,15 @@ says out '5 ranks on 3 hosts' "hosts of a file"
 expect 2 "$sim" all_gather 4K -n 6 --hosts "$scratch/hosts"
 says err 'fewer slots than there are ranks' "too few slots"
 expect 2 "$sim" all_gather 4K -n 6 --hosts "$scratch/none"
+says err 'NAME \[slots=K\]' "hosts of no file"
+printf 'a slots=2\nb\na slots=2\n' >"$scratch/hosts2"
+expect 0 "$sim" all_gather 4K -n 5 --hosts "$scratch/hosts2"
+says out '5 ranks on 2 hosts' "a host that is named twice"
+for wrong in 'b slot=4' 'b slots=x' 'b slots=1 slots=2' 'b 4'; do
+    printf 'a\n%s\n' "$wrong" >"$scratch/hosts3"
+    expect 2 "$sim" all_gather 4K -n 1 --hosts "$scratch/hosts3"
+    says err 'line 2: "[^"]*" is no slots=K' "hosts with $wrong"
+done
 
 # A machine of lstopo: two caches, of three cores and of one.
 for type in L3Cache Core Core Core L3Cache Core; do
@@ -97,14 +139,10 @@ cp "$scratch/out" "$scratch/machine"
 expect 0 "$sim" all_reduce 1M -n 16 -m ethernet
 cp "$scratch/out" "$scratch/one"
 expect 0 "$sim" all_reduce 1M -n 16 -m "$scratch/machine"
-time_of()
-{
-    awk '/<- chosen/ { print $2 }' "$1"
-}
 awk -v a="$(time_of "$scratch/one")" -v b="$(time_of "$scratch/out")" \
     'BEGIN { exit !(b > 0.99 * a && b < 1.01 * a) }' ||
     fail "a machine that was printed takes another time"
-sed 's/^byte_away.*/byte_away 16 GB\/s/' "$scratch/machine" >"$scratch/faster"
+sed 's/^byte_away.*/byte_away 16 GB\/s/; s/^link.*/link 13 GB\/s/' "$scratch/machine" >"$scratch/faster"
 expect 0 "$sim" all_reduce 1M -n 16 -m "$scratch/faster"
 awk -v a="$(time_of "$scratch/one")" -v b="$(time_of "$scratch/out")" 'BEGIN { exit !(b < a / 2) }' ||
     fail "ten times the bandwidth takes more than half the time"
@@ -131,6 +169,35 @@ awk '/^rank/ { me = $2 }
      / requires / { required++ }
      END { for (m in sent) if (sent[m]) exit 1; exit !(received >= 64 && required >= 48) }' \
     "$scratch/a.goal" || fail "the ends of messages in GOAL do not match"
+# Somebody else's arithmetic comes to the same times, where messages cost as in LogGOPS: L 1000, o 200, g 0,
+# G 1. What differs is which of several messages leaves first: the executor takes them as its list of ready
+# steps has them, in which the last takes the place of one that is done, and a broadcast by circulant feels
+# that.
+for level in near far away; do
+    printf 'latency_%s 1000 ns\nmessage_%s 200 ns\nbyte_%s 1 GB/s\n' $level $level $level
+done >"$scratch/flat"
+printf 'ranks_per_host 1\nfold_byte inf\ncopy_byte inf\nlink inf\neager 64\n' >>"$scratch/flat"
+compared=0
+for n in 7 16; do
+    for c in all_reduce reduce_scatter all_gather broadcast reduce barrier all_to_all gather scatter; do
+        expect 0 "$sim" $c 1M -n $n -m "$scratch/flat"
+        for a in $(awk '/^  [a-z_]+ +[0-9.]+ us +[0-9.]+  / { print $1 }' "$scratch/out"); do
+            expect 0 "$sim" $c 1M -n $n -m "$scratch/flat" --algo "$a" --goal "$scratch/b.goal"
+            theirs=$(python3 "${srcdir:-..}/tests/goal_time.py" "$scratch/b.goal" 1000 200 0 1)
+            most=0.05
+            [ "$c $a" = "broadcast circulant" ] && most=0.16
+            awk -v a="$a" -v theirs="$theirs" -v most=$most \
+                '$1 == a && $3 == "us" { r = $2 / theirs; found = r > 1 - most && r < 1 + most }
+                 END { exit !found }' "$scratch/out" || fail "$c $a, $n ranks: LogGOPS says $theirs us"
+            compared=$((compared + 1))
+        done
+    done
+done
+[ "$compared" -ge 50 ] || fail "only $compared schedules are compared with LogGOPS"
+# Of vectors with fewer elements than ranks, messages without bytes are in no file: LogGOPSim takes those as
+# endless.
+expect 0 "$sim" all_reduce 8 -n 12 --algo direct --goal "$scratch/b.goal"
+grep -q ' 0b ' "$scratch/b.goal" && fail "a message of GOAL has no bytes"
 expect 3 "$sim" all_reduce 64K -n 4 --svg "$scratch/no/such"
 says err 'could not be written' "a file that cannot be written"
 
@@ -156,7 +223,19 @@ for few in '0 -n 9' '0 -n 1' '1M -n 1'; do
 done
 
 expect 2 "$sim" all_reduce 1M -n 2048 --execute
+says err 'with --execute, -n "2048" is not legal; 1 to 1024' "too many ranks for the executor"
 expect 2 "$sim" all_reduce 8G -n 512 --execute
+says err 'with --execute, the size "8589934592"' "too many bytes for the executor"
+expect 2 "$sim" all_to_all 1G -n 100000
+says err '1 to 20000 ranks' "all_to_all of very many ranks"
+expect 2 "$sim" all_reduce 1T -n 2 --slice 64
+says err 'slices' "a slice that is too short"
+expect 0 "$sim" all_reduce 1M -n 1
+says out 'one rank sends nothing: it copies' "a report of one rank"
+expect 0 "$sim" all_reduce 8 -n 8 -m dgx-h100
+says out 'no launch, protocol or proxy is priced' "a report of dgx-h100"
+expect 0 "$sim" all_reduce 8 -n 8 -m ethernet
+grep -q 'priced' "$scratch/out" && fail "a machine without GPUs leaves out what those cost"
 expect 2 "$sim" all_reduce 1M -n 4 --rong
 expect 2 "$sim" all_reduce 1M -n
 says err 'a value must follow' "a flag without its value"

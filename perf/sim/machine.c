@@ -15,27 +15,36 @@
     "message_near 150 ns\n"                                                                                  \
     "byte_near 370 GB/s    # nccl-tests issue 212\n"
 
+#define GPUS                                                                                                 \
+    "no launch, protocol or proxy is priced, and the transport between GPUs of several hosts is not Tutti's"
+
 const struct sim_preset sim_presets[] = {
     { "dgx-h100", "8 H100 with NVLink 4 in each host, InfiniBand NDR 400G for each",
         "ranks_per_host 8\n" NVLINK_4 "latency_away 1500 ns  # openucx/ucx issue 9908: tag_lat of 8 bytes\n"
         "message_away 200 ns\n"
-        "byte_away 47 GB/s     # nccl-tests issue 290: 46 to 48 GB/s a card\n" H100_MEMORY
-        "eager 1024 bytes\n" },
+        "byte_away 47 GB/s     # nccl-tests issue 290: 46 to 48 GB/s a card\n"
+        "link 376 GB/s         # 8 cards\n" H100_MEMORY "eager 1024 bytes\n",
+        GPUS },
     { "roce-400", "8 H100 with NVLink 4 in each host, 400G RoCE for each",
         "ranks_per_host 8\n" NVLINK_4 "latency_away 3000 ns  # 2 to 10 us are reported; secondary source\n"
         "message_away 200 ns\n"
-        "byte_away 46 GB/s     # line rate 50\n" H100_MEMORY "eager 1024 bytes\n" },
+        "byte_away 46 GB/s     # line rate 50\n"
+        "link 368 GB/s         # 8 cards\n" H100_MEMORY "eager 1024 bytes\n",
+        GPUS },
     { "slingshot-11", "4 H100 with NVLink 4 in each host, Slingshot-11 for each, as on Alps",
         "ranks_per_host 4\n" NVLINK_4
         "latency_away 3700 ns  # LogGOPS of Alps, ATLAHS: L 3700, o 200, G 0.04\n"
         "message_away 200 ns\n"
-        "byte_away 24.3 GB/s   # libfabric issue 11392 and uccl issue 956: 22.6 to 24.3\n" H100_MEMORY
-        "eager 1024 bytes\n" },
+        "byte_away 24.3 GB/s   # libfabric issue 11392 and uccl issue 956: 22.6 to 24.3\n"
+        "link 97.2 GB/s        # 4 cards\n" H100_MEMORY "eager 1024 bytes\n",
+        GPUS },
     { "ethernet", "two ranks in each host, TCP, as between network namespaces of one machine",
         "ranks_per_host 2\n"
         "latency_away 4000 ns  # measured: L + 2 o is 8 to 10 us\n"
         "message_away 3000 ns\n"
-        "byte_away 1.6 GB/s    # measured: 1.3 to 2 a connection\n" },
+        "byte_away 1.6 GB/s    # measured: 1.3 to 2 a connection\n"
+        "link 1.3 GB/s         # measured by collperf --tune, of two ranks together\n",
+        NULL },
 };
 const int sim_preset_count = (int)(sizeof sim_presets / sizeof sim_presets[0]);
 
@@ -97,8 +106,10 @@ bool sim_machine_read(const char *name, struct sim_machine *machine, char *why)
     struct sim_machine read = { .costs = tt_costs_default() };
     char *text = NULL;
     for (int i = 0; i < sim_preset_count; i++)
-        if (strcmp(sim_presets[i].name, name) == 0)
+        if (strcmp(sim_presets[i].name, name) == 0) {
             text = strdup(sim_presets[i].text);
+            read.omits = sim_presets[i].omits;
+        }
     if (text == NULL)
         text = text_of_file(name);
     if (text == NULL) {

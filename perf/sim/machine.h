@@ -15,10 +15,12 @@
 struct sim_machine {
     struct tt_costs costs;
     int ranks_per_host; /* 0: the text does not say */
+    const char *omits; /* of a preset */
 };
 
 struct sim_preset {
     const char *name, *about, *text;
+    const char *omits; /* what its prices leave out, for the report; NULL: nothing that is known */
 };
 extern const struct sim_preset sim_presets[];
 extern const int sim_preset_count;

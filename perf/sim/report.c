@@ -29,6 +29,12 @@ static double times(uint64_t time, uint64_t unit)
     return unit > 0 ? (double)time / (double)unit : 1;
 }
 
+static const char *why_none(const struct tt_prediction *p)
+{
+    return p->slices > 0 ? "takes more than five hours, up to which times are told"
+                         : "has messages that are longer than a slice (--slice)";
+}
+
 static tutti_status put_row(
     const struct sim_request *r, int algorithm, int chosen, uint64_t best, uint64_t *total)
 {
@@ -47,8 +53,9 @@ static tutti_status put_row(
         return status;
     *total = p.total;
     if (p.total == UINT64_MAX)
-        printf("  %-26s more than %d times the best, or its messages are longer than a slice\n", name,
-            TIMES_BEST);
+        printf("  %-26s %s\n", name,
+            best < UINT64_MAX ? "more than 20 times the best, or its messages are longer than a slice"
+                              : why_none(&p));
     else
         printf("  %-26s %12.3f us %9.2f   %s%s\n", name, us(p.total), times(p.total, best), subjects_of(&p),
             algorithm == chosen ? "   <- chosen" : "");
@@ -217,6 +224,10 @@ tutti_status sim_report(struct sim_request *r)
         (unsigned long long)r->bytes, r->n, r->topology.domains, r->cores != NULL ? "cache domains" : "hosts",
         r->machine_name);
     printf("# tutti-sim: %s\n", title);
+    if (r->machine.omits != NULL)
+        printf("# %s\n", r->machine.omits);
+    if (r->n == 1 && r->query.collective != TT_BARRIER)
+        printf("# one rank sends nothing: it copies its vector, at the price of copy_byte\n");
     tutti_status status = tt_cost_choose(&r->query, &chosen);
     if (status == TUTTI_OK)
         status = tt_cost_predict(&r->query, chosen, &p);
@@ -228,7 +239,7 @@ tutti_status sim_report(struct sim_request *r)
     if (status != TUTTI_OK)
         return status;
     if (p.total == UINT64_MAX) {
-        fprintf(stderr, "tutti-sim: the messages of %s are longer than a slice (--slice)\n", r->algorithm);
+        fprintf(stderr, "tutti-sim: %s %s\n", tt_algorithms[algorithm].name, why_none(&p));
         return TUTTI_INVALID_ARGUMENT;
     }
     printf("\n  %-26s %12.3f us\n  %-26s %12.3f us; %.2f times that\n", tt_algorithms[algorithm].name,
