@@ -73,26 +73,33 @@ tutti_status tt_bootstrap_create_for_hosts(tutti_id *id, int64_t timeout_ms)
     return status == TUTTI_OK ? create(id, directory, found ? &net : NULL, timeout_ms) : status;
 }
 
-/* Proves to the root that this rank knows the secret, after the root has proven it. */
+/* Proves to the root that this rank knows the secret, and has it prove the same. */
 static tutti_status prove(struct tt_session *s, const struct tt_id *id)
 {
+    static const uint8_t zeros[TT_SHA256_BYTES];
     struct tt_challenge challenge = { .rank = s->rank };
-    uint8_t greeting[TT_GREETING_BYTES], reply[TT_REPLY_BYTES], proof[TT_SHA256_BYTES];
+    uint8_t greeting[TT_GREETING_BYTES], proof[TT_SHA256_BYTES];
     tutti_status status = tt_random_bytes(challenge.rank_nonce, TT_NONCE_BYTES);
     if (status != TUTTI_OK)
         return status;
     tt_init_progress_wait("the process that made the id does not answer");
     tt_greeting_write(&challenge, greeting);
     if (!tt_session_send(s, greeting, sizeof greeting, NULL, 0) ||
-        !tt_session_receive(s, reply, sizeof reply))
-        return tt_session_broken(s, "before it proved to know the id's secret");
-    memcpy(challenge.root_nonce, reply, TT_NONCE_BYTES);
-    if (!tt_proof_holds(id, TT_ROLE_ROOT, &challenge, reply + TT_NONCE_BYTES))
-        return tt_fail(TUTTI_PEER_LOST, "who answers at this id does not know its secret: the id is damaged, "
-                                        "or it is not the process that "
-                                        "made it");
+        !tt_session_receive(s, challenge.root_nonce, TT_NONCE_BYTES))
+        return tt_session_broken(s, "before it answered");
     tt_proof_make(id, TT_ROLE_RANK, &challenge, proof);
-    return tt_session_send(s, proof, sizeof proof, NULL, 0) ? TUTTI_OK : tt_session_broken(s, "in the proof");
+    if (!tt_session_send(s, proof, sizeof proof, NULL, 0) || !tt_session_receive(s, proof, sizeof proof))
+        return tt_session_broken(s, "before it proved to know the id's secret");
+    if (memcmp(proof, zeros, sizeof proof) == 0)
+        return tt_fail(TUTTI_PEER_LOST,
+            "rank %d does not know the secret of who answers at this id: the id is damaged, or %s", s->rank,
+            id->agreed ? "TUTTI_ROOT, the secret file or the number of communicators before this one differs "
+                         "between the ranks"
+                       : "it is not the process that made it");
+    if (!tt_proof_holds(id, TT_ROLE_ROOT, &challenge, proof))
+        return tt_fail(TUTTI_PEER_LOST, "who answers at this id does not know its secret: the id is damaged, "
+                                        "or it is not the process that made it");
+    return TUTTI_OK;
 }
 
 static tutti_status say_hello(struct tt_session *s, const struct tt_member *mine)

@@ -130,20 +130,43 @@ void tt_root_lose(struct tt_root_session *session, struct tt_connection *c, int 
         tt_root_tell_all(session);
 }
 
+/* Sends a stranger bytes that its empty socket takes at once, or loses it. */
+static bool say(struct tt_connection *c, const uint8_t *bytes, size_t size)
+{
+    bool said = tt_wire_send(c->socket, bytes, size, NULL, 0) == (ssize_t)size;
+    if (!said)
+        tt_connection_dismiss(c);
+    return said;
+}
+
+/* Warns, once, of those that are turned away. */
+static void warn(struct tt_root_session *session, const char *who)
+{
+    if (!session->warned)
+        tt_log(TT_LOG_WARN, "%s was turned away; so will others like it be, without a word", who);
+    session->warned = true;
+}
+
+/* A rank of an earlier version waits for a proof of ours, and gives up at once if it does not hold. */
+static void turn_earlier_away(struct tt_root_session *session, struct tt_connection *c)
+{
+    static const uint8_t no_proof[TT_EARLIER_REPLY_BYTES];
+    warn(session,
+        "a process that speaks an earlier version of the bootstrap (use one version of Tutti on all "
+        "ranks)");
+    if (say(c, no_proof, sizeof no_proof))
+        tt_connection_dismiss(c);
+}
+
 static void hear_greeting(struct tt_root_session *session, struct tt_connection *c)
 {
-    uint8_t reply[TT_REPLY_BYTES];
-    if (!tt_greeting_read(c->in, &c->challenge) ||
-        tt_random_bytes(c->challenge.root_nonce, TT_NONCE_BYTES) != TUTTI_OK) {
+    if (tt_greeting_is_earlier(c->in))
+        turn_earlier_away(session, c);
+    else if (!tt_greeting_read(c->in, &c->challenge) ||
+             tt_random_bytes(c->challenge.root_nonce, TT_NONCE_BYTES) != TUTTI_OK)
         tt_connection_dismiss(c);
-        return;
-    }
-    memcpy(reply, c->challenge.root_nonce, TT_NONCE_BYTES);
-    tt_proof_make(&session->id, TT_ROLE_ROOT, &c->challenge, reply + TT_NONCE_BYTES);
-    if (tt_wire_send(c->socket, reply, sizeof reply, NULL, 0) == sizeof reply)
+    else if (say(c, c->challenge.root_nonce, TT_NONCE_BYTES))
         tt_connection_enter(c, TT_STAGE_PROOF);
-    else
-        tt_connection_dismiss(c);
 }
 
 bool tt_root_drop_stranger(struct tt_root_session *session, bool remote)
@@ -167,18 +190,23 @@ static void make_room(struct tt_root_session *session, const struct tt_connectio
             return;
 }
 
+/* Zeros in place of our proof: a rank with another secret need not come again. */
 static void hear_proof(struct tt_root_session *session, struct tt_connection *c)
 {
-    if (tt_proof_holds(&session->id, TT_ROLE_RANK, &c->challenge, c->in)) {
+    uint8_t proof[TT_SHA256_BYTES] = { 0 };
+    bool holds = tt_proof_holds(&session->id, TT_ROLE_RANK, &c->challenge, c->in);
+    if (holds)
+        tt_proof_make(&session->id, TT_ROLE_ROOT, &c->challenge, proof);
+    else
+        warn(session, "a process that does not know the id's secret");
+    if (!say(c, proof, sizeof proof))
+        return;
+    if (holds) {
         tt_connection_enter(c, TT_STAGE_FRAME);
         make_room(session, c);
-        return;
+    } else {
+        tt_connection_dismiss(c);
     }
-    if (!session->warned)
-        tt_log(TT_LOG_WARN, "a process that does not know the id's secret was turned away; so will others "
-                            "like it be, without a word");
-    session->warned = true;
-    tt_connection_dismiss(c);
 }
 
 static void hear_frame(struct tt_root_session *session, struct tt_connection *c)

@@ -35,7 +35,8 @@ _Static_assert(ID_ADDRESSES == 1 + TT_NETS, "the local address and those of the 
 _Static_assert(ID_AT_ADDRESSES + ID_ADDRESSES * ADDRESS_BYTES == sizeof(tutti_id), "the id is full");
 
 static const uint8_t id_magic[4] = { 'T', 'U', 'I', 'D' };
-static const uint8_t greeting_magic[4] = { 'T', 'U', 'G', 'R' };
+static const uint8_t greeting_magic[4] = { 'T', 'U', 'G', '4' }; /* from version 4 on */
+static const uint8_t earlier_magic[4] = { 'T', 'U', 'G', 'R' };
 static const uint8_t frame_magic[4] = { 'T', 'U', 'F', 'R' };
 
 void tt_id_write(const struct tt_id *id, tutti_id *out)
@@ -158,6 +159,11 @@ bool tt_greeting_read(const uint8_t *bytes, struct tt_challenge *challenge)
     challenge->rank = (int32_t)tt_get(bytes + 4, 4);
     memcpy(challenge->rank_nonce, bytes + 8, TT_NONCE_BYTES);
     return memcmp(bytes, greeting_magic, sizeof greeting_magic) == 0;
+}
+
+bool tt_greeting_is_earlier(const uint8_t *bytes)
+{
+    return memcmp(bytes, earlier_magic, sizeof earlier_magic) == 0;
 }
 
 void tt_frame_write(const struct tt_frame *frame, uint8_t *bytes)

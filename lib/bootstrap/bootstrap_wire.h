@@ -2,8 +2,9 @@
 /* bootstrap_wire.h: the id and the frames of the bootstrap, byte by byte. Little-endian, fixed offsets.
  *
  *   rank -> root  greeting  magic, rank, nonce                         40 bytes
- *   root -> rank  reply     nonce, the root's proof                    64
- *   rank -> root  proof     the rank's proof                           32
+ *   root -> rank  nonce                                                32
+ *   rank -> root  proof     the rank's                                 32
+ *   root -> rank  proof     the root's; zeros: that of the rank does not hold
  *   rank -> root  HELLO     n, timeout, descriptors, order, host, blob with the descriptors
  *   root -> rank  MEMBERS   the blob of rank 0, of each rank the host and which descriptors it has; then the
  *                           descriptors of the others, 1 to 253 to a byte, if both are of the root's host
@@ -13,8 +14,9 @@
  *   rank -> root  EXCHANGE  the bytes of one, and
  *   root -> rank  EXCHANGE  those of all, as often as the ranks like
  *
- * Everything up to the proof has one size, so nothing that a stranger sends is taken for a length. The form
- * of a frame's head and of VERDICT never changes; the version, in the head, rules the rest. */
+ * Who comes proves first: a proof is what guesses of the secret can be tried on, so a stranger who connects
+ * gets none. Everything up to the proofs has one size, so nothing that a stranger sends is taken for a length.
+ * The form of a frame's head and of VERDICT never changes; the version, in the head, rules the rest. */
 #ifndef TT_BOOTSTRAP_WIRE_H
 #define TT_BOOTSTRAP_WIRE_H
 #include <stdbool.h>
@@ -31,12 +33,11 @@
 
 enum {
     TT_NOTICE_TEXT = 256,
-    TT_WIRE_LOWEST = 3, /* the versions this library speaks; from 3 on, ranks may be on several hosts */
-    TT_WIRE_HIGHEST = 3,
+    TT_WIRE_LOWEST = 4, /* the versions this library speaks; from 4 on, the rank proves first */
+    TT_WIRE_HIGHEST = 4,
     TT_WIRE_ORDER = 0x01020304, /* as it lies in the memory of the rank that says it */
     TT_NONCE_BYTES = 32,
     TT_GREETING_BYTES = 8 + TT_NONCE_BYTES,
-    TT_REPLY_BYTES = TT_NONCE_BYTES + TT_SHA256_BYTES,
     TT_FRAME_BYTES = 24, /* the head of HELLO and all that follows */
     TT_ENTRY_BYTES = 8, /* of one member: which descriptors it has, its host */
     TT_HELLO_BYTES = TT_FRAME_BYTES + 20 + TT_HOST_KEY_BYTES + TT_BLOB_BYTES,
@@ -76,6 +77,9 @@ bool tt_proof_holds(
     const struct tt_id *id, enum tt_role role, const struct tt_challenge *challenge, const uint8_t *proof);
 void tt_greeting_write(const struct tt_challenge *challenge, uint8_t *bytes);
 bool tt_greeting_read(const uint8_t *bytes, struct tt_challenge *challenge);
+/* True if it is that of an earlier version, whose ranks wait for so many bytes in answer. */
+enum { TT_EARLIER_REPLY_BYTES = TT_NONCE_BYTES + TT_SHA256_BYTES };
+bool tt_greeting_is_earlier(const uint8_t *bytes);
 
 enum tt_frame_kind {
     TT_FRAME_HELLO = 1,

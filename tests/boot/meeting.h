@@ -205,18 +205,15 @@ static inline bool stranger_hear(int socket, void *bytes, size_t size)
     return recv(socket, bytes, size, MSG_WAITALL) == (ssize_t)size;
 }
 
-/* Greet as a rank, and get the root's challenge and proof. */
-static inline bool stranger_greet(int socket, int rank, struct tt_challenge *challenge, uint8_t *root_proof)
+/* Greet as a rank, and get the root's challenge. */
+static inline bool stranger_greet(int socket, int rank, struct tt_challenge *challenge)
 {
-    uint8_t greeting[TT_GREETING_BYTES], reply[TT_REPLY_BYTES];
+    uint8_t greeting[TT_GREETING_BYTES];
     challenge->rank = rank;
     memset(challenge->rank_nonce, 0x77, TT_NONCE_BYTES);
     tt_greeting_write(challenge, greeting);
-    if (!stranger_say(socket, greeting, sizeof greeting) || !stranger_hear(socket, reply, sizeof reply))
-        return false;
-    memcpy(challenge->root_nonce, reply, TT_NONCE_BYTES);
-    memcpy(root_proof, reply + TT_NONCE_BYTES, TT_SHA256_BYTES);
-    return true;
+    return stranger_say(socket, greeting, sizeof greeting) &&
+           stranger_hear(socket, challenge->root_nonce, TT_NONCE_BYTES);
 }
 
 /* Connect and prove, as a rank does. */
@@ -226,10 +223,12 @@ static inline int stranger_enter(const tutti_id *id, int rank)
     struct tt_challenge challenge;
     uint8_t proof[TT_SHA256_BYTES];
     int s = stranger_connect(id);
-    if (tt_id_read(id, &read) != TUTTI_OK || !stranger_greet(s, rank, &challenge, proof))
+    if (tt_id_read(id, &read) != TUTTI_OK || !stranger_greet(s, rank, &challenge))
         abort();
     tt_proof_make(&read, TT_ROLE_RANK, &challenge, proof);
-    stranger_say(s, proof, sizeof proof);
+    if (!stranger_say(s, proof, sizeof proof) || !stranger_hear(s, proof, sizeof proof) ||
+        !tt_proof_holds(&read, TT_ROLE_ROOT, &challenge, proof))
+        abort();
     return s;
 }
 

@@ -144,7 +144,8 @@ Test(bootstrap_agreed, wrong_secret_is_refused_by_the_network)
     cr_assert_eq(tt_root_start(&id, NULL, PATIENCE_MS), TUTTI_OK);
     struct call c = call_for(&wrong, N, 1);
     run_call(&c);
-    expect_failure(&c, 1, TUTTI_PEER_LOST, WORDS("does not know its secret"));
+    expect_failure(
+        &c, 1, TUTTI_PEER_LOST, WORDS("rank 1 does not know the secret", "TUTTI_ROOT, the secret file"));
     start_all(calls, &bytes);
     expect_met(calls);
 }
@@ -164,7 +165,7 @@ static int64_t meet_among_strangers(void)
         cr_assert_geq(sockets[i], 0);
         tt_random_bytes(noise, sizeof noise);
         if (i % 8 == 0)
-            memcpy(noise, "TUGR", 4);
+            memcpy(noise, "TUG4", 4);
         if (i % 4 == 0)
             stranger_say(sockets[i], noise, (size_t)(1 + 41 * i));
     }

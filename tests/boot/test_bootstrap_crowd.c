@@ -190,7 +190,7 @@ static void *let_in_the_last(void *argument)
     struct doorkeeper *d = argument;
     struct tt_challenge challenge;
     struct tt_verdict verdict = { TUTTI_UNSUPPORTED, "you may go" };
-    uint8_t greeting[TT_GREETING_BYTES], reply[TT_REPLY_BYTES] = { 0 }, bytes[TT_HELLO_BYTES];
+    uint8_t greeting[TT_GREETING_BYTES], proof[TT_SHA256_BYTES], bytes[TT_HELLO_BYTES];
     for (int i = 0; i < DROPPED; i++) {
         int s = next_guest(d);
         if (i % 2 == 1)
@@ -201,9 +201,10 @@ static void *let_in_the_last(void *argument)
     stranger_hear(s, greeting, sizeof greeting);
     tt_greeting_read(greeting, &challenge);
     memset(challenge.root_nonce, 0, TT_NONCE_BYTES);
-    tt_proof_make(&d->id, TT_ROLE_ROOT, &challenge, reply + TT_NONCE_BYTES);
-    stranger_say(s, reply, sizeof reply);
-    stranger_hear(s, bytes, TT_SHA256_BYTES);
+    stranger_say(s, challenge.root_nonce, TT_NONCE_BYTES);
+    stranger_hear(s, proof, sizeof proof);
+    tt_proof_make(&d->id, TT_ROLE_ROOT, &challenge, proof);
+    stranger_say(s, proof, sizeof proof);
     stranger_hear(s, bytes, TT_HELLO_BYTES);
     tt_verdict_write(&verdict, d->id.session, bytes);
     stranger_say(s, bytes, TT_VERDICT_BYTES);

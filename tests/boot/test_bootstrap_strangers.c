@@ -35,11 +35,16 @@ Test(bootstrap_strangers, rank_with_the_wrong_secret_disturbs_nobody)
     expect_meeting(&id);
 }
 
-/* Goes on after the root's proof whatever it was, says hello, and must get nothing. */
+/* All that the root sends in answer to this proof are zeros, on which no guess of the secret can be tried, and
+ * what follows is not believed. */
 static void expect_refusal(const tutti_id *id, int socket, const uint8_t *proof)
 {
+    static const uint8_t zeros[TT_SHA256_BYTES];
+    uint8_t answer[TT_SHA256_BYTES];
     stranger_say(socket, proof, TT_SHA256_BYTES);
     stranger_hello(socket, id, N);
+    cr_assert(stranger_hear(socket, answer, sizeof answer));
+    cr_expect_arr_eq(answer, zeros, sizeof zeros, "the root proves something to a stranger");
     cr_expect(turned_away(socket));
     close(socket);
 }
@@ -53,46 +58,62 @@ Test(bootstrap_strangers, wrong_proofs_are_refused)
     cr_assert_eq(tt_id_read(&id, &read), TUTTI_OK);
 
     int socket = stranger_connect(&id);
-    cr_assert(stranger_greet(socket, 0, &challenge, proof));
+    cr_assert(stranger_greet(socket, 0, &challenge));
     memset(proof, 0, sizeof proof);
     expect_refusal(&id, socket, proof);
 
     /* One bit. */
     socket = stranger_connect(&id);
-    cr_assert(stranger_greet(socket, 0, &challenge, proof));
+    cr_assert(stranger_greet(socket, 0, &challenge));
     tt_proof_make(&read, TT_ROLE_RANK, &challenge, proof);
     proof[31] ^= 1;
     expect_refusal(&id, socket, proof);
 
     /* Proven for one rank, greeted as another. */
     socket = stranger_connect(&id);
-    cr_assert(stranger_greet(socket, 0, &challenge, proof));
+    cr_assert(stranger_greet(socket, 0, &challenge));
     challenge.rank = 1;
     tt_proof_make(&read, TT_ROLE_RANK, &challenge, proof);
     expect_refusal(&id, socket, proof);
 
     /* A good proof, played again to a second connection that greets alike. */
     socket = stranger_connect(&id);
-    cr_assert(stranger_greet(socket, 0, &challenge, proof));
+    cr_assert(stranger_greet(socket, 0, &challenge));
     tt_proof_make(&read, TT_ROLE_RANK, &challenge, proof);
     int second = stranger_connect(&id);
-    uint8_t ignored[TT_SHA256_BYTES];
-    cr_assert(stranger_greet(second, 0, &other, ignored));
+    cr_assert(stranger_greet(second, 0, &other));
     cr_expect_arr_neq(challenge.root_nonce, other.root_nonce, TT_NONCE_BYTES);
     expect_refusal(&id, second, proof);
     close(socket);
     expect_meeting(&id);
 }
 
-/* The root proves first: its own proof, sent back, must prove nothing. */
-Test(bootstrap_strangers, reflected_proof_is_refused)
+/* Who comes proves first: whoever greets, and says no more, gets a nonce and nothing else. */
+Test(bootstrap_strangers, greeting_gets_no_proof)
 {
     tutti_id id = make_id();
     struct tt_challenge challenge;
-    uint8_t proof[TT_SHA256_BYTES];
+    uint8_t byte;
     int socket = stranger_connect(&id);
-    cr_assert(stranger_greet(socket, 0, &challenge, proof));
-    expect_refusal(&id, socket, proof);
+    cr_assert(stranger_greet(socket, 0, &challenge));
+    shutdown(socket, SHUT_WR);
+    cr_expect_eq(recv(socket, &byte, 1, 0), 0, "the root says more than a nonce to a stranger");
+    close(socket);
+    expect_meeting(&id);
+}
+
+/* A rank of an earlier version, which greets otherwise and waits for a proof, need not wait long. */
+Test(bootstrap_strangers, earlier_version_is_answered_at_once)
+{
+    tutti_id id = make_id();
+    uint8_t greeting[TT_GREETING_BYTES] = "TUGR", reply[TT_EARLIER_REPLY_BYTES];
+    static const uint8_t zeros[sizeof reply];
+    int socket = stranger_connect(&id);
+    cr_assert(stranger_say(socket, greeting, sizeof greeting));
+    cr_assert(stranger_hear(socket, reply, sizeof reply));
+    cr_expect_arr_eq(reply, zeros, sizeof zeros);
+    cr_expect(turned_away(socket));
+    close(socket);
     expect_meeting(&id);
 }
 
@@ -109,16 +130,18 @@ static void *pretend(void *argument)
 {
     struct impostor *p = argument;
     struct tt_challenge challenge;
-    uint8_t greeting[TT_GREETING_BYTES], reply[TT_REPLY_BYTES], more[4096];
+    uint8_t greeting[TT_GREETING_BYTES], proof[TT_SHA256_BYTES], more[4096];
     int s = -1;
     while (s < 0)
         s = accept(p->listener.socket, NULL, NULL);
     if (!stranger_hear(s, greeting, sizeof greeting) || !tt_greeting_read(greeting, &challenge))
         abort();
     memset(challenge.root_nonce, 0x33, TT_NONCE_BYTES);
-    memcpy(reply, challenge.root_nonce, TT_NONCE_BYTES);
-    tt_proof_make(&p->knows, p->role, &challenge, reply + TT_NONCE_BYTES);
-    stranger_say(s, reply, sizeof reply);
+    stranger_say(s, challenge.root_nonce, TT_NONCE_BYTES);
+    if (!stranger_hear(s, proof, sizeof proof))
+        abort();
+    tt_proof_make(&p->knows, p->role, &challenge, proof);
+    stranger_say(s, proof, sizeof proof);
     p->heard = recv(s, more, sizeof more, MSG_WAITALL);
     close(s);
     return NULL;
@@ -157,7 +180,7 @@ Test(bootstrap_strangers, impostor_is_told_nothing)
     other.session++;
     cr_expect_eq(meet_impostor(&id, &other, TT_ROLE_ROOT, text), 0);
     cr_expect(strstr(text, "does not know its secret"), "%s", text);
-    /* With the proof of a rank, as it would have it of another connection. */
+    /* With the proof of a rank: that rank's own, sent back to it. */
     cr_expect_eq(meet_impostor(&id, &id, TT_ROLE_RANK, text), 0);
     cr_expect(strstr(text, "does not know its secret"), "%s", text);
     scratch_close(&scratch);
@@ -232,11 +255,11 @@ Test(bootstrap_strangers, noise_disturbs_nobody)
     for (int i = 0; i < 5; i++)
         sockets[i] = stranger_connect(&id);
     stranger_say(sockets[1], noise, sizeof noise);
-    stranger_say(sockets[2], "TUGR\0\0\0\0half", 12);
-    memcpy(noise, "TUGR", 4);
+    stranger_say(sockets[2], "TUG4\0\0\0\0half", 12);
+    memcpy(noise, "TUG4", 4);
     stranger_say(sockets[3], noise, sizeof noise);
     for (int i = 0; i < 3; i++)
-        tt_wire_send(sockets[4], "TUGR\0\0\0\0", 8, (const int[]){ file, file }, 2);
+        tt_wire_send(sockets[4], "TUG4\0\0\0\0", 8, (const int[]){ file, file }, 2);
     expect_meeting(&id);
     for (int i = 0; i < 5; i++)
         close(sockets[i]);
@@ -255,7 +278,7 @@ Test(bootstrap_strangers, damaged_conversations_disturb_nobody)
         struct tt_challenge challenge;
         uint8_t proof[TT_SHA256_BYTES], frame[TT_FRAME_BYTES];
         int socket = stranger_connect(&id);
-        bool greeted = stranger_greet(socket, (int)next_random(&seed), &challenge, proof);
+        bool greeted = stranger_greet(socket, (int)next_random(&seed), &challenge);
         cr_assert(greeted);
         tt_proof_make(&read, TT_ROLE_RANK, &challenge, proof);
         if (round % 3 == 0)
@@ -300,9 +323,8 @@ Test(bootstrap_strangers, silence_is_not_waited_for)
 {
     tutti_id id = make_id();
     struct tt_challenge challenge;
-    uint8_t proof[TT_SHA256_BYTES];
     int silent = stranger_connect(&id), greeted = stranger_connect(&id);
-    cr_assert(stranger_greet(greeted, 0, &challenge, proof));
+    cr_assert(stranger_greet(greeted, 0, &challenge));
     int64_t began_ns = tt_now_ns();
     cr_expect(turned_away(silent));
     cr_expect(turned_away(greeted));
@@ -336,7 +358,7 @@ Test(bootstrap_strangers, other_versions_are_named_to_all)
     pthread_join(c.thread, NULL);
     cr_expect_eq(verdict.status, TUTTI_MISMATCH);
     cr_expect(strstr(verdict.text, "rank 2 speaks versions 7 to 9"), "%s", verdict.text);
-    cr_expect(strstr(verdict.text, "3 to 3"), "%s", verdict.text);
+    cr_expect(strstr(verdict.text, "4 to 4"), "%s", verdict.text);
     cr_expect_eq(c.status, TUTTI_MISMATCH);
     cr_expect_str_eq(c.text, verdict.text);
 }
