@@ -3,9 +3,9 @@
  * thread of the process that made the id.
  *
  * Each process that connects is a connection; one that has proven the secret and said hello is a member,
- * at its rank. Three files share the session: bootstrap_root.c has the poll loop, the listening sockets
- * and the time; bootstrap_session.c decides who becomes a member and how a session fails;
- * bootstrap_exchange.c collects a part from each member and sends all parts to all. */
+ * at its rank. Four files share the session: bootstrap_root.c has the poll loop, the listening sockets
+ * and the time; bootstrap_session.c decides who becomes a member; bootstrap_verdict.c tells them whom all wait
+ * for, and how a session fails; bootstrap_exchange.c collects a part from each member and sends all parts to all. */
 #ifndef TT_BOOTSTRAP_SESSION_H
 #define TT_BOOTSTRAP_SESSION_H
 #include "bootstrap/bootstrap_wire.h"
@@ -108,13 +108,21 @@ void tt_connection_dismiss(struct tt_connection *c);
 bool tt_root_drop_stranger(struct tt_root_session *session, bool remote);
 void tt_root_close_fds(struct tt_root_session *session);
 
-/* Between bootstrap_session.c and bootstrap_exchange.c. */
+/* Between bootstrap_session.c, bootstrap_verdict.c and bootstrap_exchange.c. */
 
 /* Sets the verdict, unless an earlier cause has set it. */
 void tt_root_decide(struct tt_root_session *session, tutti_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Tells the verdict so far to all members that it can be told; returns how many these were. */
 int tt_root_tell_all(struct tt_root_session *session);
+/* Sends a verdict. A failure closes the connection; after success the member may begin an exchange. */
+void tt_root_tell(
+    const struct tt_root_session *session, struct tt_connection *c, const struct tt_verdict *verdict);
+/* Fails the session by its verdict. It stays for a while, for ranks that are still on their way are told
+ * the same. */
+void tt_root_give_up(struct tt_root_session *session);
+void tt_root_give_notice(
+    const struct tt_root_session *session, const struct tt_connection *c, const char *text);
 /* Closes a connection that ended (0 or errno `number`), or that said what makes no sense (EPROTO). */
 void tt_root_lose(struct tt_root_session *session, struct tt_connection *c, int number);
 void tt_connection_enter(struct tt_connection *c, enum tt_stage stage);
