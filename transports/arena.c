@@ -19,6 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/status.h"
 #include "transports/life.h"
 #include "transports/ranges.h"
@@ -103,14 +104,11 @@ static uint64_t page_bytes(void)
 static uint64_t wanted_bytes(void)
 {
     uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * page_bytes(), bytes = smallest;
-    struct rlimit space, file;
+    struct rlimit space;
     while (bytes < 2 * memory && bytes < largest)
         bytes *= 2;
     if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY)
         while (bytes > space.rlim_cur / 16 && bytes > smallest)
-            bytes /= 2;
-    if (getrlimit(RLIMIT_FSIZE, &file) == 0 && file.rlim_cur != RLIM_INFINITY)
-        while (bytes > file.rlim_cur && bytes > 0) /* beyond it a signal ends the program */
             bytes /= 2;
     return bytes;
 }
@@ -158,11 +156,11 @@ static void *map_file(int fd, uint64_t bytes)
     return base;
 }
 
-/* Maps as much as the address space allows. */
+/* Maps as much as the address space and the size of files allow. */
 static tutti_status map_largest(int fd, uint64_t *bytes, void **base)
 {
     for (uint64_t size = wanted_bytes(); size >= smallest; size /= 2) {
-        *base = ftruncate(fd, (off_t)size) == 0 ? map_file(fd, size) : NULL;
+        *base = tt_file_grow(fd, size) ? map_file(fd, size) : NULL;
         *bytes = size;
         if (*base != NULL)
             return TUTTI_OK;

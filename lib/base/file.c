@@ -5,12 +5,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { MEMORY_DEVICES = 1, DEV_NULL = 3, DEV_ZERO = 5, DEV_FULL = 7, MODE = 0600 };
@@ -116,4 +119,42 @@ int tt_file_open(const char *path, int flags, char why[TT_FILE_WHY])
         return refuse(&s, flags, why);
     snprintf(why, TT_FILE_WHY, "%s", strerror(wrong));
     return -1;
+}
+
+static bool is_pending(void)
+{
+    sigset_t pending;
+    return sigpending(&pending) == 0 && sigismember(&pending, SIGXFSZ) == 1;
+}
+
+void tt_file_guard(struct tt_file_guard *guard)
+{
+    sigset_t signal;
+    sigemptyset(&signal);
+    sigaddset(&signal, SIGXFSZ);
+    guard->pending = is_pending();
+    pthread_sigmask(SIG_BLOCK, &signal, &guard->before);
+}
+
+/* Takes back the signal that came meanwhile: the system sends it to the thread that writes. */
+void tt_file_unguard(const struct tt_file_guard *guard)
+{
+    int number = errno;
+    const struct timespec at_once = { 0, 0 };
+    sigset_t signal;
+    sigemptyset(&signal);
+    sigaddset(&signal, SIGXFSZ);
+    if (!guard->pending && is_pending())
+        sigtimedwait(&signal, NULL, &at_once);
+    pthread_sigmask(SIG_SETMASK, &guard->before, NULL);
+    errno = number;
+}
+
+bool tt_file_grow(int fd, uint64_t bytes)
+{
+    struct tt_file_guard guard;
+    tt_file_guard(&guard);
+    bool grown = ftruncate(fd, (off_t)bytes) == 0;
+    tt_file_unguard(&guard);
+    return grown;
 }

@@ -6,6 +6,9 @@
  * for somebody at its other end. */
 #ifndef TT_BASE_FILE_H
 #define TT_BASE_FILE_H
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 enum { TT_FILE_WHY = 160 };
 
@@ -16,5 +19,16 @@ enum { TT_FILE_WHY = 160 };
  * link, is one of theirs, too. Both: a terminal, and what discards all. "/dev/stdout", "/dev/stderr" and
  * "/dev/fd/N" are this process's own descriptors, whatever they are. */
 int tt_file_open(const char *path, int flags, char why[TT_FILE_WHY]);
+
+/* Between these two calls of a thread, what would make a file longer than RLIMIT_FSIZE allows fails with EFBIG,
+ * and no signal (SIGXFSZ) ends the program. errno stays. */
+struct tt_file_guard {
+    sigset_t before;
+    bool pending;
+};
+void tt_file_guard(struct tt_file_guard *guard);
+void tt_file_unguard(const struct tt_file_guard *guard);
+/* Makes a file so long. False, with errno: it could not. */
+bool tt_file_grow(int fd, uint64_t bytes);
 
 #endif

@@ -40,8 +40,11 @@ static void write_line(enum tt_log_level level, const char *text)
     }
     line[end++] = '\n';
     /* A log that cannot be written has nowhere to say so. */
+    struct tt_file_guard guard;
+    tt_file_guard(&guard);
     ssize_t written = write(destination, line, end);
     (void)written;
+    tt_file_unguard(&guard);
     errno = number;
 }
 

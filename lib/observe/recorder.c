@@ -2,11 +2,13 @@
 /* recorder.c: the recorder's memory, and the writing of entries.
  *
  * One memory file holds the parts of all communicators of the process; it grows by whole parts and can never
- * shrink, so that no reader faults. A child of fork() begins a file of its own, for its entries must not
+ * shrink, so that no reader faults. Where the system allows no file, or none so long, a part is memory of this
+ * process alone: all works but that other processes see it. A child of fork() begins a file of its own, for its entries must not
  * appear as its parent's. */
 #include "base/few.h"
 #include "observe/recorder.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -26,19 +28,21 @@
 #include "transports/arena.h"
 
 #define SHARED UINT64_MAX
+#define NOT_IN_FILE UINT32_MAX
 enum { TOLD_ON_ERROR = 8, PATH_BYTES = 512 };
 
 struct tt_recorder {
     struct tt_recorder_part *part;
     uint64_t calls; /* SHARED: two threads enter them, and count in `part` alone */
-    uint32_t index;
+    uint32_t index; /* in the file, or NOT_IN_FILE */
     uint32_t generation; /* of the process that made it */
 };
 
 static struct {
     pthread_mutex_t lock;
-    struct tt_recorder_header *header; /* NULL: no file yet */
-    int fd;
+    struct tt_recorder_header *header; /* NULL: not made yet */
+    int fd; /* -1: there is no file */
+    bool warned; /* that others see not all */
     bool *used; /* per part of the file */
     uint32_t parts, room;
     uint32_t generation; /* one more in each child of fork() */
@@ -50,7 +54,8 @@ static void after_fork_in_child(void)
 {
     if (process.header != NULL) {
         munmap(process.header, TT_RECORDER_HEADER_BYTES);
-        close(process.fd);
+        if (process.fd >= 0)
+            close(process.fd);
     }
     process.header = NULL;
     process.parts = 0;
@@ -77,17 +82,39 @@ static void write_header(struct tt_recorder_header *h)
     h->magic = TT_RECORDER_MAGIC;
 }
 
-static tutti_status make_file(void)
+/* Says once, with errno, that there is no file for what is recorded now. */
+static void warn(void)
 {
-    void *header = MAP_FAILED;
+    char why[128];
+    if (!process.warned)
+        tt_log(TT_LOG_WARN,
+            "the recorder has no file, so tutti-info attach will not see all of process %d: %s",
+            (int)getpid(), strerror_r(errno, why, sizeof why));
+    process.warned = true;
+}
+
+/* Returns memory of the file, or of this process if fd is -1; NULL, with errno, if it cannot. */
+static void *map(int fd, off_t at, size_t bytes)
+{
+    int flags = fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, fd, at);
+    return memory != MAP_FAILED ? memory : NULL;
+}
+
+static tutti_status begin(void)
+{
     int fd = tt_arena_file(TT_RECORDER_NAME);
-    if (fd < 0)
-        return tt_fail_errno(TUTTI_SYSTEM_ERROR, "no memory file for the recorder");
-    if (ftruncate(fd, TT_RECORDER_HEADER_BYTES) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0)
-        header = mmap(NULL, TT_RECORDER_HEADER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (header == MAP_FAILED) {
+    if (fd < 0 || !tt_file_grow(fd, TT_RECORDER_HEADER_BYTES) || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) != 0) {
+        warn();
+        if (fd >= 0)
+            close(fd);
+        fd = -1;
+    }
+    void *header = map(fd, 0, TT_RECORDER_HEADER_BYTES);
+    if (header == NULL) {
         tutti_status status = tt_fail_errno(TUTTI_SYSTEM_ERROR, "no memory for the recorder");
-        close(fd);
+        if (fd >= 0)
+            close(fd);
         return status;
     }
     write_header(header);
@@ -96,7 +123,7 @@ static tutti_status make_file(void)
     return TUTTI_OK;
 }
 
-/* Finds the first free part, and makes the file longer if there is none. */
+/* Finds the first free part of the file, and makes the file longer if there is none. */
 static tutti_status find_part(uint32_t *index)
 {
     uint32_t i = 0;
@@ -111,9 +138,12 @@ static tutti_status find_part(uint32_t *index)
         process.room = room;
     }
     if (i == process.parts) {
-        off_t bytes = TT_RECORDER_HEADER_BYTES + (off_t)(i + 1) * TT_RECORDER_PART_BYTES;
-        if (ftruncate(process.fd, bytes) != 0)
-            return tt_fail_errno(TUTTI_SYSTEM_ERROR, "no memory for the recorder");
+        if (!tt_file_grow(
+                process.fd, TT_RECORDER_HEADER_BYTES + (uint64_t)(i + 1) * TT_RECORDER_PART_BYTES)) {
+            warn();
+            *index = NOT_IN_FILE;
+            return TUTTI_OK;
+        }
         process.used[process.parts++] = false;
     }
     *index = i;
@@ -123,18 +153,20 @@ static tutti_status find_part(uint32_t *index)
 /* Maps the part into memory. With the lock held. */
 static tutti_status map_part(struct tt_recorder *r)
 {
-    tutti_status status = process.header != NULL ? TUTTI_OK : make_file();
-    if (status == TUTTI_OK)
+    tutti_status status = process.header != NULL ? TUTTI_OK : begin();
+    r->index = NOT_IN_FILE;
+    if (status == TUTTI_OK && process.fd >= 0)
         status = find_part(&r->index);
     if (status != TUTTI_OK)
         return status;
-    off_t at = TT_RECORDER_HEADER_BYTES + (off_t)r->index * TT_RECORDER_PART_BYTES;
-    void *part = mmap(NULL, TT_RECORDER_PART_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, process.fd, at);
-    if (part == MAP_FAILED)
+    bool in_file = r->index != NOT_IN_FILE;
+    off_t at = in_file ? TT_RECORDER_HEADER_BYTES + (off_t)r->index * TT_RECORDER_PART_BYTES : 0;
+    r->part = map(in_file ? process.fd : -1, at, TT_RECORDER_PART_BYTES);
+    if (r->part == NULL)
         return tt_fail_errno(TUTTI_SYSTEM_ERROR, "no room for the recorder");
-    r->part = part;
     r->generation = process.generation;
-    process.used[r->index] = true;
+    if (in_file)
+        process.used[r->index] = true;
     return TUTTI_OK;
 }
 
@@ -202,7 +234,8 @@ void tt_recorder_close(struct tt_recorder *r)
     pthread_mutex_lock(&process.lock);
     if (r->generation == process.generation) { /* a child of fork() has no part in its parent's file */
         atomic_fetch_add_explicit(&r->part->life, 1, memory_order_release);
-        process.used[r->index] = false;
+        if (r->index != NOT_IN_FILE)
+            process.used[r->index] = false;
     }
     pthread_mutex_unlock(&process.lock);
     munmap(r->part, TT_RECORDER_PART_BYTES);
@@ -348,6 +381,15 @@ void tt_entry_wait(struct tt_entry *e, int32_t peer, int64_t stalled_ms)
 
 /* --- The end of a communicator */
 
+static bool write_all(int fd, const struct tt_text *line)
+{
+    struct tt_file_guard guard;
+    tt_file_guard(&guard);
+    bool written = write(fd, line->bytes, line->length) == (ssize_t)line->length;
+    tt_file_unguard(&guard);
+    return written;
+}
+
 /* Appends one line of JSON to the file. Returns what went wrong, NULL if nothing did. */
 static const char *append_line(const struct tt_recorder *r, const char *path, char why[TT_FILE_WHY])
 {
@@ -358,7 +400,7 @@ static const char *append_line(const struct tt_recorder *r, const char *path, ch
         tt_recorder_put(&line, r, true);
     if (fd < 0 || line.bytes == NULL)
         wrong = fd < 0 ? why : "there is no memory for them";
-    else if (write(fd, line.bytes, line.length) != (ssize_t)line.length)
+    else if (!write_all(fd, &line))
         wrong = "they cannot be written";
     free(line.bytes);
     if (fd >= 0)

@@ -44,7 +44,9 @@ static void write_events(struct tt_trace *t);
 /* Ends the file; there is no comma after the last event. */
 static void end_file(void)
 {
+    struct tt_file_guard guard;
     pthread_mutex_lock(&process.lock);
+    tt_file_guard(&guard);
     if (process.file != NULL && process.pid == getpid()) {
         for (struct tt_trace *t = process.traces; t != NULL; t = t->next)
             write_events(t);
@@ -54,6 +56,7 @@ static void end_file(void)
         fclose(process.file);
         process.file = NULL;
     }
+    tt_file_unguard(&guard);
     pthread_mutex_unlock(&process.lock);
 }
 
@@ -122,9 +125,12 @@ __attribute__((constructor)) static void watch_forks(void)
 
 bool tt_trace_file_open(int rank)
 {
+    struct tt_file_guard guard;
     pthread_mutex_lock(&process.lock);
+    tt_file_guard(&guard);
     if (!process.asked)
         begin_file(rank);
+    tt_file_unguard(&guard);
     process.asked = true;
     if (process.file != NULL && !process.watched) {
         atexit(end_file);
@@ -290,9 +296,12 @@ static void write_events(struct tt_trace *t)
 
 void tt_trace_file_write(struct tt_trace *t)
 {
+    struct tt_file_guard guard;
     pthread_mutex_lock(&process.lock);
+    tt_file_guard(&guard);
     if (process.file != NULL)
         write_events(t);
+    tt_file_unguard(&guard);
     t->written = 0;
     atomic_store_explicit(&t->count, 0, memory_order_relaxed);
     pthread_mutex_unlock(&process.lock);

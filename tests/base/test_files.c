@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -181,4 +182,34 @@ Test(files, rules_that_are_a_pipe)
 {
     cr_assert_eq(mkfifo(path, 0600), 0);
     ranks_run(&(struct ranks_plan){ .n = 1, .run = read_rules, .limit_s = 30 });
+}
+
+/* What would make a file longer than the limit fails, without a signal; one that was there before stays. */
+Test(files, limit_of_size_fails_without_a_signal)
+{
+    struct rlimit limit = { 8, RLIM_INFINITY };
+    struct tt_file_guard guard;
+    char why[TT_FILE_WHY];
+    sigset_t blocked, pending;
+    int fd = tt_file_open(path, WRITE, why);
+    cr_assert_geq(fd, 0);
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    for (int blocks = 0; blocks < 2; blocks++) {
+        sigemptyset(&blocked);
+        sigaddset(&blocked, SIGXFSZ);
+        if (blocks) {
+            pthread_sigmask(SIG_BLOCK, &blocked, NULL);
+            raise(SIGXFSZ);
+        }
+        cr_expect_not(tt_file_grow(fd, 9));
+        cr_expect_eq(errno, EFBIG);
+        cr_expect(tt_file_grow(fd, 8));
+        tt_file_guard(&guard);
+        cr_expect_eq(pwrite(fd, "x", 1, 8), -1);
+        tt_file_unguard(&guard);
+        cr_expect_eq(errno, EFBIG);
+        sigpending(&pending);
+        cr_expect_eq(sigismember(&pending, SIGXFSZ), blocks);
+    }
+    close(fd);
 }

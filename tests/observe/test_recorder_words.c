@@ -6,6 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "algorithms/algorithms.h"
 #include "run/run.h"
@@ -92,6 +95,42 @@ Test(recorder_words, time_since_the_last_look)
     cr_expect_geq(stalled[0], (STALLED_MS + SLEPT_MS - 1) * 1000000LL);
     cr_expect_geq(stalled[1], stalled[0] + (SLEPT_MS - 1) * 1000000LL);
     tt_recorder_close(recorder);
+}
+
+/* Records two calls of one communicator where files may be so long. */
+static void record_within(rlim_t bytes)
+{
+    struct rlimit limit = { bytes, RLIM_INFINITY };
+    struct tt_call call = { .collective = TT_BARRIER };
+    struct tt_recorder *recorder[2];
+    char json[4096] = "";
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0)
+        _exit(2);
+    for (int i = 0; i < 2; i++) {
+        if (tt_recorder_open(2, 0, "comm", &recorder[i]) != TUTTI_OK)
+            _exit(3);
+        tt_entry_end(tt_recorder_start(recorder[i], &call, 0, 0), true);
+    }
+    tt_recorder_put(&(struct tt_text){ json, sizeof json, 0 }, recorder[1], true);
+    tt_recorder_close(recorder[0]);
+    tt_recorder_close(recorder[1]);
+    _exit(strstr(json, "barrier") != NULL ? 0 : 4);
+}
+
+/* Where no file may be so long, the recorder does without, and no signal (SIGXFSZ) ends the program: no room
+ * for the header, for the first communicator, for the second. */
+Test(recorder_words, limits_of_file_size)
+{
+    const rlim_t limits[] = { 0, 4096, TT_RECORDER_HEADER_BYTES, TT_RECORDER_HEADER_BYTES + 1,
+        TT_RECORDER_HEADER_BYTES + TT_RECORDER_PART_BYTES, RLIM_INFINITY };
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+        int status;
+        pid_t child = fork();
+        if (child == 0)
+            record_within(limits[i]);
+        cr_assert_eq(waitpid(child, &status, 0), child);
+        cr_expect_eq(status, 0, "limit %llu: %#x", (unsigned long long)limits[i], (unsigned)status);
+    }
 }
 
 struct caller {
