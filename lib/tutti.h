@@ -284,7 +284,9 @@ tutti_status tutti_get_id(tutti_id *id);
 /* Join n ranks that have the same id: this one is `rank`. Collective; returns when all have joined, or
  * with TIMEOUT, naming who is missing: after five minutes, or what the setting init_timeout says
  * (TUTTI_INIT_TIMEOUT, in milliseconds), or timeout_ms where that is shorter. A rank that dies before it
- * comes is such a one. All ranks must run as one user, on hosts of one byte order. config may be NULL.
+ * comes is such a one. A rank that cannot take part, for its config or settings are not legal or it has no
+ * memory or addresses, tells the others: they all fail at once, with its rank and its reason, and the id has
+ * served then. All ranks must run as one user, on hosts of one byte order. config may be NULL.
  * Inside a group (several ranks of one thread) it is deferred to tutti_group_end; config and comm must stay
  * valid until then. Many ranks need many descriptors for a moment: the soft limit of open files
  * is raised towards the hard one if they would not fit. Errors: INVALID_ARGUMENT (n, rank, id, comm; ranks

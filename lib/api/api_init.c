@@ -40,11 +40,11 @@ tutti_status tutti_comm_init_env(const tutti_config *config, tutti_comm **comm)
     struct tt_settings settings;
     if (comm == NULL)
         return tt_fail(TUTTI_INVALID_ARGUMENT, "init_env: comm is NULL");
-    tutti_status status = tt_comm_settings(config, &settings);
-    if (status == TUTTI_OK && tt_comm_nonblocking(config))
+    if (tt_comm_nonblocking(config))
         return tt_async_init_start(0, 0, NULL, config, comm);
+    tutti_status status = tt_comm_settings(config, &settings);
     if (status != TUTTI_OK)
-        return status;
+        return tt_init_refuse(0, 0, NULL, config, status);
     tt_init_begin(config);
     status = tt_launch_find(tt_comm_init_timeout(&settings, config), &n, &rank, &id);
     if (status == TUTTI_OK)

@@ -11,6 +11,7 @@
 #include "base/thread.h"
 #include "device/device.h"
 #include "base/handle.h"
+#include "comm/async_init.h"
 #include "comm/lifecycle.h"
 #include "run/settings.h"
 
@@ -175,6 +176,8 @@ tutti_status tt_group_add_init(
     struct queue *q = &queue;
     struct tt_settings settings;
     tutti_status status = tt_comm_settings(config, &settings);
+    if (status != TUTTI_OK)
+        tt_async_init_refuse(n, rank, id, config, status); /* the group will run none */
     if (status == TUTTI_OK && !grow((void **)&q->inits, q->ninits, &q->init_capacity, sizeof *q->inits))
         status = tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to queue an initialisation in a group");
     if (status != TUTTI_OK)
@@ -204,8 +207,8 @@ static void *run_init(void *argument)
     i->status = tt_comm_settings(i->config, &settings);
     if (i->status == TUTTI_OK)
         i->status = tt_device_adopt(&settings, i->device);
-    if (i->status == TUTTI_OK)
-        i->status = tt_init_rank(i->n, i->rank, &i->id, i->config, &i->made);
+    i->status = i->status == TUTTI_OK ? tt_init_rank(i->n, i->rank, &i->id, i->config, &i->made)
+                                      : tt_init_refuse(i->n, i->rank, &i->id, i->config, i->status);
     if (i->status != TUTTI_OK)
         strncpy(i->text, tt_last_error(), sizeof i->text - 1);
     return NULL;

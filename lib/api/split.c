@@ -2,9 +2,10 @@
 /* split.c: communicators from another: ranks of one colour make one, ordered by key, then by rank.
  *
  * All ranks of the parent take part in three all_gathers on it, also those that get no child: one of their
- * requests (colour, key, settings), and the two exchanges of establishing. The processes know each other
- * already, and in which cache domains they are. What a child's config does not set is its parent's; of its
- * shared settings, those of its rank 0 hold. */
+ * requests (colour, key, settings), and the two exchanges of establishing; and in one more after one in which a
+ * rank failed, of the reasons. The processes know each other already, and in which cache domains they are. What
+ * a child's config does not set is its parent's; of its shared settings, those of its rank 0 hold. */
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,12 @@ struct request {
     struct tt_settings settings;
 };
 
+struct part { /* what a rank hands in when it establishes a child */
+    int32_t status;
+    uint8_t bytes[TT_ENDPOINT_INFO_BYTES];
+};
+enum { STATUS_BYTES = offsetof(struct part, bytes) };
+
 struct split {
     struct tt_comm *parent;
     struct request *requests;
@@ -29,7 +36,9 @@ struct split {
     int count, place;
     int32_t *world; /* of the child's ranks; becomes the child's */
     int32_t *host; /* of the child's ranks */
+    int exchanges; /* of establishing, that were made */
     uint8_t *room; /* for one exchange of the parent */
+    char *words; /* of each of its ranks that failed */
     void *child_room; /* for those of the child */
 };
 
@@ -54,13 +63,13 @@ static tutti_status gather(struct tt_comm *parent, const void *mine, uint64_t by
     return status == TUTTI_OK ? tt_run(&pending, 1) : status;
 }
 
-/* Allocates before the first exchange what all three need: a rank without memory for a later one would
- * leave the others waiting in it. They differ in length, so each may have an algorithm of its own. */
+/* Allocates before the first exchange what all need: a rank without memory for a later one would leave the
+ * others waiting in it. They differ in length, so each may have an algorithm of its own. */
 static tutti_status prepare(const struct split *s, const struct request *mine)
 {
-    static const uint64_t lengths[] = { sizeof *mine, TT_ENDPOINT_INFO_BYTES, sizeof(int32_t) };
+    static const uint64_t lengths[] = { sizeof *mine, sizeof(struct part), STATUS_BYTES, TT_ERROR_TEXT };
     tutti_status status = tt_comm_turn(s->parent);
-    for (int i = 0; i < 3 && status == TUTTI_OK; i++) {
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0] && status == TUTTI_OK; i++) {
         struct tt_call call = gather_of(s->parent, mine, lengths[i], s->requests);
         status = tt_call_check(&call);
         if (status == TUTTI_OK)
@@ -69,13 +78,67 @@ static tutti_status prepare(const struct split *s, const struct request *mine)
     return status;
 }
 
+/* After an exchange in which a rank of the parent failed, all of these gather the words of each. This rank's
+ * stay the thread's last error. */
+static tutti_status gather_words(struct split *s, tutti_status mine)
+{
+    char words[TT_ERROR_TEXT] = "";
+    if (mine != TUTTI_OK)
+        snprintf(words, sizeof words, "%s", tt_last_error());
+    tutti_status status = gather(s->parent, words, sizeof words, s->words);
+    if (mine != TUTTI_OK)
+        tt_set_last_error(words);
+    return status;
+}
+
+static const char *words_of(const struct split *s, int rank)
+{
+    return s->words + (size_t)rank * TT_ERROR_TEXT;
+}
+
+static tutti_status status_of(const struct split *s, int rank, uint64_t stride)
+{
+    int32_t status;
+    memcpy(&status, s->room + (uint64_t)rank * stride, sizeof status);
+    return (tutti_status)status;
+}
+
 /* Exchanges among the child's ranks, by an all_gather of the parent (a tt_exchange_fn). */
-static tutti_status exchange_by_parent(void *context, const void *mine, uint64_t bytes, void *all)
+static tutti_status exchange_by_parent(
+    void *context, tutti_status mine_status, const void *mine, uint64_t bytes, void *all)
 {
     struct split *s = context;
-    tutti_status status = gather(s->parent, mine, bytes, s->room);
-    for (int i = 0; i < s->count && status == TUTTI_OK; i++)
-        memcpy((uint8_t *)all + (uint64_t)i * bytes, s->room + (uint64_t)s->members[i] * bytes, bytes);
+    struct part part = { .status = mine_status };
+    uint64_t stride = STATUS_BYTES + bytes;
+    bool failed = false;
+    s->exchanges++;
+    if (bytes > 0)
+        memcpy(part.bytes, mine, bytes);
+    tutti_status status = gather(s->parent, &part, stride, s->room);
+    for (int r = 0; r < s->parent->n && status == TUTTI_OK; r++)
+        failed = failed || status_of(s, r, stride) != TUTTI_OK;
+    if (failed)
+        status = gather_words(s, mine_status);
+    for (int i = 0; i < s->count && status == TUTTI_OK && mine_status == TUTTI_OK; i++) {
+        int rank = s->members[i];
+        if (status_of(s, rank, stride) != TUTTI_OK)
+            status = tt_fail(status_of(s, rank, stride), TT_FAILURE_OF, i, words_of(s, rank));
+        else if (bytes > 0)
+            memcpy((uint8_t *)all + (uint64_t)i * bytes, s->room + (uint64_t)rank * stride + STATUS_BYTES,
+                bytes);
+    }
+    return mine_status != TUTTI_OK ? mine_status : status;
+}
+
+/* Takes part in the exchanges of the others that are still to come; this rank gets no child. */
+static tutti_status stand_by(struct split *s)
+{
+    static const uint8_t nothing[TT_ENDPOINT_INFO_BYTES];
+    tutti_status status = TUTTI_OK;
+    s->count = 0;
+    while (s->exchanges < 2 && status == TUTTI_OK)
+        status =
+            exchange_by_parent(s, TUTTI_OK, nothing, s->exchanges == 0 ? TT_ENDPOINT_INFO_BYTES : 0, NULL);
     return status;
 }
 
@@ -136,10 +199,15 @@ static struct request request_of(const struct tt_comm *parent, int color, int ke
 static tutti_status exchange_requests(struct split *s, const struct request *mine)
 {
     tutti_status status = gather(s->parent, mine, sizeof *mine, s->requests);
+    bool failed = false;
+    for (int r = 0; r < s->parent->n && status == TUTTI_OK; r++)
+        failed = failed || s->requests[r].status != TUTTI_OK;
+    if (failed)
+        status = gather_words(s, (tutti_status)mine->status);
     for (int r = 0; r < s->parent->n && status == TUTTI_OK && mine->status == TUTTI_OK; r++)
         if (s->requests[r].status != TUTTI_OK)
-            status = tt_fail(
-                (tutti_status)s->requests[r].status, "split: rank %d called it with wrong arguments", r);
+            status = tt_fail((tutti_status)s->requests[r].status,
+                "split: rank %d called it with wrong arguments: %s", r, words_of(s, r));
     return mine->status != TUTTI_OK ? (tutti_status)mine->status : status;
 }
 
@@ -171,16 +239,13 @@ static tutti_status make_child(struct split *s, const tutti_config *config, tutt
     if (status == TUTTI_OK) {
         tt_comm_peek(*child)->identity.world = s->world;
         s->world = NULL;
+    } else { /* the other children's ranks exchange once more, with all of the parent's */
+        char words[TT_ERROR_TEXT];
+        snprintf(words, sizeof words, "%s", tt_last_error());
+        stand_by(s);
+        tt_set_last_error(words);
     }
     return status;
-}
-
-/* Takes part in the exchanges of the others; this rank gets no child. */
-static tutti_status stand_by(struct split *s)
-{
-    static const uint8_t nothing[TT_ENDPOINT_INFO_BYTES];
-    tutti_status status = gather(s->parent, nothing, TT_ENDPOINT_INFO_BYTES, s->room);
-    return status == TUTTI_OK ? gather(s->parent, nothing, sizeof(int32_t), s->room) : status;
 }
 
 tutti_status tutti_comm_split(
@@ -200,11 +265,12 @@ tutti_status tutti_comm_split(
     s.members = calloc(n, sizeof *s.members);
     s.world = calloc(n, sizeof *s.world);
     s.host = calloc(n, sizeof *s.host);
-    s.room = calloc(n, TT_ENDPOINT_INFO_BYTES);
+    s.room = calloc(n, sizeof(struct part));
+    s.words = calloc(n, TT_ERROR_TEXT);
     s.child_room = tt_comm_room(s.parent->n);
     tutti_status status = TUTTI_OK;
     if (s.requests == NULL || s.members == NULL || s.world == NULL || s.host == NULL || s.room == NULL ||
-        s.child_room == NULL)
+        s.words == NULL || s.child_room == NULL)
         status = tt_fail(TUTTI_OUT_OF_MEMORY, "split: no memory for %zu ranks", n);
     if (status == TUTTI_OK)
         status = prepare(&s, &mine);
@@ -222,6 +288,7 @@ tutti_status tutti_comm_split(
     free(s.world);
     free(s.host);
     free(s.room);
+    free(s.words);
     free(s.child_room);
     return status;
 }

@@ -281,6 +281,14 @@ static tutti_status meet_on_host(
     return status;
 }
 
+/* The failure of this thread, as others are told it. */
+static struct tt_verdict own_failure(tutti_status status)
+{
+    struct tt_verdict own = { .status = status };
+    snprintf(own.text, sizeof own.text, "%s", tt_last_error());
+    return own;
+}
+
 static tutti_status receive_members(struct tt_session *s, uint8_t *entries, const struct tt_member *mine,
     int *fds, int *nfds, struct tt_member *members)
 {
@@ -298,10 +306,8 @@ static tutti_status receive_members(struct tt_session *s, uint8_t *entries, cons
     if (status == TUTTI_OK)
         status = meet_on_host(s, mine, members);
     /* All go on together or none does: say whether this rank can, and hear whether all can. */
-    struct tt_verdict report = { .status = status };
+    struct tt_verdict report = own_failure(status);
     uint8_t bytes[TT_VERDICT_BYTES];
-    if (status != TUTTI_OK)
-        strncpy(report.text, tt_last_error(), sizeof report.text - 1);
     tt_verdict_write(&report, s->number, bytes);
     bool told = tt_session_send(s, bytes, sizeof bytes, NULL, 0);
     if (status != TUTTI_OK) {
@@ -348,9 +354,20 @@ static tutti_status join(struct tt_session *s, const struct tt_member *mine, str
     return status;
 }
 
-/* Connects and joins; whenever the connection is dropped before this rank is let in, it comes again. */
+/* Sends the refusal, and waits until the others know of it. */
+static tutti_status say_refusal(struct tt_session *s, const struct tt_verdict *refusal)
+{
+    uint8_t bytes[TT_REFUSAL_BYTES];
+    tt_refusal_write(refusal, s->n, s->number, bytes);
+    if (tt_session_send(s, bytes, sizeof bytes, NULL, 0))
+        let_others_be_told(s);
+    return refusal->status;
+}
+
+/* Connects and joins, or says why it does not; whenever the connection is dropped before this rank is let in,
+ * it comes again. */
 static tutti_status enter(struct tt_session *s, const struct tt_id *id, const struct sockaddr_un *address,
-    const struct tt_member *mine, struct tt_member *members)
+    const struct tt_verdict *refusal, const struct tt_member *mine, struct tt_member *members)
 {
     int64_t deadline_ns = tt_deadline_ns(s->timeout_ms);
     for (int pause_ms = 1;; pause_ms = pause_ms < PAUSE_MS ? 2 * pause_ms : PAUSE_MS) {
@@ -362,7 +379,7 @@ static tutti_status enter(struct tt_session *s, const struct tt_id *id, const st
             status = prove(s, id);
         if (status == TUTTI_OK) {
             s->deadline_ns = tt_wire_later(deadline_ns, TT_WIRE_GRACE_MS);
-            status = join(s, mine, members);
+            status = refusal != NULL ? say_refusal(s, refusal) : join(s, mine, members);
         }
         if (!s->dropped)
             return status;
@@ -383,8 +400,9 @@ static tutti_status find_socket(const struct tt_id *id, struct sockaddr_un *addr
     return status == TUTTI_OK ? tt_directory_socket(id->directory, id->token, address) : status;
 }
 
-tutti_status tt_bootstrap_meet(const tutti_id *id, int n, int rank, const struct tt_member *mine,
-    int64_t timeout_ms, struct tt_member *members, struct tt_session **session)
+/* Meets, or refuses to. */
+static tutti_status come(const tutti_id *id, int n, int rank, const struct tt_verdict *refusal,
+    const struct tt_member *mine, int64_t timeout_ms, struct tt_member *members, struct tt_session **session)
 {
     struct tt_id read;
     struct sockaddr_un address;
@@ -403,7 +421,7 @@ tutti_status tt_bootstrap_meet(const tutti_id *id, int n, int rank, const struct
     s->timeout_ms = timeout_ms;
     s->maker = -1;
     tt_wire_need_files(n * TT_BLOB_FDS);
-    status = enter(s, &read, &address, mine, members);
+    status = enter(s, &read, &address, refusal, mine, members);
     explicit_bzero(read.secret, sizeof read.secret);
     explicit_bzero(s->id.secret, sizeof s->id.secret);
     if (status == TUTTI_OK && session)
@@ -411,6 +429,26 @@ tutti_status tt_bootstrap_meet(const tutti_id *id, int n, int rank, const struct
     else
         tt_session_close(s);
     return status;
+}
+
+tutti_status tt_bootstrap_meet(const tutti_id *id, int n, int rank, const struct tt_member *mine,
+    int64_t timeout_ms, struct tt_member *members, struct tt_session **session)
+{
+    return come(id, n, rank, NULL, mine, timeout_ms, members, session);
+}
+
+void tt_bootstrap_refuse(const tutti_id *id, int n, int rank, int64_t timeout_ms, tutti_status status)
+{
+    struct tt_verdict own = own_failure(status);
+    come(id, n, rank, &own, NULL, timeout_ms, NULL, NULL);
+    tt_set_last_error(own.text);
+}
+
+void tt_session_refuse(struct tt_session *s, tutti_status status)
+{
+    struct tt_verdict own = own_failure(status);
+    s->deadline_ns = tt_wire_later(tt_deadline_ns(s->timeout_ms), TT_WIRE_GRACE_MS);
+    say_refusal(s, &own);
 }
 
 tutti_status tt_session_exchange(struct tt_session *s, const void *mine, uint64_t bytes, void *all)
@@ -435,7 +473,7 @@ tutti_status tt_session_exchange(struct tt_session *s, const void *mine, uint64_
         status = tt_session_broken(s, "in an exchange");
     if (status == TUTTI_OK)
         status = receive_frame(s, TT_FRAME_EXCHANGE, (uint64_t)s->n * bytes, body, "in an exchange");
-    if (status == TUTTI_OK)
+    if (status == TUTTI_OK && all != NULL)
         memcpy(all, body, (size_t)s->n * bytes);
     free(body);
     return status;

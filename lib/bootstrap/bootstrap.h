@@ -50,10 +50,18 @@ struct tt_session;
 tutti_status tt_bootstrap_meet(const tutti_id *id, int n, int rank, const struct tt_member *mine,
     int64_t timeout_ms, struct tt_member *members, struct tt_session **session);
 
+/* In place of meeting: tells the others that this rank can be no part of the job, by `status` and the thread's
+ * last error, which stays. They fail in the meeting, with that. It waits for who made the id as the meeting
+ * would. */
+void tt_bootstrap_refuse(const tutti_id *id, int n, int rank, int64_t timeout_ms, tutti_status status);
+
 /* Hands in `mine` and gets what all ranks handed in, in rank order: the same number of bytes on all ranks,
- * at most TT_BLOB_BYTES. It waits as long as the meeting did. After a failure the session can only be
- * closed. */
+ * at most TT_BLOB_BYTES. `all` may be NULL. It waits as long as the meeting did. After a failure the session
+ * can only be closed. */
 tutti_status tt_session_exchange(struct tt_session *session, const void *mine, uint64_t bytes, void *all);
+/* In place of an exchange: tells all ranks that this one failed, by `status` and the thread's last error,
+ * which stays. They fail in the exchange, with that. */
+void tt_session_refuse(struct tt_session *session, tutti_status status);
 void tt_session_close(struct tt_session *session);
 
 /* Finds rank, n and id as a launcher gives them: TUTTI_ID (hex) with TUTTI_RANK and TUTTI_SIZE, or PMIx

@@ -227,8 +227,12 @@ void tt_root_hear_exchange(struct tt_root_session *session, struct tt_connection
 {
     struct tt_frame frame;
     int rank = c->challenge.rank;
-    bool legal = tt_frame_read(c->in, session->id.session, &frame) && frame.kind == TT_FRAME_EXCHANGE &&
-                 frame.length > 0 && frame.length <= TT_BLOB_BYTES;
+    bool read = tt_frame_read(c->in, session->id.session, &frame);
+    bool legal = read && frame.kind == TT_FRAME_EXCHANGE && frame.length > 0 && frame.length <= TT_BLOB_BYTES;
+    if (read && frame.kind == TT_FRAME_REFUSAL && frame.length == TT_REFUSAL_BYTES - TT_FRAME_BYTES) {
+        c->stage = TT_STAGE_LAST_WORDS; /* and the bytes stay: they are their head */
+        return;
+    }
     if (!legal) {
         tt_root_lose(session, c, EPROTO);
         return;
@@ -261,4 +265,18 @@ void tt_root_hear_part(struct tt_root_session *session, struct tt_connection *c)
         return;
     session->deadline_ns = INT64_MAX;
     begin_sending(session, TT_FRAME_EXCHANGE, TT_STAGE_ANSWER);
+}
+
+void tt_root_hear_last_words(struct tt_root_session *session, struct tt_connection *c)
+{
+    struct tt_verdict refusal;
+    int32_t n;
+    tt_refusal_read(c->in, &refusal, &n);
+    if (refusal.status == TUTTI_OK) {
+        tt_root_lose(session, c, EPROTO);
+        return;
+    }
+    tt_root_decide(session, refusal.status, "rank %d could not make its end of the communicator: %s",
+        c->challenge.rank, refusal.text);
+    tt_root_tell_all(session);
 }

@@ -153,7 +153,10 @@ static void hear_proof(struct tt_root_session *session, struct tt_connection *c)
 static void hear_frame(struct tt_root_session *session, struct tt_connection *c)
 {
     struct tt_frame frame;
-    if (!tt_frame_read(c->in, session->id.session, &frame) || frame.kind != TT_FRAME_HELLO) {
+    bool known = tt_frame_read(c->in, session->id.session, &frame) &&
+                 (frame.kind == TT_FRAME_HELLO || frame.kind == TT_FRAME_REFUSAL);
+    uint32_t length = (frame.kind == TT_FRAME_HELLO ? TT_HELLO_BYTES : TT_REFUSAL_BYTES) - TT_FRAME_BYTES;
+    if (!known) {
         tt_connection_dismiss(c);
     } else if (is_full(session) && (frame.lowest > TT_WIRE_HIGHEST || frame.highest < TT_WIRE_LOWEST)) {
         tt_connection_dismiss(c);
@@ -163,10 +166,10 @@ static void hear_frame(struct tt_root_session *session, struct tt_connection *c)
             "one version of Tutti on all ranks",
             c->challenge.rank, frame.lowest, frame.highest, TT_WIRE_LOWEST, TT_WIRE_HIGHEST);
         turn_away(session, c);
-    } else if (frame.length != TT_HELLO_BYTES - TT_FRAME_BYTES) {
+    } else if (frame.length != length) {
         tt_connection_dismiss(c);
-    } else {
-        c->stage = TT_STAGE_HELLO; /* and the bytes stay: they are its head */
+    } else { /* and the bytes stay: they are its head */
+        c->stage = frame.kind == TT_FRAME_HELLO ? TT_STAGE_HELLO : TT_STAGE_REFUSAL;
     }
 }
 
@@ -338,6 +341,24 @@ static void hear_hello(struct tt_root_session *session, struct tt_connection *c)
         tt_root_hand_out(session);
 }
 
+/* Fails the session, since this rank can be no part of it. The rank waits until we close the connection: it
+ * may end, and this thread with it, when the others know. */
+static void hear_refusal(struct tt_root_session *session, struct tt_connection *c)
+{
+    struct tt_verdict refusal;
+    int32_t n;
+    tt_refusal_read(c->in, &refusal, &n);
+    bool legal = refusal.status != TUTTI_OK && n >= 1 && n <= TT_WIRE_RANKS;
+    if (legal && !is_full(session)) {
+        tt_root_decide(
+            session, refusal.status, "rank %d cannot take part: %s", c->challenge.rank, refusal.text);
+        session->n = session->n != 0 ? session->n : n;
+        session->hellos++;
+        tt_root_give_up(session);
+    }
+    tt_connection_dismiss(c);
+}
+
 static void hear_interruption(struct tt_root_session *session, struct tt_connection *c)
 {
     tt_root_lose(session, c, EPROTO);
@@ -351,6 +372,7 @@ static const struct {
     [TT_STAGE_PROOF] = { TT_SHA256_BYTES, hear_proof },
     [TT_STAGE_FRAME] = { TT_FRAME_BYTES, hear_frame },
     [TT_STAGE_HELLO] = { TT_HELLO_BYTES, hear_hello },
+    [TT_STAGE_REFUSAL] = { TT_REFUSAL_BYTES, hear_refusal },
     [TT_STAGE_ADMITTED] = { 1, hear_interruption },
     [TT_STAGE_MEMBERS] = { TT_VERDICT_BYTES, tt_root_hear_report }, /* a failure may be told early */
     [TT_STAGE_REPORT] = { TT_VERDICT_BYTES, tt_root_hear_report },
@@ -359,6 +381,7 @@ static const struct {
     [TT_STAGE_READY] = { TT_FRAME_BYTES, tt_root_hear_exchange },
     [TT_STAGE_PART] = { 0, tt_root_hear_part },
     [TT_STAGE_WAITING] = { 1, hear_interruption },
+    [TT_STAGE_LAST_WORDS] = { TT_REFUSAL_BYTES, tt_root_hear_last_words },
 };
 
 /* Read what this stage needs, and not a byte of the next. True once it is there. */

@@ -23,7 +23,8 @@ enum tt_stage {
     TT_STAGE_GREETING,
     TT_STAGE_PROOF,
     TT_STAGE_FRAME,
-    TT_STAGE_HELLO, /* up to here a stranger */
+    TT_STAGE_HELLO,
+    TT_STAGE_REFUSAL, /* it has something to say in place of a hello; up to here a stranger */
     TT_STAGE_ADMITTED, /* a member from here on; it waits for the others */
     TT_STAGE_MEMBERS, /* it is being sent all blobs and descriptors */
     TT_STAGE_REPORT, /* it is to say whether it took them */
@@ -32,6 +33,7 @@ enum tt_stage {
     TT_STAGE_READY, /* it may begin an exchange */
     TT_STAGE_PART, /* its part of an exchange is on its way */
     TT_STAGE_WAITING, /* it waits for the parts of the others */
+    TT_STAGE_LAST_WORDS, /* it has something to say in place of its part */
 };
 
 struct tt_connection {
@@ -135,5 +137,6 @@ void tt_root_hand_out(struct tt_root_session *session);
 void tt_root_hear_report(struct tt_root_session *session, struct tt_connection *c);
 void tt_root_hear_exchange(struct tt_root_session *session, struct tt_connection *c);
 void tt_root_hear_part(struct tt_root_session *session, struct tt_connection *c);
+void tt_root_hear_last_words(struct tt_root_session *session, struct tt_connection *c);
 
 #endif

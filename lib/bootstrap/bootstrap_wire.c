@@ -233,6 +233,21 @@ void tt_verdict_read(const uint8_t *bytes, struct tt_verdict *verdict)
     verdict->text[TT_ERROR_TEXT - 1] = 0;
 }
 
+void tt_refusal_write(const struct tt_verdict *verdict, int32_t n, uint64_t session, uint8_t *bytes)
+{
+    struct tt_frame frame = { TT_WIRE_LOWEST, TT_WIRE_HIGHEST, TT_FRAME_REFUSAL,
+        TT_REFUSAL_BYTES - TT_FRAME_BYTES, session };
+    tt_verdict_write(verdict, session, bytes);
+    tt_frame_write(&frame, bytes);
+    tt_put(bytes + TT_VERDICT_BYTES, (uint32_t)n, 4);
+}
+
+void tt_refusal_read(const uint8_t *bytes, struct tt_verdict *verdict, int32_t *n)
+{
+    tt_verdict_read(bytes, verdict);
+    *n = (int32_t)tt_get(bytes + TT_VERDICT_BYTES, 4);
+}
+
 void tt_notice_write(const struct tt_notice *notice, uint64_t session, uint8_t *bytes)
 {
     struct tt_frame frame = { TT_WIRE_HIGHEST, TT_WIRE_HIGHEST, TT_FRAME_NOTICE,

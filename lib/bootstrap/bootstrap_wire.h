@@ -13,6 +13,7 @@
  *   root -> rank  VERDICT   did all take them; at any time after HELLO, why the job has failed
  *   rank -> root  EXCHANGE  the bytes of one, and
  *   root -> rank  EXCHANGE  those of all, as often as the ranks like
+ *   rank -> root  REFUSAL   in place of HELLO or of EXCHANGE: why this rank can be no part of the job
  *
  * Who comes proves first: a proof is what guesses of the secret can be tried on, so a stranger who connects
  * gets none. Everything up to the proofs has one size, so nothing that a stranger sends is taken for a length.
@@ -42,6 +43,7 @@ enum {
     TT_ENTRY_BYTES = 8, /* of one member: which descriptors it has, its host */
     TT_HELLO_BYTES = TT_FRAME_BYTES + 20 + TT_HOST_KEY_BYTES + TT_BLOB_BYTES,
     TT_VERDICT_BYTES = TT_FRAME_BYTES + 4 + TT_ERROR_TEXT,
+    TT_REFUSAL_BYTES = TT_VERDICT_BYTES + 4,
     TT_NOTICE_BYTES = TT_FRAME_BYTES + 4 + TT_NOTICE_TEXT,
     TT_WIRE_FDS = 252, /* in one message: Linux takes 253, musl 1.2.3 one less */
     TT_WIRE_RANKS = 65536,
@@ -86,7 +88,8 @@ enum tt_frame_kind {
     TT_FRAME_MEMBERS = 2,
     TT_FRAME_VERDICT = 3,
     TT_FRAME_EXCHANGE = 4,
-    TT_FRAME_NOTICE = 5
+    TT_FRAME_NOTICE = 5,
+    TT_FRAME_REFUSAL = 6
 };
 struct tt_frame {
     uint16_t lowest, highest; /* versions the sender speaks; from the root, the one it chose */
@@ -114,6 +117,10 @@ struct tt_verdict {
 };
 void tt_verdict_write(const struct tt_verdict *verdict, uint64_t session, uint8_t *bytes);
 void tt_verdict_read(const uint8_t *bytes, struct tt_verdict *verdict);
+
+/* A rank's verdict of itself, and of how many ranks it is one. */
+void tt_refusal_write(const struct tt_verdict *verdict, int32_t n, uint64_t session, uint8_t *bytes);
+void tt_refusal_read(const uint8_t *bytes, struct tt_verdict *verdict, int32_t *n);
 
 struct tt_notice {
     int32_t maker; /* the rank of the process that made the id; -1: it is none, or has not come */

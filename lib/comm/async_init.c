@@ -28,6 +28,7 @@ struct async_init {
     tutti_config config;
     char *name, *options;
     void *handle;
+    tutti_status refused; /* before it began: it is only to tell the other ranks */
 
     /* Behind the lock. */
     bool running; /* its thread will look at it again */
@@ -52,15 +53,23 @@ static void free_init(struct async_init *init)
     free(init);
 }
 
+/* Makes the communicator, or tells the other ranks of the failure with which this one began. */
 static tutti_status make(struct async_init *init, struct tt_comm **made)
 {
+    const tutti_id *id = init->launched ? NULL : &init->id;
     tutti_comm *handle;
     struct tt_settings settings;
-    tutti_status status = tt_comm_settings(&init->config, &settings);
+    tutti_status status = init->refused;
+    if (status != TUTTI_OK)
+        tt_set_last_error(init->text);
+    else
+        status = tt_comm_settings(&init->config, &settings);
     if (status == TUTTI_OK)
         status = tt_device_adopt(&settings, init->device);
+    if (status != TUTTI_OK)
+        return tt_init_refuse(init->n, init->rank, id, &init->config, status);
     tt_init_begin(&init->config);
-    if (status == TUTTI_OK && init->launched)
+    if (init->launched)
         status =
             tt_launch_find(tt_comm_init_timeout(&settings, &init->config), &init->n, &init->rank, &init->id);
     if (status == TUTTI_OK)
@@ -123,18 +132,44 @@ static struct async_init *create(int n, int rank, const tutti_id *id, const tutt
     return NULL;
 }
 
+static tutti_status start_thread(struct async_init *init)
+{
+    pthread_t thread;
+    tutti_status status = tt_thread_start("that makes a communicator", run, init, &thread);
+    if (status == TUTTI_OK)
+        pthread_detach(thread);
+    return status;
+}
+
+tutti_status tt_async_init_refuse(
+    int n, int rank, const tutti_id *id, const tutti_config *config, tutti_status status)
+{
+    tutti_config legal = { .size = sizeof legal, .timeout_ms = tt_comm_refused_timeout(config) };
+    char words[TT_ERROR_TEXT];
+    struct async_init *init = create(n, rank, id, &legal);
+    snprintf(words, sizeof words, "%s", tt_last_error());
+    if (init != NULL) {
+        init->refused = status;
+        init->dropped = true;
+        snprintf(init->text, sizeof init->text, "%s", words);
+        if (start_thread(init) != TUTTI_OK)
+            free_init(init);
+    }
+    tt_set_last_error(words);
+    return status;
+}
+
 tutti_status tt_async_init_start(
     int n, int rank, const tutti_id *id, const tutti_config *config, tutti_comm **comm)
 {
     tutti_config known;
     struct tt_settings settings;
     void *handle = NULL;
-    pthread_t thread;
     tutti_status status = tt_comm_config(config, &known);
     if (status == TUTTI_OK)
         status = tt_comm_settings(config, &settings);
     if (status != TUTTI_OK)
-        return status;
+        return tt_async_init_refuse(n, rank, id, config, status);
     struct async_init *init = create(n, rank, id, &known);
     status = init != NULL ? tt_handle_create(TT_HANDLE_PENDING, init, &handle)
                           : tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to begin a communicator");
@@ -142,12 +177,10 @@ tutti_status tt_async_init_start(
         init->device = tt_device_to_adopt(&settings);
         init->handle = handle;
         *comm = handle; /* before the thread can turn it into a communicator */
-        status = tt_thread_start("that makes a communicator", run, init, &thread);
+        status = start_thread(init);
     }
-    if (status == TUTTI_OK) {
-        pthread_detach(thread);
+    if (status == TUTTI_OK)
         return TUTTI_OK;
-    }
     if (handle != NULL)
         tt_handle_take(TT_HANDLE_PENDING, handle);
     free_init(init);

@@ -16,6 +16,11 @@
 tutti_status tt_async_init_start(
     int n, int rank, const tutti_id *id, const tutti_config *config, tutti_comm **comm);
 
+/* Starts a thread that tells the other ranks why this one cannot take part (tt_init_refuse), and returns the
+ * status. The config may be one that is not legal. */
+tutti_status tt_async_init_refuse(
+    int n, int rank, const tutti_id *id, const tutti_config *config, tutti_status status);
+
 /* The functions below return false, and do nothing, if the handle is not pending. */
 
 /* Sets status (IN_PROGRESS, or why it failed), rank, operation and text. */

@@ -2,8 +2,7 @@
 /* establish.c: from settings to a connected communicator, by any exchange.
  *
  * A rank opens an endpoint, exchanges addresses, connects, and exchanges once more, so that nobody begins
- * before all are connected. A rank that fails still takes part in both exchanges, and its failure is
- * everybody's. */
+ * before all are connected. A rank that fails says so in the next exchange, and its failure is everybody's. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,17 +14,11 @@
 #include "comm/lifecycle.h"
 
 struct endpoint_info { /* what a rank tells the others */
-    int32_t status, domain;
+    int32_t domain;
     struct tt_cores cores;
     uint8_t address[TT_ADDRESS_MAX];
 };
 _Static_assert(sizeof(struct endpoint_info) == TT_ENDPOINT_INFO_BYTES, "as lifecycle.h says");
-
-static tutti_status failure_of(int rank, int32_t status)
-{
-    return tt_fail((tutti_status)status, "rank %d could not make its end of the communicator: %s", rank,
-        tutti_status_string((tutti_status)status));
-}
 
 void *tt_comm_room(int n)
 {
@@ -34,17 +27,6 @@ void *tt_comm_room(int n)
     if (room == NULL)
         tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the addresses of %d ranks", n);
     return room;
-}
-
-tutti_status tt_comm_agree(
-    tt_exchange_fn exchange, void *context, int n, int rank, tutti_status mine, void *room)
-{
-    int32_t *all = room, own = mine;
-    tutti_status status = exchange(context, &own, sizeof own, all);
-    for (int r = 0; r < n && status == TUTTI_OK && mine == TUTTI_OK; r++)
-        if (all[r] != TUTTI_OK && r != rank)
-            status = failure_of(r, all[r]);
-    return status != TUTTI_OK ? status : mine;
 }
 
 tutti_status tt_comm_domain(const struct tt_settings *settings, int n, int rank, int32_t *domain)
@@ -77,8 +59,6 @@ static tutti_status connect_all(
         domain_of[r] = hosts ? host[r] : all[r].domain;
         if (host == NULL || host[r] == host[comm->rank])
             cores[here++] = all[r].cores;
-        if (all[r].status != TUTTI_OK)
-            return failure_of(r, all[r].status);
         memcpy(addresses + (size_t)r * comm->transport->address_bytes, all[r].address,
             comm->transport->address_bytes);
     }
@@ -112,18 +92,16 @@ tutti_status tt_comm_establish(int n, int rank, const struct tt_settings *settin
     uint8_t *addresses = (uint8_t *)(all + n);
     struct tt_comm *made = NULL;
     tutti_comm *handle = NULL;
-    mine.status = tt_comm_open(n, rank, settings, config, host_of, mine.address, &made);
-    if (mine.status == TUTTI_OK && domain == NULL)
-        mine.status = tt_comm_domain(settings, n, rank, &mine.domain);
-    tutti_status status = exchange(context, &mine, sizeof mine, all);
-    if (status == TUTTI_OK) { /* an exchange that failed is everybody's end, and its words are the cause */
-        status = (tutti_status)mine.status;
-        if (status == TUTTI_OK)
-            status = connect_all(
-                made, all, addresses, (int32_t *)(void *)(addresses + (size_t)n * TT_ADDRESS_MAX));
+    tutti_status status = tt_comm_open(n, rank, settings, config, host_of, mine.address, &made);
+    if (status == TUTTI_OK && domain == NULL)
+        status = tt_comm_domain(settings, n, rank, &mine.domain);
+    status = exchange(context, status, &mine, sizeof mine, all);
+    if (status == TUTTI_OK) {
+        status =
+            connect_all(made, all, addresses, (int32_t *)(void *)(addresses + (size_t)n * TT_ADDRESS_MAX));
         if (status == TUTTI_OK)
             status = tt_comm_handle_create(made, &handle);
-        status = tt_comm_agree(exchange, context, n, rank, status, room);
+        status = exchange(context, status, NULL, 0, NULL);
     }
     if (status != TUTTI_OK) {
         give_up(made, handle);

@@ -5,6 +5,7 @@
  * Each way agrees on the settings (rank 0's shared ones) and then establishes the endpoints (establish.c).
  * Only the exchange differs: a session of the bootstrap, or an all_gather of the parent (split.c). In one
  * process there is none. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,13 +16,19 @@
 #include "base/handle.h"
 #include "bootstrap/init_progress.h"
 #include "comm/lifecycle.h"
+#include "launch/launch.h"
 #include "select/selection.h"
 #include "run/settings.h"
 #include "transports/registry.h"
 
-static tutti_status exchange_by_session(void *context, const void *mine, uint64_t bytes, void *all)
+/* The session takes no empty part. */
+static tutti_status exchange_by_session(
+    void *context, tutti_status status, const void *mine, uint64_t bytes, void *all)
 {
-    return tt_session_exchange(context, mine, bytes, all);
+    if (status == TUTTI_OK)
+        return tt_session_exchange(context, bytes > 0 ? mine : "", bytes > 0 ? bytes : 1, all);
+    tt_session_refuse(context, status);
+    return status;
 }
 
 /* Makes the processes of this host known to the transport, which takes their descriptors. */
@@ -40,23 +47,42 @@ static tutti_status introduce(const struct tt_member *members, int n, int rank)
     return status;
 }
 
+tutti_status tt_init_refuse(
+    int n, int rank, const tutti_id *id, const tutti_config *config, tutti_status status)
+{
+    int64_t timeout_ms = tt_comm_refused_timeout(config);
+    char words[TT_ERROR_TEXT];
+    tutti_id found;
+    snprintf(words, sizeof words, "%s", tt_last_error());
+    bool known = id != NULL || tt_launch_find(timeout_ms, &n, &rank, &found) == TUTTI_OK;
+    tt_set_last_error(words);
+    if (known)
+        tt_bootstrap_refuse(id != NULL ? id : &found, n, rank, timeout_ms, status);
+    return status;
+}
+
 static tutti_status meet(int n, int rank, const tutti_id *id, struct tt_settings *settings,
-    int64_t timeout_ms, void *room, int32_t *host_of, struct tt_session **session)
+    int64_t timeout_ms, int32_t *host_of, struct tt_session **session)
 {
     struct tt_member mine = { .fds = { -1, -1 } }, *members = calloc((size_t)n, sizeof *members);
-    if (members == NULL)
-        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for %d members", n);
     _Static_assert(sizeof *settings <= TT_BLOB_BYTES, "the settings travel in the blob");
-    tutti_status learned = rank == 0 ? tt_selection_read(settings) : TUTTI_OK; /* told when all have met */
-    if (rank == 0 && learned == TUTTI_OK)
-        learned = tt_device_settings(settings, n);
+    tutti_status status =
+        members != NULL ? TUTTI_OK : tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for %d members", n);
+    if (status == TUTTI_OK && rank == 0)
+        status = tt_selection_read(settings);
+    if (status == TUTTI_OK && rank == 0)
+        status = tt_device_settings(settings, n);
     memcpy(mine.blob, settings, sizeof *settings);
-    tutti_status status = tt_transport_memory()->present(mine.fds);
-    if (status == TUTTI_OK) {
-        status = tt_bootstrap_meet(id, n, rank, &mine, timeout_ms, members, session);
-        close(mine.fds[0]);
-        close(mine.fds[1]);
+    if (status == TUTTI_OK)
+        status = tt_transport_memory()->present(mine.fds);
+    if (status != TUTTI_OK) {
+        free(members);
+        tt_bootstrap_refuse(id, n, rank, timeout_ms, status);
+        return status;
     }
+    status = tt_bootstrap_meet(id, n, rank, &mine, timeout_ms, members, session);
+    close(mine.fds[0]);
+    close(mine.fds[1]);
     if (status == TUTTI_OK) {
         struct tt_settings of_rank_0;
         memcpy(&of_rank_0, members[0].blob, sizeof of_rank_0);
@@ -64,9 +90,7 @@ static tutti_status meet(int n, int rank, const tutti_id *id, struct tt_settings
         for (int r = 0; r < n; r++)
             host_of[r] = members[r].host;
         status = introduce(members, n, rank);
-        if (status == TUTTI_OK)
-            status = learned;
-        status = tt_comm_agree(exchange_by_session, *session, n, rank, status, room);
+        status = exchange_by_session(*session, status, NULL, 0, NULL);
         if (status != TUTTI_OK)
             tt_session_close(*session);
     }
@@ -86,16 +110,19 @@ tutti_status tt_init_rank(int n, int rank, const tutti_id *id, const tutti_confi
     struct tt_session *session;
     tutti_status status = tt_comm_settings(config, &settings);
     if (status != TUTTI_OK)
-        return status;
+        return tt_init_refuse(n, rank, id, config, status);
+    int64_t timeout_ms = tt_comm_init_timeout(&settings, config);
     void *room = tt_comm_room(n);
     int32_t *host_of = room != NULL ? malloc((size_t)n * sizeof *host_of) : NULL;
     if (host_of == NULL) {
         free(room);
-        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", n);
+        status = tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", n);
+        tt_bootstrap_refuse(id, n, rank, timeout_ms, status);
+        return status;
     }
     bool outermost = tt_init_begin(config);
     tt_init_progress_know(n, rank);
-    status = meet(n, rank, id, &settings, tt_comm_init_timeout(&settings, config), room, host_of, &session);
+    status = meet(n, rank, id, &settings, timeout_ms, host_of, &session);
     if (status == TUTTI_OK) {
         status = tt_comm_establish(
             n, rank, &settings, config, NULL, host_of, exchange_by_session, session, room, comm);

@@ -17,24 +17,26 @@ tutti_status tt_comm_open(int n, int rank, const struct tt_settings *settings, c
 tutti_status tt_comm_connect(struct tt_comm *comm, const uint8_t *addresses, const int32_t *domain_of);
 void tt_comm_destroy(struct tt_comm *comm);
 
-/* Hands in `mine` and gets what all handed in, in rank order; the number of bytes is the same on all
- * ranks. */
-typedef tutti_status (*tt_exchange_fn)(void *context, const void *mine, uint64_t bytes, void *all);
-enum { TT_ENDPOINT_INFO_BYTES = TT_ADDRESS_MAX + 16 };
+/* Hands in `mine` and gets what all handed in, in rank order; the number of bytes is the same on all ranks, 0
+ * to agree on going on and on nothing else. A rank whose `status` is a failure takes part, too: its words are
+ * the thread's last error. Then all ranks fail: that one by what it said, the others by the same with its rank
+ * before it. */
+typedef tutti_status (*tt_exchange_fn)(
+    void *context, tutti_status status, const void *mine, uint64_t bytes, void *all);
+/* The words of another rank's failure. */
+#define TT_FAILURE_OF "rank %d could not make its end of the communicator: %s"
+enum { TT_ENDPOINT_INFO_BYTES = TT_ADDRESS_MAX + 12 };
 /* Allocates memory for the exchanges of n ranks, before the first: between two exchanges no rank may fail
  * alone. NULL, with the thread's last error set, if there is none. */
 void *tt_comm_room(int n);
-/* Makes a communicator: open, exchange (TT_ENDPOINT_INFO_BYTES), connect, exchange (4 bytes). A rank that
- * fails makes both exchanges, too, so that nobody waits for it; one rank's failure is everybody's.
- * `domain` is this rank's cache domain; NULL: as the settings say. `host_of` as for tt_comm_open. */
+/* Makes a communicator: open, exchange (TT_ENDPOINT_INFO_BYTES), connect, exchange (0 bytes); after an exchange
+ * that failed there is none. One rank's failure is everybody's. `domain` is this rank's cache domain; NULL: as
+ * the settings say. `host_of` as for tt_comm_open. */
 tutti_status tt_comm_establish(int n, int rank, const struct tt_settings *settings,
     const tutti_config *config, const int32_t *domain, const int32_t *host_of, tt_exchange_fn exchange,
     void *context, void *room, tutti_comm **comm);
 /* Sets the cache domain of a rank of n as the settings say: by a text, or by where this process is bound. */
 tutti_status tt_comm_domain(const struct tt_settings *settings, int n, int rank, int32_t *domain);
-/* Exchanges a status (4 bytes). Returns the rank's own failure, else the first one of another rank. */
-tutti_status tt_comm_agree(
-    tt_exchange_fn exchange, void *context, int n, int rank, tutti_status mine, void *room);
 
 /* Makes the handle of a communicator (handle.h), and stores it in the communicator. */
 tutti_status tt_comm_handle_create(struct tt_comm *comm, tutti_comm **handle);
@@ -42,6 +44,11 @@ tutti_status tt_comm_handle_create(struct tt_comm *comm, tutti_comm **handle);
 /* These do the work of tutti_comm_init_rank and tutti_comm_init_all, after sizes and pointers were checked
  * (init.c). */
 tutti_status tt_init_rank(int n, int rank, const tutti_id *id, const tutti_config *config, tutti_comm **comm);
+/* In place of tt_init_rank: tells the other ranks that this one cannot take part, by `status` and the thread's
+ * last error, which stays. Returns the status. id NULL: the launcher says n, rank and id. It waits for who made
+ * the id as tt_init_rank would. */
+tutti_status tt_init_refuse(
+    int n, int rank, const tutti_id *id, const tutti_config *config, tutti_status status);
 tutti_status tt_init_all(int n, const int *devices, const tutti_config *config, tutti_comm **comms);
 /* Tells init_progress.h that this thread begins to make a communicator. False if the thread was doing that
  * already, or if the config is not legal. */

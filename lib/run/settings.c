@@ -133,3 +133,21 @@ int64_t tt_comm_init_timeout(const struct tt_settings *settings, const tutti_con
         init_ms = run_ms < 0 ? -1 : DEFAULT_MS;
     return run_ms >= 0 && run_ms < init_ms ? run_ms : init_ms;
 }
+
+static uint64_t variable_ms(const char *name)
+{
+    const char *text = tt_environment(name);
+    uint64_t ms;
+    return text != NULL && tt_parse_number(text, &ms) && ms <= INT64_MAX / 1000000 ? ms : 0;
+}
+
+int64_t tt_comm_refused_timeout(const tutti_config *config)
+{
+    const struct tt_settings settings = { .timeout_ms_or_zero = variable_ms("TUTTI_TIMEOUT"),
+        .init_timeout_ms_or_zero = variable_ms("TUTTI_INIT_TIMEOUT") };
+    tutti_config legal = { .size = sizeof legal };
+    bool reaches = config != NULL && config->size >= offsetof(tutti_config, timeout_ms) + sizeof(int64_t);
+    if (reaches && config->timeout_ms >= -1)
+        legal.timeout_ms = config->timeout_ms;
+    return tt_comm_init_timeout(&settings, &legal);
+}

@@ -24,5 +24,7 @@ uint64_t tt_comm_slot_bytes(const struct tt_settings *settings, int n);
 int64_t tt_comm_timeout(const struct tt_settings *settings, const tutti_config *config);
 /* Returns how long to wait for ranks that have not come, -1: for ever. */
 int64_t tt_comm_init_timeout(const struct tt_settings *settings, const tutti_config *config);
+/* Returns the same for a rank whose config or settings are not legal, by what can be read of them. */
+int64_t tt_comm_refused_timeout(const tutti_config *config);
 
 #endif

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "tests/rig/ranks.h"
 
@@ -84,6 +85,8 @@ static void refuse_config(struct ranks_me *me, const void *config, tutti_status 
         return;
     ranks_refused(me, tutti_comm_init_rank(1, 0, &id, config, &comm), expected, "init_rank", words);
     ranks_expect(me, comms[0] == NULL && comms[1] == NULL && comm == NULL, "an output was set");
+    if (!ranks_ok(me, tutti_get_id(&id), "get_id")) /* the first has served: its ranks were told */
+        return;
     ranks_ok(me, tutti_comm_init_rank(1, 0, &id, NULL, &comm), "init_rank afterwards");
     ranks_ok(me, tutti_comm_destroy(comm), "destroy");
 }
@@ -241,6 +244,76 @@ Test(api_init, ranks_that_disagree)
     ranks_run(&(struct ranks_plan){ .n = 3, .kind = RANKS_THREADS, .run = disagree });
 }
 
+/* --- A rank that cannot take part */
+
+enum way { DIRECTLY, NONBLOCKING, IN_A_GROUP, WITHOUT_FILES };
+
+static tutti_status join_as(
+    enum way way, struct ranks_me *me, const tutti_id *id, tutti_config *config, tutti_comm **comm)
+{
+    struct rlimit none = { 1 << 12, RLIM_INFINITY }, before;
+    config->flags |= way == NONBLOCKING ? TUTTI_COMM_NONBLOCKING : 0;
+    if (way == IN_A_GROUP)
+        tutti_group_start();
+    if (way == WITHOUT_FILES &&
+        (getrlimit(RLIMIT_FSIZE, &before) != 0 || setrlimit(RLIMIT_FSIZE, &none) != 0))
+        abort();
+    tutti_status status = tutti_comm_init_rank(me->n, me->rank, id, config, comm);
+    if (way == WITHOUT_FILES)
+        setrlimit(RLIMIT_FSIZE, &before);
+    return way == IN_A_GROUP ? tutti_group_end() : status;
+}
+
+/* Rank 1 gets its error, and the others the same words with its rank, long before their patience ends. */
+static void expect_all_told(
+    struct ranks_me *me, enum way way, const tutti_config *wrong, tutti_status expected, const char *words)
+{
+    tutti_config config = { .size = sizeof config, .timeout_ms = 200000 };
+    tutti_comm *comm = NULL;
+    tutti_id id;
+    char others[200];
+    ranks_at(me, "rank %d: rank 1 cannot take part: %s", me->rank, words);
+    if (!ranks_id(me, &id))
+        return;
+    if (me->rank == 1)
+        config = *wrong;
+    snprintf(others, sizeof others, "rank 1 cannot take part|%s", words);
+    int64_t began = ranks_now_ms();
+    tutti_status status = join_as(me->rank == 1 ? way : DIRECTLY, me, &id, &config, &comm);
+    ranks_refused(me, status, expected, "init_rank", me->rank == 1 ? words : others);
+    ranks_expect(me, ranks_now_ms() - began < 100000, "it took until the timeout");
+}
+
+static void cannot_take_part(struct ranks_me *me)
+{
+    tutti_config wrong = { .size = sizeof wrong, .flags = UINT64_C(1) << 40 };
+    for (enum way way = DIRECTLY; way <= IN_A_GROUP; way++)
+        expect_all_told(me, way, &wrong, TUTTI_UNSUPPORTED, "config.flags is");
+    wrong.flags = 0;
+    wrong.timeout_ms = -7;
+    expect_all_told(me, DIRECTLY, &wrong, TUTTI_INVALID_ARGUMENT, "config.timeout_ms is -7");
+    wrong.timeout_ms = 0;
+    wrong.options = "slice=many";
+    expect_all_told(me, DIRECTLY, &wrong, TUTTI_INVALID_ARGUMENT, "slice=\"many\" is not legal");
+    wrong.options = NULL;
+    wrong.size = 3;
+    expect_all_told(me, DIRECTLY, &wrong, TUTTI_INVALID_ARGUMENT, "config.size is 3");
+    wrong.size = sizeof wrong;
+    if (me->kind != RANKS_THREADS) /* a process that has an arena needs no more */
+        expect_all_told(me, WITHOUT_FILES, &wrong, TUTTI_SYSTEM_ERROR, "no room for the arena");
+    tutti_comm *comm = ranks_join(me, &(tutti_config){ .size = sizeof wrong, .timeout_ms = 200000 });
+    if (comm != NULL) {
+        sum_of_all(me, comm);
+        ranks_part(me, comm);
+    }
+}
+
+Test(api_init, rank_that_cannot_take_part_tells_all)
+{
+    ranks_run(&(struct ranks_plan){ .n = 3, .run = cannot_take_part });
+    ranks_run(&(struct ranks_plan){ .n = 3, .kind = RANKS_THREADS, .run = cannot_take_part });
+}
+
 /* --- Ids that are damaged */
 
 /* The secret lies at bytes 16 to 47 of an id (the layout is in lib/bootstrap/bootstrap_wire.h); what stands
@@ -357,6 +430,16 @@ static void from_environment(struct ranks_me *me)
     ranks_expect(me, tutti_comm_rank(comm) == me->rank && tutti_comm_size(comm) == me->n, "another rank");
     sum_of_all(me, comm);
     ranks_part(me, comm);
+    if (!ranks_id(me, &id))
+        return;
+    for (size_t i = 0; i < sizeof id.bytes; i++)
+        snprintf(text + 2 * i, 3, "%02x", id.bytes[i]);
+    setenv("TUTTI_ID", text, 1);
+    if (me->rank == 1)
+        setenv("TUTTI_SLICE", "many", 1);
+    ranks_at(me, "rank %d: TUTTI_SLICE is not legal for rank 1", me->rank);
+    ranks_refused(me, tutti_comm_init_env(NULL, &comm), TUTTI_INVALID_ARGUMENT, "init_env",
+        me->rank == 1 ? "TUTTI_SLICE" : "rank 1 cannot take part|TUTTI_SLICE=\"many\"");
 }
 
 Test(api_init, environment)
