@@ -96,6 +96,10 @@ static const struct {
     { "TUTTI_SIZE", "", "number of ranks of the job", false },
     { "TUTTI_ROOT", "", "host:port where the ranks of a job meet without an id", false },
     { "TUTTI_SECRET_FILE", "", "the file with the secret of TUTTI_ROOT", false },
+    { "TUTTI_DIRECTORY", "",
+        "where ranks of a host meet: a directory in which this user may make one of its own; unset: "
+        "$XDG_RUNTIME_DIR, /tmp, or $TMPDIR",
+        false },
     { "TUTTI_INTERFACE", "",
         "how other hosts reach this one: the name of a network interface (eth0), an address, or a network "
         "(10.1.0.0/16); unset: the first that is up, and neither loopback nor a bridge of containers",

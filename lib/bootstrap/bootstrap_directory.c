@@ -3,12 +3,12 @@
  *
  * A socket's own mode is not honoured everywhere, so the directory guards it: owned by this user, mode
  * 0700, or refused. $XDG_RUNTIME_DIR is preferred because the system empties it; in /tmp, the sticky bit
- * keeps others from replacing a directory once its owner was checked.
+ * keeps others from replacing a directory once its owner was checked. $TUTTI_DIRECTORY beats both.
  *
  * Another user may have made the directory in /tmp first. Then the first of 16 names that is not taken is
- * used, and if all are taken, $XDG_RUNTIME_DIR after all. Ranks that agree on /tmp look at the same names
- * in the same order, so they find the same directory; a later name that is there already is preferred to
- * an earlier one.
+ * used. Where nothing can be made in /tmp, as in a container whose root is read-only, $TMPDIR is next, and
+ * $XDG_RUNTIME_DIR after all. Ranks that agree on /tmp look at the same names in the same order, so they find
+ * the same directory; a later name that is there already is preferred to an earlier one.
  *
  * Open listeners are in one list, for two events that nobody announces: exit removes their files, and a
  * fork closes the child's copies, so that a child neither answers for its parent nor removes its files. A
@@ -33,7 +33,7 @@
 #include "base/status.h"
 
 enum { PATH_BYTES = sizeof((struct sockaddr_un *)0)->sun_path, TOKEN_TEXT = 2 * TT_TOKEN_BYTES };
-enum { SWEPT_AT_ONCE = 256, TMP_NAMES = 16 };
+enum { SWEPT_AT_ONCE = 256, TMP_NAMES = 16, PLACES = 2 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t watched = PTHREAD_ONCE_INIT;
@@ -65,6 +65,12 @@ static bool runtime_path(char *path)
     return length + 1 + TOKEN_TEXT < PATH_BYTES;
 }
 
+/* True if this process can make files in the directory, which also a read-only file system may forbid. */
+static bool is_writable(const char *path)
+{
+    return access(path, W_OK | X_OK) == 0;
+}
+
 bool tt_directory_is_runtime_here(void)
 {
     char path[PATH_BYTES];
@@ -73,41 +79,63 @@ bool tt_directory_is_runtime_here(void)
         return false;
     const char *runtime = tt_environment("XDG_RUNTIME_DIR");
     return stat(runtime, &s) == 0 && S_ISDIR(s.st_mode) && s.st_uid == geteuid() && (s.st_mode & 0077) == 0 &&
-           access(runtime, W_OK | X_OK) == 0;
+           is_writable(runtime);
 }
 
-/* Makes "/tmp/tutti-1000", or that with ".1" to ".15" behind it. */
-static void tmp_path(int number, char *path)
+/* Returns where private directories may lie, in order; NULL: there is no such place. */
+static const char *place(int i)
 {
-    int length = snprintf(path, PATH_BYTES, "/tmp/tutti-%lu", (unsigned long)geteuid());
+    const char *chosen = tt_environment("TUTTI_DIRECTORY");
+    if (chosen != NULL)
+        return i == 0 ? chosen : NULL;
+    return i == 0 ? "/tmp" : tt_environment("TMPDIR");
+}
+
+/* Makes "/tmp/tutti-1000", or that with ".1" to ".15" behind it. False if the place is no absolute path, or too
+ * long for the name of a socket behind it. */
+static bool private_path(const char *where, int number, char *path)
+{
+    char suffix[8] = "";
     if (number > 0)
-        snprintf(path + length, PATH_BYTES - (size_t)length, ".%d", number);
+        snprintf(suffix, sizeof suffix, ".%d", number);
+    int length = snprintf(path, PATH_BYTES, "%s/tutti-%lu%s", where, (unsigned long)geteuid(), suffix);
+    return where[0] == '/' && length + 1 + TOKEN_TEXT < PATH_BYTES;
 }
 
-static void choose_tmp_path(char *path)
+/* Makes the path of the first directory that is there, can be written to and is this user's alone; of the first
+ * that can be made; or of the first, if none can. False if that is too long. */
+static bool choose_path(char *path)
 {
-    int first = -1;
     bool exists;
-    for (int i = 0; i < TMP_NAMES; i++) {
-        tmp_path(i, path);
-        if (is_private(path, &exists))
-            return;
-        if (first < 0 && !is_foreign(path))
-            first = i;
-    }
-    if (first >= 0 || !tt_directory_is_runtime_here())
-        tmp_path(first >= 0 ? first : 0, path);
-    else
-        runtime_path(path);
+    for (int i = 0; i < PLACES && place(i) != NULL; i++)
+        for (int number = 0; number < TMP_NAMES; number++)
+            if (private_path(place(i), number, path) && is_private(path, &exists) && is_writable(path))
+                return true;
+    for (int i = 0; i < PLACES && place(i) != NULL; i++)
+        for (int number = 0; is_writable(place(i)) && number < TMP_NAMES; number++)
+            if (private_path(place(i), number, path) && !is_foreign(path))
+                return true;
+    if (tt_environment("TUTTI_DIRECTORY") == NULL && tt_directory_is_runtime_here())
+        return runtime_path(path);
+    return private_path(place(0), 0, path);
 }
 
-/* Makes the path of a directory; false as runtime_path says. */
+/* Makes the path of a directory; false as runtime_path and choose_path say. */
 static bool directory_path(enum tt_directory directory, char *path)
 {
+    return directory == TT_DIRECTORY_RUNTIME ? runtime_path(path) : choose_path(path);
+}
+
+static tutti_status refuse_path(enum tt_directory directory)
+{
+    static const char longest[] = "/tutti-4294967295.15/";
     if (directory == TT_DIRECTORY_RUNTIME)
-        return runtime_path(path);
-    choose_tmp_path(path);
-    return true;
+        return tt_fail(TUTTI_SYSTEM_ERROR,
+            "the id's socket lies below $XDG_RUNTIME_DIR, which is unset here or "
+            "has another value than in the process that made the id");
+    return tt_fail(TUTTI_INVALID_USAGE,
+        "TUTTI_DIRECTORY is \"%.100s\"; legal: an absolute path of at most %d bytes", place(0),
+        PATH_BYTES - 1 - TOKEN_TEXT - (int)strlen(longest));
 }
 
 static tutti_status refuse(const char *path)
@@ -115,9 +143,48 @@ static tutti_status refuse(const char *path)
     return tt_fail(TUTTI_SYSTEM_ERROR,
         "%s must be a directory of user %lu with mode 0700, and it is not%s: refusing to meet there", path,
         (unsigned long)geteuid(),
-        is_foreign(path) ? " (another user made it first; $XDG_RUNTIME_DIR may name a directory that is used "
-                           "instead)"
+        is_foreign(path) ? " (another user made it first; TUTTI_DIRECTORY or $XDG_RUNTIME_DIR may name a "
+                           "directory that is used instead)"
                          : "");
+}
+
+/* Says why a directory that the environment names, and that is to be this user's alone if `alone`, is not
+ * used. */
+static void describe_unused(const char *name, bool alone, char *text, size_t bytes)
+{
+    const char *path = tt_environment(name), *why = "is no absolute path, or too long";
+    struct stat s;
+    char number[64], owner[96];
+    if (path == NULL) {
+        snprintf(text, bytes, "%s is not set", name);
+        return;
+    }
+    bool found = path[0] == '/' && stat(path, &s) == 0;
+    if (found && alone && (s.st_uid != geteuid() || (s.st_mode & 0077) != 0)) {
+        snprintf(owner, sizeof owner, "is of user %lu with mode %04o, legal: %lu and 0700",
+            (unsigned long)s.st_uid, (unsigned)s.st_mode & 07777, (unsigned long)geteuid());
+        why = owner;
+    } else if (path[0] == '/' && (!found || !is_writable(path))) {
+        why = strerror_r(errno, number, sizeof number);
+    }
+    snprintf(text, bytes, "%s, %.40s, %s", name, path, why);
+}
+
+/* Fails with errno, since there is no place for a private directory. */
+static tutti_status fail_to_make(const char *path)
+{
+    int number = errno;
+    char other[160], runtime[160], text[64];
+    const char *why = strerror_r(number, text, sizeof text);
+    if (tt_environment("TUTTI_DIRECTORY") != NULL)
+        return tt_fail(TUTTI_SYSTEM_ERROR, "cannot make the directory %s, in TUTTI_DIRECTORY: %s", path, why);
+    describe_unused("TMPDIR", false, other, sizeof other);
+    describe_unused("XDG_RUNTIME_DIR", true, runtime, sizeof runtime);
+    return tt_fail(TUTTI_SYSTEM_ERROR,
+        "cannot make the directory %s, for the sockets by which ranks of a host meet: %s; %s; %s; "
+        "TUTTI_DIRECTORY "
+        "may name a place, the same for all ranks of a host",
+        path, why, other, runtime);
 }
 
 bool tt_socket_is_dead(const struct sockaddr_un *address)
@@ -153,10 +220,13 @@ tutti_status tt_directory_make(enum tt_directory directory)
     char path[PATH_BYTES];
     bool exists, private = false;
     for (int i = 0; i < TMP_NAMES && !private; i++) { /* another may take a name that was free a moment ago */
-        directory_path(directory, path);
+        if (!directory_path(directory, path))
+            return refuse_path(directory);
         if (mkdir(path, 0700) != 0 && errno != EEXIST)
-            return tt_fail_errno(TUTTI_SYSTEM_ERROR, "cannot make the directory %s", path);
+            return fail_to_make(path);
         private = is_private(path, &exists);
+        if (private && !is_writable(path))
+            return fail_to_make(path);
     }
     if (!private)
         return refuse(path);
@@ -166,7 +236,8 @@ tutti_status tt_directory_make(enum tt_directory directory)
 
 tutti_status tt_directory_choose(enum tt_directory *directory)
 {
-    enum tt_directory chosen = tt_directory_is_runtime_here() ? TT_DIRECTORY_RUNTIME : TT_DIRECTORY_TMP;
+    bool runtime = tt_environment("TUTTI_DIRECTORY") == NULL && tt_directory_is_runtime_here();
+    enum tt_directory chosen = runtime ? TT_DIRECTORY_RUNTIME : TT_DIRECTORY_TMP;
     tutti_status status = tt_directory_make(chosen);
     if (status == TUTTI_OK)
         *directory = chosen;
@@ -179,9 +250,7 @@ tutti_status tt_directory_socket(
     char path[PATH_BYTES];
     bool exists;
     if (!directory_path(directory, path))
-        return tt_fail(TUTTI_SYSTEM_ERROR, "the id's socket lies below $XDG_RUNTIME_DIR, which is unset here "
-                                           "or has another value than in the "
-                                           "process that made the id");
+        return refuse_path(directory);
     if (!is_private(path, &exists)) {
         if (exists)
             return refuse(path);

@@ -15,7 +15,7 @@
 /* The numbers are part of the id. */
 enum tt_directory {
     TT_DIRECTORY_RUNTIME, /* $XDG_RUNTIME_DIR/tutti */
-    TT_DIRECTORY_TMP, /* /tmp/tutti-UID, or where that is another user's what stands in for it */
+    TT_DIRECTORY_TMP, /* /tmp/tutti-UID, or what stands in for it where that cannot be, or for all */
     TT_DIRECTORIES
 };
 enum { TT_TOKEN_BYTES = 16 };

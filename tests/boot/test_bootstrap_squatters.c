@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test_bootstrap_squatters.c: another user has made the directory in /tmp where this one's ranks meet: they
- * meet all the same, at an id and by what they agreed on. */
+ * meet all the same, at an id and by what they agreed on. So they do where nothing can be made in /tmp. */
 #include <fcntl.h>
 #include <grp.h>
+#include <sched.h>
 #include <stdlib.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -122,4 +124,102 @@ Test(bootstrap_squatters, all_names_are_taken)
     rmdir(inside);
     rmdir(runtime);
     clean(user);
+}
+
+/* --- Where nothing can be made in /tmp */
+
+/* Gives this process a /tmp of its own that is read-only, and keeps the real one at `rw`. */
+static bool make_tmp_read_only(const char *rw)
+{
+    return unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+           mount("/tmp", "/tmp", NULL, MS_BIND | MS_REC, NULL) == 0 &&
+           mount(rw, rw, NULL, MS_BIND, NULL) == 0 &&
+           mount(NULL, "/tmp", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY, NULL) == 0;
+}
+
+enum { NO_NAMESPACE = 77 };
+
+static int meet_without_tmp(const char *rw, const char *variable, const char *words)
+{
+    unsetenv("TMPDIR");
+    unsetenv("XDG_RUNTIME_DIR");
+    if (!make_tmp_read_only(rw))
+        return NO_NAMESPACE;
+    if (variable != NULL)
+        setenv(variable, rw, 1);
+    bool met = meet_by_a_post() == TUTTI_OK;
+    bool told = words == NULL || strstr(tt_last_error(), words) != NULL;
+    if (!told)
+        fprintf(stderr, "\"%s\" is not in \"%s\"\n", words, tt_last_error());
+    return met == (words == NULL) && told ? 0 : 1;
+}
+
+/* $TMPDIR, $XDG_RUNTIME_DIR and TUTTI_DIRECTORY help; without them the error names all three, and one that is
+ * there and of no use. */
+Test(bootstrap_squatters, read_only_tmp)
+{
+    static const struct {
+        const char *variable;
+        mode_t mode;
+        const char *words;
+    } cases[] = {
+        { "TMPDIR", 0755, NULL },
+        { "XDG_RUNTIME_DIR", 0700, NULL },
+        { "TUTTI_DIRECTORY", 0755, NULL },
+        { NULL, 0755,
+            "Read-only file system; TMPDIR is not set; XDG_RUNTIME_DIR is not set; TUTTI_DIRECTORY" },
+        { "XDG_RUNTIME_DIR", 0755, "XDG_RUNTIME_DIR, " },
+        { "XDG_RUNTIME_DIR", 0755, "with mode 0755, legal: 0 and 0700" },
+    };
+    char inside[64];
+    if (geteuid() != 0)
+        cr_skip_test("only root can mount");
+    cr_assert_not_null(mkdtemp(runtime));
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int status = 0;
+        cr_assert_eq(chmod(runtime, cases[i].mode), 0);
+        pid_t child = fork();
+        if (child == 0)
+            _exit(meet_without_tmp(runtime, cases[i].variable, cases[i].words));
+        cr_assert_eq(waitpid(child, &status, 0), child);
+        if (WIFEXITED(status) && WEXITSTATUS(status) == NO_NAMESPACE)
+            cr_skip_test("the system allows no namespaces");
+        cr_expect_eq(
+            status, 0, "%s, mode %o", cases[i].variable ? cases[i].variable : "nothing", cases[i].mode);
+        for (int n = 0; n < 2; n++) {
+            snprintf(inside, sizeof inside, n == 0 ? "%s/tutti" : "%s/tutti-0", runtime);
+            rmdir(inside);
+        }
+    }
+    rmdir(runtime);
+}
+
+/* It beats $XDG_RUNTIME_DIR and /tmp; and one that cannot be is an error. */
+Test(bootstrap_squatters, chosen_directory)
+{
+    char inside[64];
+    struct stat s;
+    enum tt_directory directory;
+    cr_assert_not_null(mkdtemp(runtime));
+    setenv("XDG_RUNTIME_DIR", runtime, 1);
+    cr_assert_eq(chmod(runtime, 0700), 0);
+    setenv("TUTTI_DIRECTORY", runtime, 1);
+    cr_expect_eq(meet_at_an_id(), TUTTI_OK);
+    cr_expect_eq(meet_by_a_post(), TUTTI_OK);
+    snprintf(inside, sizeof inside, "%s/tutti-%u", runtime, (unsigned)geteuid());
+    cr_expect(stat(inside, &s) == 0 && (s.st_mode & 0777) == 0700, "%s", inside);
+    cr_expect(settles(inside, 0));
+    rmdir(inside);
+    snprintf(inside, sizeof inside, "%s/tutti", runtime);
+    cr_expect(stat(inside, &s) != 0, "%s was made", inside);
+    rmdir(runtime);
+    cr_expect_eq(tt_directory_choose(&directory), TUTTI_SYSTEM_ERROR);
+    cr_expect(strstr(tt_last_error(), "in TUTTI_DIRECTORY: No such file"), "%s", tt_last_error());
+    static const char *const wrong[] = { "relative", "",
+        "/a/path/that/is/much/and/by/far/longer/than/the/name/of/a/socket/can/be/in/all" };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        setenv("TUTTI_DIRECTORY", wrong[i], 1);
+        cr_expect_eq(tt_directory_choose(&directory), TUTTI_INVALID_USAGE);
+        cr_expect(strstr(tt_last_error(), "legal: an absolute path"), "%s", tt_last_error());
+    }
 }
