@@ -25,7 +25,7 @@
 #include "transports/ranges.h"
 
 #define ARENA_MAGIC 0x616e657261697475u /* "utiarena" */
-enum { ARENA_VERSION = 2, LARGE = 2 << 20, NO_EXEC_SEAL = 8, COLORS = 128, STEP = 13 };
+enum { ARENA_VERSION = 3, LARGE = 2 << 20, NO_EXEC_SEAL = 8, COLORS = 128, STEP = 13 };
 static const uint64_t smallest = 64u << 20, largest = (uint64_t)1 << 38;
 
 struct header { /* the first page of an arena */
@@ -34,6 +34,7 @@ struct header { /* the first page of an arena */
     _Atomic uint32_t exited; /* 1: its process has returned from main, or called exit */
     uint64_t bytes;
     uint8_t uuid[TT_UUID_BYTES];
+    _Atomic uint64_t visible; /* so much of it, from its beginning, every peer has mapped: these lower it */
 };
 
 struct held {
@@ -98,19 +99,24 @@ static uint64_t page_bytes(void)
     return (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Twice the memory leaves room for holes. The largest is such that 256 processes map each other in half of an
- * address space of 47 bits. Where the address space is limited, the arena must leave it to
- * others: the peers' arenas, and the program. */
-static uint64_t wanted_bytes(void)
+/* Where the address space is limited, an arena leaves it to others: more arenas, and the program. */
+static uint64_t share_of_space(uint64_t bytes)
 {
-    uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * page_bytes(), bytes = smallest;
     struct rlimit space;
-    while (bytes < 2 * memory && bytes < largest)
-        bytes *= 2;
     if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY)
         while (bytes > space.rlim_cur / 16 && bytes > smallest)
             bytes /= 2;
     return bytes;
+}
+
+/* Twice the memory leaves room for holes. The largest is such that 256 processes map each other in half of an
+ * address space of 47 bits. */
+static uint64_t wanted_bytes(void)
+{
+    uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * page_bytes(), bytes = smallest;
+    while (bytes < 2 * memory && bytes < largest)
+        bytes *= 2;
+    return share_of_space(bytes);
 }
 
 int tt_arena_file(const char *name)
@@ -179,10 +185,12 @@ static tutti_status make_own(void)
     made.fd = tt_arena_file("tutti");
     if (made.fd < 0)
         return tt_fail_errno(TUTTI_SYSTEM_ERROR, "no memory file for the arena");
-    tutti_status status = map_largest(made.fd, &made.bytes, &base);
+    uint64_t bytes = 0;
+    tutti_status status = map_largest(made.fd, &bytes, &base);
     if (status != TUTTI_OK)
         goto close_file;
     made.base = base;
+    made.bytes = bytes;
     status = TUTTI_SYSTEM_ERROR;
     if (getrandom(made.uuid, sizeof made.uuid, 0) != sizeof made.uuid) {
         tt_fail_errno(status, "no random bytes for the arena");
@@ -198,7 +206,7 @@ static tutti_status make_own(void)
         tt_fail_errno(status, "no memory file for the peers to see that this process lives");
         goto forget;
     }
-    header.bytes = made.bytes;
+    header.bytes = header.visible = made.bytes;
     memcpy(header.uuid, made.uuid, sizeof header.uuid);
     memcpy(made.base, &header, sizeof header);
     if (fcntl(made.fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) {
@@ -216,10 +224,23 @@ close_file:
     return status;
 }
 
-/* Makes the own arena, unless there is one. The lock is held. */
+static struct header *header_of(const struct tt_arena *arena)
+{
+    return (struct header *)(void *)arena->base;
+}
+
+/* Makes the own arena, unless there is one, and looks how much of it the peers see: what lies behind that is
+ * memory like any other from now on, and none of it is given out. The lock is held. */
 static tutti_status need_own(void)
 {
-    return process.own.base != NULL ? TUTTI_OK : make_own();
+    if (process.own.base == NULL)
+        return make_own();
+    uint64_t visible = atomic_load(&header_of(&process.own)->visible);
+    if (visible < process.own.bytes && visible >= smallest) {
+        atomic_store_explicit(&process.own.bytes, visible, memory_order_relaxed);
+        process.ranges.end = visible;
+    }
+    return TUTTI_OK;
 }
 
 tutti_status tt_arena_get(const struct tt_arena **own)
@@ -287,8 +308,11 @@ tutti_status tt_arena_alloc(uint64_t bytes, void **ptr)
         enum tt_ranges_result result = tt_ranges_take(&process.ranges, bytes, align, &at);
         if (result != TT_RANGES_TAKEN)
             status =
-                tt_fail(TUTTI_OUT_OF_MEMORY, "no stretch of %llu bytes is free in the arena of %llu MiB%s",
+                tt_fail(TUTTI_OUT_OF_MEMORY, "no stretch of %llu bytes is free in the arena of %llu MiB%s%s",
                     (unsigned long long)bytes, (unsigned long long)process.own.bytes >> 20,
+                    process.own.bytes == header_of(&process.own)->bytes
+                        ? ""
+                        : " that a rank with little address space (ulimit -v) can map",
                     result == TT_RANGES_FULL ? "" : ", or no memory for its table");
         else
             *ptr = process.own.base + at;
@@ -304,8 +328,8 @@ tutti_status tt_arena_free(void *ptr)
         return no_process();
     const struct tt_arena *own = &process.own;
     tutti_status status = TUTTI_OK;
-    if (own->base == NULL || !tt_arena_offset(own, (uintptr_t)ptr, 1, &at) || at == 0 ||
-        !tt_ranges_give(&process.ranges, at, &bytes))
+    at = (uint64_t)((uintptr_t)ptr - (uintptr_t)own->base); /* also behind what the peers see */
+    if (own->base == NULL || at == 0 || !tt_ranges_give(&process.ranges, at, &bytes))
         status = tt_fail(TUTTI_INVALID_ARGUMENT,
             "mem_free: ptr is %p; legal: NULL, or what tutti_mem_alloc gave and nobody freed", ptr);
     else if (fallocate(own->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)bytes) != 0)
@@ -355,20 +379,33 @@ static struct tt_arena *find(const uint8_t *uuid)
     return arena;
 }
 
+/* Tells the owner how much of its arena is mapped here. All processes of a host have agreed that they have mapped
+ * each other before one of them allocates for the communicator that they are about to make. */
+static void show_no_more_than(const struct tt_arena *peer, uint64_t bytes)
+{
+    _Atomic uint64_t *visible = &header_of(peer)->visible;
+    uint64_t seen = atomic_load(visible);
+    while (bytes < seen && !atomic_compare_exchange_weak(visible, &seen, bytes))
+        ;
+}
+
+/* Maps the arena, or as much of its beginning as there is room for here. */
 static tutti_status map_peer(int fd, const struct header *header, struct tt_arena **arena)
 {
     struct tt_arena *made = calloc(1, sizeof *made);
     if (made == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a peer's arena");
-    made->base = map_file(fd, header->bytes);
+    uint64_t bytes = share_of_space(header->bytes);
+    while ((made->base = map_file(fd, bytes)) == NULL && bytes / 2 >= smallest)
+        bytes /= 2;
     if (made->base == NULL) {
-        tutti_status status =
-            tt_fail_errno(TUTTI_SYSTEM_ERROR, "no room to map a peer's arena of %llu MiB (see ulimit -v)",
-                (unsigned long long)header->bytes >> 20);
+        tutti_status status = tt_fail_errno(TUTTI_SYSTEM_ERROR,
+            "no room to map %llu MiB of a peer's arena (see ulimit -v)", (unsigned long long)bytes >> 20);
         free(made);
         return status;
     }
-    made->bytes = header->bytes;
+    made->bytes = bytes;
+    show_no_more_than(made, bytes);
     memcpy(made->uuid, header->uuid, sizeof made->uuid);
     made->fd = made->life = -1;
     made->next = process.peers;
@@ -471,12 +508,12 @@ void tt_arena_drop_held(void)
 static void __attribute__((destructor)) tell_exit(void)
 {
     if (guard != NULL && guard->begun && process.own.base != NULL)
-        atomic_store(&((struct header *)(void *)process.own.base)->exited, 1);
+        atomic_store(&header_of(&process.own)->exited, 1);
 }
 
 bool tt_arena_exited(const struct tt_arena *arena)
 {
-    return atomic_load(&((struct header *)(void *)arena->base)->exited) != 0;
+    return atomic_load(&header_of(arena)->exited) != 0;
 }
 
 bool tt_arena_alive(const struct tt_arena *arena)

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* arena.h: memory that other processes can map: one arena for each process, handed out by descriptor once.
  *
- * An arena is a sparse sealed memfd, mapped whole by its owner and by every process that was introduced to
- * it, so that whatever is allocated in it later needs no further exchange: an offset names it. What is freed
- * is punched out, and the memory returns. It cannot shrink, so no peer can make another fault.
+ * An arena is a sparse sealed memfd, mapped by its owner and by every process that was introduced to it: whole,
+ * or, where a process has little address space, its beginning, which is then all that the owner uses. So
+ * whatever is allocated in it later needs no further exchange: an offset names it. What is freed is punched
+ * out, and the memory returns. It cannot shrink, so no peer can make another fault.
  *
  * A child of fork() begins with nothing: no arena, no peers (the parent's memory stays mapped, and is not
  * used). Peers are mapped once however many communicators share them, and are counted. */
 #ifndef TT_TRANSPORTS_ARENA_H
 #define TT_TRANSPORTS_ARENA_H
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -18,7 +20,7 @@ enum { TT_UUID_BYTES = 16 };
 
 struct tt_arena {
     uint8_t *base;
-    uint64_t bytes;
+    _Atomic uint64_t bytes; /* that are mapped here; of the own one, that every peer has mapped */
     uint8_t uuid[TT_UUID_BYTES]; /* tells a process; equal: the same process */
     bool own;
     int fd; /* of the own one; -1: a peer's needs none once it is mapped */
@@ -69,7 +71,8 @@ static inline bool tt_arena_offset(
     const struct tt_arena *arena, uintptr_t address, uint64_t bytes, uint64_t *offset)
 {
     uint64_t at = (uint64_t)(address - (uintptr_t)arena->base);
-    if (at >= arena->bytes || bytes > arena->bytes - at)
+    uint64_t mapped = atomic_load_explicit(&arena->bytes, memory_order_relaxed);
+    if (at >= mapped || bytes > mapped - at)
         return false;
     *offset = at;
     return true;

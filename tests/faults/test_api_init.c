@@ -314,6 +314,50 @@ Test(api_init, rank_that_cannot_take_part_tells_all)
     ranks_run(&(struct ranks_plan){ .n = 3, .kind = RANKS_THREADS, .run = cannot_take_part });
 }
 
+/* --- Address spaces of different size */
+
+/* Rank 1 has 16 GiB, and maps 1 GiB of an arena; rank 0 used more before. */
+static void little_space(struct ranks_me *me)
+{
+    enum { COUNT = 100000 };
+    struct rlimit space = { (rlim_t)16 << 30, (rlim_t)16 << 30 };
+    int32_t *room, *filler = NULL, *values[2];
+    if (me->rank == 1 && setrlimit(RLIMIT_AS, &space) != 0)
+        abort();
+    ranks_ok(me, tutti_mem_alloc(256 << 20, TUTTI_MEM_HOST, (void **)&room), "mem_alloc");
+    if (me->rank == 0)
+        ranks_ok(me, tutti_mem_alloc((size_t)3 << 29, TUTTI_MEM_HOST, (void **)&filler), "mem_alloc");
+    if (!ranks_ok(
+            me, tutti_mem_alloc(sizeof(int32_t[COUNT]), TUTTI_MEM_HOST, (void **)&values[0]), "mem_alloc"))
+        return;
+    ranks_ok(me, tutti_mem_free(room), "mem_free");
+    tutti_comm *comm = ranks_join(me, &(tutti_config){ .size = sizeof(tutti_config), .timeout_ms = 200000 });
+    if (comm == NULL)
+        return;
+    ranks_ok(me, tutti_mem_free(filler), "mem_free");
+    ranks_ok(me, tutti_mem_alloc(sizeof(int32_t[COUNT]), TUTTI_MEM_HOST, (void **)&values[1]),
+        "mem_alloc afterwards");
+    for (int i = 0; i < 2; i++) {
+        for (int j = 0; j < COUNT; j++)
+            values[i][j] = j + me->rank;
+        ranks_ok(me,
+            tutti_all_reduce(values[i], values[i], COUNT, TUTTI_INT32, TUTTI_SUM, comm, tutti_no_stream()),
+            "all_reduce");
+        for (int j = 0; j < COUNT; j++)
+            if (!ranks_expect(me, values[i][j] == 2 * j + 1, "element %d of %d is %d", j, i, values[i][j]))
+                break;
+        ranks_ok(me, tutti_mem_free(values[i]), "mem_free");
+    }
+    ranks_part(me, comm);
+}
+
+Test(api_init, little_address_space)
+{
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    ranks_run(&(struct ranks_plan){ .n = 2, .run = little_space });
+#endif
+}
+
 /* --- Ids that are damaged */
 
 /* The secret lies at bytes 16 to 47 of an id (the layout is in lib/bootstrap/bootstrap_wire.h); what stands
@@ -440,6 +484,7 @@ static void from_environment(struct ranks_me *me)
     ranks_at(me, "rank %d: TUTTI_SLICE is not legal for rank 1", me->rank);
     ranks_refused(me, tutti_comm_init_env(NULL, &comm), TUTTI_INVALID_ARGUMENT, "init_env",
         me->rank == 1 ? "TUTTI_SLICE" : "rank 1 cannot take part|TUTTI_SLICE=\"many\"");
+    ranks_meet(me); /* whoever made the id is there to tell */
 }
 
 Test(api_init, environment)

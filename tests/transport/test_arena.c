@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/status.h"
 #include "tests/rig/patience.h"
 #include "transports/arena.h"
 #include "transports/ranges.h"
@@ -438,6 +439,72 @@ Test(arena, small_spaces)
         return;
     cr_expect_eq(in_a_small_space((uint64_t)2 << 30, 0), 2, "a sixteenth of 2 GiB");
     cr_expect_eq(in_a_small_space((uint64_t)600 << 20, 0), 1, "the smallest");
+}
+
+/* A process that maps the arena of this one, and has an address space of 2 GiB. */
+static pid_t start_small(int *orders, int *news)
+{
+    int to[2], from[2];
+    cr_assert(pipe(to) == 0 && pipe(from) == 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct rlimit limit = { (rlim_t)2 << 30, (rlim_t)2 << 30 };
+        struct tt_arena *arena;
+        struct other o;
+        close(to[1]);
+        if (setrlimit(RLIMIT_AS, &limit) != 0 || read(to[0], &o, sizeof o) != sizeof o ||
+            tt_arena_import(fd_of(&o), -1, &arena) != TUTTI_OK)
+            _exit(1);
+        uint64_t bytes = arena->bytes;
+        bool right = strcmp((char *)arena->base + o.offset, "near") == 0;
+        if (write(from[1], &bytes, sizeof bytes) != sizeof bytes || read(to[0], &o, sizeof o) != 0)
+            _exit(2);
+        _exit(right ? 0 : 3);
+    }
+    close(to[0]);
+    close(from[1]);
+    *orders = to[1];
+    *news = from[0];
+    return pid;
+}
+
+/* It maps the beginning, and from then on no more than that is given out, or taken for memory that peers see. */
+Test(arena, peer_with_little_space)
+{
+    const struct tt_arena *own;
+    struct other me = { .pid = getpid() };
+    char *near, *far, *filler, *more;
+    uint64_t seen, at;
+    int orders, news, status;
+    if (!space_is_free())
+        return;
+    pid_t small = start_small(&orders, &news);
+    cr_assert_eq(tt_arena_get(&own), TUTTI_OK);
+    uint64_t before = own->bytes;
+    cr_assert_eq(tt_arena_alloc(100, (void **)&near), TUTTI_OK);
+    cr_assert_eq(tt_arena_alloc((uint64_t)200 << 20, (void **)&filler), TUTTI_OK);
+    cr_assert_eq(tt_arena_alloc((uint64_t)4 << 20, (void **)&far), TUTTI_OK);
+    strcpy(near, "near");
+    me.fd = own->fd;
+    me.offset = (uint64_t)((uint8_t *)near - own->base);
+    cr_assert_eq(write(orders, &me, sizeof me), sizeof me);
+    cr_assert_eq(read(news, &seen, sizeof seen), sizeof seen);
+    cr_expect_eq(seen, (uint64_t)128 << 20);
+    cr_expect_gt(before, seen);
+
+    cr_expect_eq(tt_arena_alloc((uint64_t)4 << 20, (void **)&more), TUTTI_OUT_OF_MEMORY);
+    cr_expect(strstr(tt_last_error(), "little address space"), "%s", tt_last_error());
+    cr_expect_eq(own->bytes, seen);
+    cr_expect(tt_arena_offset(own, (uintptr_t)near, 100, &at));
+    cr_expect_not(tt_arena_offset(own, (uintptr_t)far, 100, &at));
+    strcpy(far, "it stays memory");
+    cr_expect_eq(tt_arena_free(far), TUTTI_OK, "%s", tt_last_error());
+    cr_expect_eq(tt_arena_free(filler), TUTTI_OK);
+    cr_assert_eq(tt_arena_alloc((uint64_t)1 << 20, (void **)&more), TUTTI_OK);
+    cr_expect(tt_arena_offset(own, (uintptr_t)more, 1 << 20, &at));
+    close(orders);
+    cr_assert_eq(waitpid(small, &status, 0), small);
+    cr_expect_eq(status, 0);
 }
 
 struct slow {
