@@ -300,7 +300,7 @@ tutti_status tutti_comm_init_rank(
  *   1. TUTTI_RANK, TUTTI_SIZE and TUTTI_ID, the 256 hexadecimal digits of an id (`tutti-info id` makes one);
  *   2. TUTTI_RANK, TUTTI_SIZE (or torchrun's RANK and WORLD_SIZE), TUTTI_ROOT, the host:port at which rank 0
  *      listens, written alike for all ranks, and TUTTI_SECRET_FILE, a regular file of this user with mode
- *      0600 or 0400 and 16 to 4096 bytes, the same for all ranks;
+ *      0600 or 0400 and 32 to 4096 random hexadecimal digits, the same for all ranks (`tutti-info secret FILE`);
  *   3. torchrun: TORCHELASTIC_RUN_ID, with RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, and LOCAL_WORLD_SIZE
  *      equal to WORLD_SIZE (else TUTTI_ROOT and TUTTI_SECRET_FILE are needed, for torchrun has no secret);
  *   4. PMIx: PMIX_RANK or PMIX_NAMESPACE (mpirun of Open MPI, srun --mpi=pmix);

@@ -55,6 +55,24 @@ says err 'WARN: TUTTI_SLIZE is not a variable that Tutti reads; the nearest one 
 TUTTI_SLICE=64X expect 2 "$info" config
 says err 'TUTTI_SLICE.*64X'
 
+# --- A secret: random, for this user alone, and not written over by mistake.
+expect 0 "$info" secret "$scratch/secret"
+grep -qxE '[0-9a-f]{64}' "$scratch/secret" && [ "$(stat -c %a "$scratch/secret")" = 600 ] ||
+    fail "secret wrote $(ls -l "$scratch/secret"): $(cat "$scratch/secret")"
+cp "$scratch/secret" "$scratch/before"
+expect 2 "$info" secret "$scratch/secret"
+says err 'it is there already; --force'
+cmp -s "$scratch/secret" "$scratch/before" || fail "secret wrote over a file"
+expect 0 "$info" secret --force "$scratch/secret"
+cmp -s "$scratch/secret" "$scratch/before" && fail "secret --force left the file"
+[ "$(stat -c %a "$scratch/secret")" = 600 ] || fail "secret --force: mode $(stat -c %a "$scratch/secret")"
+expect 3 "$info" secret "$scratch/no/such/folder"
+says err 'No such file'
+expect 2 "$info" secret
+expect 2 "$info" cpu --force
+TUTTI_ROOT=127.0.0.1:$((20000 + $$ % 20000)) TUTTI_SECRET_FILE=$scratch/secret TUTTI_RANK=0 TUTTI_SIZE=1 \
+    expect 0 "$collperf" all_reduce -b 8 -e 8 -n 1
+
 # --- Devices: those of the stub, and why there are none.
 stub=tests/.libs/libtutti_stub.so
 STUB_GPU=devices=2 TUTTI_DEVICE_LIBRARY=$stub expect 0 "$info" devices
@@ -109,7 +127,7 @@ expect 2 "$info" --json
 
 # --- Commands that are none, and words that are wrong.
 expect 2 "$info" bogus
-says err '^tutti-info: bogus: not a command; legal are cpu .* why attach merge id$'
+says err '^tutti-info: bogus: not a command; legal are cpu .* why attach merge id secret$'
 expect 2 "$info" schedule all_reduce bogus
 says err '^tutti-info: all_reduce has no algorithm "bogus"; legal: one_shot, direct, '
 says err '^tutti-info: the form is: tutti-info schedule COLLECTIVE ALGORITHM '

@@ -3,12 +3,16 @@
  *
  * The secret is a file of the user's. What the id holds is derived from it and from the public name of the
  * job (RFC 5869 in spirit: one code of HMAC-SHA256 for each use), so neither the file nor another job's id
- * can be had from an id. The file must be one that others cannot read; so much is checked here.
+ * can be had from an id. The file must be one that others cannot read, and hold hexadecimal digits: whoever
+ * answers in rank 0's place hears a proof, on which guesses can be tried, so the secret must be random, and what
+ * a person makes up is not. White space counts for nothing, as editors and hosts differ in it.
  *
  * The name is TUTTI_ROOT as it is written, what a launcher says of the job, and the number of the call, so
  * that a second communicator gets an id of its own. Of an address, no two jobs can use one at a time. */
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -19,11 +23,12 @@
 #include "launch/launch.h"
 #include "bootstrap/sha256.h"
 
-enum { SECRET_LEAST = 16, SECRET_MOST = 4096 };
+enum { DIGITS_LEAST = 32, DIGITS_MOST = 4096, FILE_MOST = 2 * DIGITS_MOST };
+#define LEGAL "legal: %d to %d random hexadecimal digits, as `tutti-info secret FILE` makes them"
 
 struct secret {
-    size_t size;
-    uint8_t bytes[SECRET_MOST + 1];
+    size_t digits;
+    uint8_t digit[DIGITS_MOST]; /* in lower case */
 };
 
 /* Fails unless only this user can read this open file. What was opened is asked, not the path, so that
@@ -40,14 +45,50 @@ static tutti_status check_file(int fd, const char *path)
         wrong = "belongs to another user";
     else if ((s.st_mode & 077) != 0)
         wrong = "can be read or written by others";
-    else if (s.st_size < SECRET_LEAST || s.st_size > SECRET_MOST)
-        wrong = "has not the right size";
     if (!wrong)
         return TUTTI_OK;
     return tt_fail(TUTTI_INVALID_USAGE,
-        "TUTTI_SECRET_FILE, %s, %s; legal: a regular file of user %lu with mode 0600 or 0400 and %d to %d "
-        "bytes",
-        path, wrong, (unsigned long)geteuid(), SECRET_LEAST, SECRET_MOST);
+        "TUTTI_SECRET_FILE, %s, %s; legal: a regular file of user %lu with mode 0600 or 0400", path, wrong,
+        (unsigned long)geteuid());
+}
+
+/* Keeps the digits of what was read. False if there is anything else in it, or too much. */
+static bool take_digits(const uint8_t *bytes, size_t size, struct secret *secret)
+{
+    for (size_t i = 0; i < size; i++) {
+        if (isspace(bytes[i]))
+            continue;
+        if (!isxdigit(bytes[i]) || secret->digits == DIGITS_MOST)
+            return false;
+        secret->digit[secret->digits++] = (uint8_t)tolower(bytes[i]);
+    }
+    return true;
+}
+
+static tutti_status read_digits(int fd, const char *path, struct secret *secret)
+{
+    uint8_t bytes[FILE_MOST + 1];
+    size_t size = 0;
+    ssize_t got = 1;
+    while (got != 0 && size < sizeof bytes) {
+        got = read(fd, bytes + size, sizeof bytes - size);
+        if (got < 0 && errno != EINTR)
+            return tt_fail_errno(TUTTI_SYSTEM_ERROR, "TUTTI_SECRET_FILE, %s", path);
+        size += got > 0 ? (size_t)got : 0;
+    }
+    bool legal = size <= FILE_MOST && take_digits(bytes, size, secret);
+    explicit_bzero(bytes, sizeof bytes);
+    if (!legal)
+        return tt_fail(TUTTI_INVALID_USAGE,
+            "TUTTI_SECRET_FILE, %s, holds more than hexadecimal digits, or too many; words that a person "
+            "made "
+            "up can be guessed; " LEGAL,
+            path, DIGITS_LEAST, DIGITS_MOST);
+    if (secret->digits < DIGITS_LEAST)
+        return tt_fail(TUTTI_INVALID_USAGE,
+            "TUTTI_SECRET_FILE, %s, holds %zu hexadecimal digits, so few that all can be tried; " LEGAL, path,
+            secret->digits, DIGITS_LEAST, DIGITS_MOST);
+    return TUTTI_OK;
 }
 
 static tutti_status read_secret(const char *path, struct secret *secret)
@@ -55,16 +96,10 @@ static tutti_status read_secret(const char *path, struct secret *secret)
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* a pipe must not keep us waiting */
     if (fd < 0)
         return tt_fail_errno(TUTTI_INVALID_USAGE, "TUTTI_SECRET_FILE, %s", path);
+    secret->digits = 0;
     tutti_status status = check_file(fd, path);
-    ssize_t got = 0;
-    for (secret->size = 0; status == TUTTI_OK && (secret->size == 0 || got > 0);) {
-        got = read(fd, secret->bytes + secret->size, sizeof secret->bytes - secret->size);
-        if (got < 0 && errno != EINTR)
-            status = tt_fail_errno(TUTTI_SYSTEM_ERROR, "TUTTI_SECRET_FILE, %s", path);
-        secret->size += got > 0 ? (size_t)got : 0;
-        if (got == 0 && (secret->size < SECRET_LEAST || secret->size > SECRET_MOST))
-            status = tt_fail(TUTTI_INVALID_USAGE, "TUTTI_SECRET_FILE, %s, changes while it is read", path);
-    }
+    if (status == TUTTI_OK)
+        status = read_digits(fd, path, secret);
     close(fd);
     return status;
 }
@@ -74,7 +109,7 @@ static void derive(const struct secret *secret, const char *use, const char *nam
     uint8_t code[TT_SHA256_BYTES];
     char text[512];
     snprintf(text, sizeof text, "tutti 1 %s of %s", use, name);
-    tt_hmac_sha256(secret->bytes, secret->size, text, strlen(text), code);
+    tt_hmac_sha256(secret->digit, secret->digits, text, strlen(text), code);
     memcpy(key, code, bytes);
     explicit_bzero(code, sizeof code);
 }

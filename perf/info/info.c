@@ -3,12 +3,16 @@
  *
  * Everything comes from tutti_query, so that what this prints and what the library does cannot differ. A
  * question that the library does not know is a usage error, explained in the library's words. */
+#include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "info_merge.h"
@@ -39,6 +43,9 @@ static const char help[] =
     "                                             while it hangs: whom an operation waits for, how long\n"
     "       tutti-info merge FILE..               traces that TUTTI_TRACE named, as one, on stdout\n"
     "       tutti-info id                         a fresh id for TUTTI_ID; answers at it until it is ended\n"
+    "       tutti-info secret FILE                a new file for TUTTI_SECRET_FILE: random digits, for this "
+    "user "
+    "alone\n"
     "\n"
     "Flags of schedule and why\n"
     "  -n N             number of ranks (default 4)\n"
@@ -50,6 +57,7 @@ static const char help[] =
     "\n"
     "Others\n"
     "      --json       of attach: an object in a line for each communicator; of devices: one object\n"
+    "      --force      of secret: replace a file that is there\n"
     "      --attach PID, and the following, are the commands of these names, as flags\n"
     "      --why COLLECTIVE\n"
     "  -h, --help       this text\n"
@@ -173,7 +181,7 @@ struct request {
     const char *const *words; /* what the command is given, and how many there are */
     int nwords;
     int n, root, rank; /* rank -1: all */
-    bool in_place, exact, json;
+    bool in_place, exact, json, force;
     const char *topology;
     const char *flag, *value; /* a command that was given as a flag, with its first word; NULL: none */
 };
@@ -273,6 +281,34 @@ static int run_id(const struct request *r)
     return pause() == 0 ? EXIT_GOOD : EXIT_BROKEN;
 }
 
+/* 32 random bytes as digits. A new file has its mode from the start; one that is there may be in use. */
+static int run_secret(const struct request *r)
+{
+    unsigned char bytes[32];
+    char text[2 * sizeof bytes + 2];
+    const char *path = r->words[0];
+    if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) {
+        fprintf(stderr, "tutti-info: no random numbers from the system: %s\n", strerror(errno));
+        return EXIT_BROKEN;
+    }
+    for (size_t i = 0; i < sizeof bytes; i++)
+        snprintf(text + 2 * i, 4, "%02x\n", bytes[i]);
+    if (r->force)
+        unlink(path);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0 && errno == EEXIST)
+        return refuse(
+            "secret", path, "it is there already; --force replaces it, and who has the old one is shut out");
+    bool written = fd >= 0 && fchmod(fd, 0600) == 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+    written = fd >= 0 && close(fd) == 0 && written;
+    if (written)
+        return EXIT_GOOD;
+    fprintf(stderr, "tutti-info: %s: %s\n", path, strerror(errno));
+    if (fd >= 0)
+        unlink(path);
+    return EXIT_BROKEN;
+}
+
 static int run_merge(const struct request *r)
 {
     return info_merge(r->words, r->nwords);
@@ -295,6 +331,7 @@ static const struct command {
     { "attach", " PID [--json]", 1, 1, true, run_attach },
     { "merge", " FILE..", 1, INT_MAX, false, run_merge },
     { "id", "", 0, 0, false, run_id },
+    { "secret", " FILE [--force]", 1, 1, false, run_secret },
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
@@ -318,8 +355,10 @@ static int run_command(const struct command *c, const struct request *r)
         return refuse(c->name, "", form);
     if (r->json && !c->json)
         return refuse("--json", "", "it belongs to attach and to devices");
+    if (r->force && c->run != run_secret)
+        return refuse("--force", "", "it belongs to secret");
     int code = c->run(r);
-    if (code == EXIT_USAGE && c->most > 0 && c->run != run_merge)
+    if (code == EXIT_USAGE && c->most > 0 && c->run != run_merge && c->run != run_secret)
         fprintf(stderr, "tutti-info: %s\n", form);
     return code;
 }
@@ -342,7 +381,7 @@ static int answer(struct request *r, const char **words, int nwords)
     return refuse_command(words[0]);
 }
 
-enum { IN_PLACE = 256, EXACT, RANK, TOPOLOGY, VERSION, ATTACH, JSON, WHY };
+enum { IN_PLACE = 256, EXACT, RANK, TOPOLOGY, VERSION, ATTACH, JSON, WHY, FORCE };
 
 static const struct option longs[] = {
     { "root", required_argument, NULL, 'r' },
@@ -352,6 +391,7 @@ static const struct option longs[] = {
     { "topology", required_argument, NULL, TOPOLOGY },
     { "attach", required_argument, NULL, ATTACH },
     { "json", no_argument, NULL, JSON },
+    { "force", no_argument, NULL, FORCE },
     { "why", required_argument, NULL, WHY },
     { "help", no_argument, NULL, 'h' },
     { "version", no_argument, NULL, VERSION },
@@ -395,6 +435,9 @@ static int take_flag(int code, const char *word, struct request *r)
         return take_command(r, "attach", optarg);
     case JSON:
         r->json = true;
+        return -1;
+    case FORCE:
+        r->force = true;
         return -1;
     case WHY:
         return take_command(r, "why", optarg);

@@ -8,13 +8,21 @@
 
 static char path[64]; /* a secret file */
 
-static void write_secret(const char *name, size_t bytes, mode_t mode)
+/* Writes so many digits, of which the first are "5ec4e7". */
+static void write_secret(const char *name, size_t digits, mode_t mode)
 {
     int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     cr_assert(fd >= 0);
-    for (size_t i = 0; i < bytes; i++)
-        cr_assert_eq(write(fd, &"sesame! "[i % 8], 1), 1);
+    for (size_t i = 0; i < digits; i++)
+        cr_assert_eq(write(fd, &"5ec4e7a0"[i % 8], 1), 1);
     cr_assert_eq(fchmod(fd, mode), 0);
+    close(fd);
+}
+
+static void write_text(const char *text)
+{
+    int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+    cr_assert_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
     close(fd);
 }
 
@@ -41,7 +49,7 @@ static void make_file_name(void)
 {
     snprintf(path, sizeof path, "/tmp/tutti_secret_XXXXXX");
     close(mkstemp(path));
-    write_secret(path, 32, 0600);
+    write_secret(path, 64, 0600);
 }
 
 static void remove_file(void)
@@ -58,7 +66,8 @@ static void expect_refusal(const char *word, const char *other)
     cr_expect_eq(tt_launch_find(1000, &n, &rank, &id), TUTTI_INVALID_USAGE, "%s", tt_last_error());
     cr_expect(strstr(tt_last_error(), word), "\"%s\" is not in \"%s\"", word, tt_last_error());
     cr_expect(strstr(tt_last_error(), other), "\"%s\" is not in \"%s\"", other, tt_last_error());
-    cr_expect_not(strstr(tt_last_error(), "sesame"), "the error repeats the secret");
+    cr_expect_not(strstr(tt_last_error(), "5ec4e7") || strstr(tt_last_error(), "sesame"),
+        "the error repeats the secret");
     cr_expect(n == -7 && rank == -7);
 }
 
@@ -96,12 +105,18 @@ Test(launch_root, secrets_that_are_none_are_refused)
 {
     char other[80];
     set_all("127.0.0.1:4000", path, "1", "2");
-    write_secret(path, 15, 0600);
-    expect_refusal(path, "16 to 4096 bytes");
-    write_secret(path, 4097, 0600);
-    expect_refusal(path, "16 to 4096 bytes");
+    write_secret(path, 31, 0600);
+    expect_refusal(path, "holds 31 hexadecimal digits, so few that all can be tried");
     write_secret(path, 0, 0600);
-    expect_refusal(path, "16 to 4096 bytes");
+    expect_refusal(path, "tutti-info secret FILE");
+    write_secret(path, 4097, 0600);
+    expect_refusal(path, "32 to 4096 random hexadecimal digits");
+    write_secret(path, 10000, 0600);
+    expect_refusal(path, "or too many");
+    write_text("sesame! sesame! sesame! sesame! sesame! sesame!\n");
+    expect_refusal(path, "words that a person made up can be guessed");
+    write_text("0123456789abcdef0123456789abcdeg0123456789abcdef");
+    expect_refusal(path, "more than hexadecimal digits");
     for (mode_t bit = 1; bit <= 040; bit <<= 1) {
         write_secret(path, 32, 0600 | bit);
         expect_refusal(path, "can be read or written by others");
@@ -164,10 +179,13 @@ Test(launch_root, ids_depend_on_file_root_and_call)
     cr_expect_not(any_equal(&id, &again));
     again = id_of("127.0.0.1:4000", path, 1);
     cr_expect_not(any_equal(&id, &again));
-    write_secret(path, 33, 0400);
+    write_text(" 5EC4E7A05ec4e7a05ec4e7a05ec4e7a0\r\n5ec4e7a05ec4e7a0\t5ec4e7a05ec4e7a0\n");
+    again = id_of("127.0.0.1:4000", path, 0);
+    cr_expect_arr_eq(id.bytes, again.bytes, sizeof id.bytes, "white space and case count");
+    write_secret(path, 65, 0400);
     again = id_of("127.0.0.1:4000", path, 0);
     cr_expect_not(any_equal(&id, &again));
-    write_secret(path, 16, 0600);
+    write_secret(path, 32, 0600);
     again = id_of("127.0.0.1:4000", path, 0);
     cr_expect_not(any_equal(&id, &again));
     write_secret(path, 4096, 0600);
