@@ -299,10 +299,11 @@ tutti_status tutti_comm_init_rank(
  * environment has. If it has only some of the variables of that source, the error names what is missing.
  *   1. TUTTI_RANK, TUTTI_SIZE and TUTTI_ID, the 256 hexadecimal digits of an id (`tutti-info id` makes one);
  *   2. TUTTI_RANK, TUTTI_SIZE (or torchrun's RANK and WORLD_SIZE), TUTTI_ROOT, the host:port at which rank 0
- *      listens, written alike for all ranks, and TUTTI_SECRET_FILE, a regular file of this user with mode
- *      0600 or 0400 and 32 to 4096 random hexadecimal digits, the same for all ranks (`tutti-info secret FILE`);
+ *      listens, written alike for all ranks (or torchrun's MASTER_ADDR, and the port after MASTER_PORT), and
+ *      TUTTI_SECRET_FILE, a regular file of this user with mode 0600 or 0400 and 32 to 4096 random
+ *      hexadecimal digits, the same for all ranks (`tutti-info secret FILE` makes one);
  *   3. torchrun: TORCHELASTIC_RUN_ID, with RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, and LOCAL_WORLD_SIZE
- *      equal to WORLD_SIZE (else TUTTI_ROOT and TUTTI_SECRET_FILE are needed, for torchrun has no secret);
+ *      equal to WORLD_SIZE (else TUTTI_SECRET_FILE is needed, for torchrun has no secret);
  *   4. PMIx: PMIX_RANK or PMIX_NAMESPACE (mpirun of Open MPI, srun --mpi=pmix);
  *   5. PMI: PMI_RANK, PMI_SIZE and PMI_FD (mpirun of MPICH, srun --mpi=pmi2);
  *   6. RANK and WORLD_SIZE, with MASTER_ADDR and MASTER_PORT as under 3, if MASTER_ADDR is this machine.

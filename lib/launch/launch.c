@@ -125,30 +125,37 @@ static tutti_status read_id(int *n, int *rank, tutti_id *id)
 
 static tutti_status read_root(bool torch, int64_t timeout_ms, int *n, int *rank, tutti_id *id)
 {
-    char job[TT_LAUNCH_JOB] = "";
+    const char *root = tt_environment("TUTTI_ROOT");
+    char job[TT_LAUNCH_JOB] = "", made[TT_LAUNCH_ROOT];
     if (torch)
         tt_launch_torch_job(job);
     tutti_status status =
         tt_launch_rank(torch ? "WORLD_SIZE" : "TUTTI_SIZE", torch ? "RANK" : "TUTTI_RANK", n, rank);
+    if (status == TUTTI_OK && root == NULL) {
+        status = tt_launch_torch_root(made);
+        root = made;
+    }
     if (status != TUTTI_OK)
         return status;
-    return tt_launch_root(
-        tt_environment("TUTTI_ROOT"), tt_environment("TUTTI_SECRET_FILE"), job, *rank, timeout_ms, id);
+    return tt_launch_root(root, tt_environment("TUTTI_SECRET_FILE"), job, *rank, timeout_ms, id);
 }
 
-/* Reads what the user set: an id, or what to make one of; with the latter, torchrun may say n and rank. */
+/* Reads what the user set: an id, or what to make one of; with the latter, torchrun may say n and rank, and
+ * where rank 0 is. */
 static tutti_status read_variables(int64_t timeout_ms, int *n, int *rank, tutti_id *id)
 {
     bool root = any_set(TT_LAUNCH_NAMES("TUTTI_ROOT", "TUTTI_SECRET_FILE"));
     bool torch = root && !any_set(TT_LAUNCH_NAMES("TUTTI_RANK", "TUTTI_SIZE")) &&
                  !tt_launch_first_unset(TT_LAUNCH_NAMES("RANK", "WORLD_SIZE"));
+    bool master = torch && !tt_launch_first_unset(TT_LAUNCH_NAMES("MASTER_ADDR", "MASTER_PORT"));
     const char *missing;
     if (root && tt_environment("TUTTI_ID"))
         return tt_fail(TUTTI_INVALID_USAGE,
             "TUTTI_ID is set, and so is %s: set an id, or what to make one of, not both",
             tt_environment("TUTTI_ROOT") ? "TUTTI_ROOT" : "TUTTI_SECRET_FILE");
-    missing = tt_launch_first_unset(
-        root ? TT_LAUNCH_NAMES("TUTTI_ROOT", "TUTTI_SECRET_FILE") : TT_LAUNCH_NAMES("TUTTI_ID"));
+    missing = tt_launch_first_unset(!root    ? TT_LAUNCH_NAMES("TUTTI_ID")
+                                    : master ? TT_LAUNCH_NAMES("TUTTI_SECRET_FILE")
+                                             : TT_LAUNCH_NAMES("TUTTI_ROOT", "TUTTI_SECRET_FILE"));
     if (!missing && !torch)
         missing = tt_launch_first_unset(TT_LAUNCH_NAMES("TUTTI_RANK", "TUTTI_SIZE"));
     if (missing)
@@ -177,6 +184,12 @@ static tutti_status find(int64_t timeout_ms, int *n, int *rank, tutti_id *id)
         return tt_fail(TUTTI_INVALID_USAGE,
             "no rank is known: the environment is ignored, because this program has rights that its user "
             "lacks (setuid, setgid or capabilities); give it an id by tutti_comm_init_rank");
+    if (any_set(TT_LAUNCH_NAMES("SLURM_PROCID")))
+        return tt_fail(TUTTI_INVALID_USAGE,
+            "Slurm started this process (SLURM_PROCID is set) without a way to meet the others: start it "
+            "with "
+            "srun --mpi=pmix or --mpi=pmi2 (srun --mpi=list tells which there are), or set TUTTI_ROOT, "
+            "TUTTI_SECRET_FILE, TUTTI_RANK and TUTTI_SIZE");
     return tt_fail(TUTTI_INVALID_USAGE,
         "no launcher told this process its rank: start it with mpirun, with srun --mpi=pmix or pmi2, or with "
         "torchrun, or set TUTTI_ID (tutti-info id makes one), TUTTI_RANK and TUTTI_SIZE for each process");

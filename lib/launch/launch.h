@@ -29,6 +29,10 @@ enum { TT_LAUNCH_JOB = 33 };
 /* Makes a public name for this start of this run. */
 void tt_launch_torch_job(char job[TT_LAUNCH_JOB]);
 
+/* Makes what TUTTI_ROOT would be, of MASTER_ADDR and MASTER_PORT, which are set: the port after that one. */
+enum { TT_LAUNCH_ROOT = 420 };
+tutti_status tt_launch_torch_root(char root[TT_LAUNCH_ROOT]);
+
 /* Returns how many communicators of the job have been counted before: each has a name of its own. */
 unsigned tt_launch_count(void);
 

@@ -29,6 +29,17 @@ void tt_launch_torch_job(char job[TT_LAUNCH_JOB])
         snprintf(job + 2 * i, 3, "%02x", digest[i]);
 }
 
+tutti_status tt_launch_torch_root(char root[TT_LAUNCH_ROOT])
+{
+    const char *host = tt_environment("MASTER_ADDR"), *text = tt_environment("MASTER_PORT");
+    int port;
+    if (!tt_launch_number(text, 1, 65535, &port))
+        return tt_fail(TUTTI_INVALID_USAGE, "MASTER_PORT is \"%.60s\"; legal: 1 to 65535", text);
+    port += port < 65535 ? 1 : -1; /* torchrun's own store has that one */
+    snprintf(root, TT_LAUNCH_ROOT, strchr(host, ':') != NULL ? "[%.400s]:%d" : "%.400s:%d", host, port);
+    return TUTTI_OK;
+}
+
 /* Sets *one to whether all ranks are on this machine. */
 static tutti_status check_machine(int n, bool *one)
 {
@@ -70,9 +81,10 @@ tutti_status tt_launch_torch(int64_t timeout_ms, int *n, int *rank, tutti_id *id
     if (!one)
         return tt_fail(TUTTI_INVALID_USAGE,
             "the job's %d ranks are not all on this machine (LOCAL_WORLD_SIZE, or MASTER_ADDR, says so), and "
-            "torchrun hands out no secret: set TUTTI_SECRET_FILE, a file that all hosts have, and "
-            "TUTTI_ROOT, as "
-            "host:port of rank 0",
+            "torchrun hands out no secret: set TUTTI_SECRET_FILE, a file that all hosts have (`tutti-info "
+            "secret FILE` makes it); TUTTI_ROOT may name host:port of rank 0, in place of MASTER_ADDR and "
+            "the "
+            "port after MASTER_PORT",
             *n);
     tt_launch_torch_job(name);
     /* The number of the call: a second communicator gets a name of its own. */

@@ -23,7 +23,7 @@ static void set_all(const char *id, const char *rank, const char *size)
             unsetenv(names[i]);
     }
     static const char *const others[] = { "PMIX_RANK", "PMIX_NAMESPACE", "PMI_RANK", "PMI_FD", "RANK",
-        "WORLD_SIZE", "TUTTI_ROOT", "TUTTI_SECRET_FILE", "TORCHELASTIC_RUN_ID" };
+        "WORLD_SIZE", "TUTTI_ROOT", "TUTTI_SECRET_FILE", "TORCHELASTIC_RUN_ID", "SLURM_PROCID" };
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         unsetenv(others[i]);
     for (int i = 0; i < DIGITS; i++)
@@ -64,6 +64,8 @@ Test(launch, nothing_set_names_what_is_legal)
 {
     set_all(NULL, NULL, NULL);
     expect_refusal("mpirun", "TUTTI_ID");
+    setenv("SLURM_PROCID", "1", 1);
+    expect_refusal("SLURM_PROCID is set", "srun --mpi=pmix or --mpi=pmi2");
 }
 
 Test(launch, missing_variable_is_named)

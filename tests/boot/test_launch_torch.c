@@ -273,3 +273,48 @@ Test(launch_torch, several_machines_need_a_secret)
     setenv("MASTER_ADDR", "127.0.0.1", 1); /* here: it goes on, and rank 0 does not come */
     expect_refusal(TUTTI_TIMEOUT, "rank 0", "100 ms");
 }
+
+/* A worker on a host of its own, which knows a secret and nothing of TUTTI_ROOT. */
+static int be_worker_of_another_host(const char *secret, int port, int rank)
+{
+    char host[16], text[16];
+    snprintf(host, sizeof host, "host %d", rank);
+    snprintf(text, sizeof text, "%d", port);
+    set_all("hosts", 2, rank);
+    setenv("MASTER_PORT", text, 1);
+    setenv("LOCAL_WORLD_SIZE", "1", 1);
+    setenv("TUTTI_HOSTID", host, 1);
+    setenv("TUTTI_SECRET_FILE", secret, 1);
+    tutti_id id;
+    struct tt_id read;
+    int n, me;
+    if (tt_launch_find(PATIENCE_MS, &n, &me, &id) != TUTTI_OK || tt_id_read(&id, &read) != TUTTI_OK)
+        return 1;
+    struct tt_member mine = { .fds = { -1, -1 } }, members[2];
+    tutti_status status = tt_bootstrap_meet(&id, n, me, &mine, PATIENCE_MS, members, NULL);
+    bool apart = status == TUTTI_OK && members[0].host == 0 && members[1].host == 1;
+    return apart && read.nets[0].port == port + 1 ? 0 : 2;
+}
+
+Test(launch_torch, several_machines_meet_by_a_secret_alone)
+{
+    char secret[] = "/tmp/tutti_secret_XXXXXX";
+    pid_t children[2];
+    int fd = mkstemp(secret), port = 20000 + 2 * (int)(getpid() % 5000);
+    cr_assert_eq(dprintf(fd, "%032d\n", 7), 33);
+    close(fd);
+    for (int r = 1; r >= 0; r--) {
+        children[r] = fork();
+        if (children[r] == 0)
+            _exit(be_worker_of_another_host(secret, port, r));
+    }
+    for (int r = 0; r < 2; r++)
+        cr_expect(ended_well(children[r]), "rank %d", r);
+    set_all("hosts", 2, 1);
+    setenv("TUTTI_SECRET_FILE", secret, 1);
+    setenv("MASTER_PORT", "65536", 1);
+    expect_refusal(TUTTI_INVALID_USAGE, "MASTER_PORT is \"65536\"", "1 to 65535");
+    unsetenv("MASTER_PORT");
+    expect_refusal(TUTTI_INVALID_USAGE, "TUTTI_ROOT is not set", "none of them");
+    unlink(secret);
+}
