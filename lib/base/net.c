@@ -211,6 +211,20 @@ int tt_net_dial(const struct tt_net *net)
     return close_failed(s);
 }
 
+void tt_net_heartbeat(int socket, uint64_t heartbeat_ms)
+{
+    enum { MOST_MS = 24 * 3600 * 1000, PROBES = 3 }; /* the system takes no more than 32767 s */
+    int ms = heartbeat_ms < MOST_MS ? (int)heartbeat_ms : MOST_MS;
+    int yes = 1, probes = PROBES, idle_s = ms / 1000 / PROBES > 0 ? ms / 1000 / PROBES : 1;
+    if (ms == 0)
+        return;
+    setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
+    setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
+    setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+    setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &idle_s, sizeof idle_s);
+    setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+}
+
 bool tt_net_peer(int socket, struct tt_net *net)
 {
     union address address;

@@ -105,7 +105,7 @@ static tutti_status prove(struct tt_session *s, const struct tt_id *id)
 static tutti_status say_hello(struct tt_session *s, const struct tt_member *mine)
 {
     uint8_t bytes[TT_HELLO_BYTES], host[TT_HOST_KEY_BYTES] = { 0 };
-    struct tt_hello hello = { s->n, s->timeout_ms, 0, host, mine->blob, true };
+    struct tt_hello hello = { s->n, s->timeout_ms, 0, host, mine->blob, true, s->heartbeat_ms };
     int fds[TT_BLOB_FDS], nfds = 0;
     if (s->remote) /* else it is known, and no descriptor can be spared to look */
         tt_host_key(host);
@@ -361,15 +361,19 @@ static tutti_status say_refusal(struct tt_session *s, const struct tt_verdict *r
     tt_refusal_write(refusal, s->n, s->number, bytes);
     if (tt_session_send(s, bytes, sizeof bytes, NULL, 0))
         let_others_be_told(s);
+    tt_set_last_error(refusal->text);
     return refusal->status;
 }
 
 /* Connects and joins, or says why it does not; whenever the connection is dropped before this rank is let in,
- * it comes again. */
+ * it comes again. One that was let prove itself, and whose hello, which is longer, did not arrive twice, says so:
+ * a refusal fits any packet. */
 static tutti_status enter(struct tt_session *s, const struct tt_id *id, const struct sockaddr_un *address,
     const struct tt_verdict *refusal, const struct tt_member *mine, struct tt_member *members)
 {
     int64_t deadline_ns = tt_deadline_ns(s->timeout_ms);
+    struct tt_verdict unheard;
+    int silent = 0;
     for (int pause_ms = 1;; pause_ms = pause_ms < PAUSE_MS ? 2 * pause_ms : PAUSE_MS) {
         s->dropped = false;
         s->deadline_ns = deadline_ns;
@@ -377,12 +381,22 @@ static tutti_status enter(struct tt_session *s, const struct tt_id *id, const st
         s->reached = true;
         if (status == TUTTI_OK)
             status = prove(s, id);
-        if (status == TUTTI_OK) {
+        bool proven = status == TUTTI_OK;
+        if (proven) {
             s->deadline_ns = tt_wire_later(deadline_ns, TT_WIRE_GRACE_MS);
             status = refusal != NULL ? say_refusal(s, refusal) : join(s, mine, members);
         }
         if (!s->dropped)
             return status;
+        silent += proven && s->remote && refusal == NULL;
+        if (silent == 2) {
+            unheard = own_failure(tt_fail(TUTTI_PEER_LOST,
+                "rank %d cannot tell the process that made the id its addresses: what is long does not "
+                "arrive, as "
+                "where a switch takes shorter packets than an interface sends (MTU)",
+                s->rank));
+            refusal = &unheard;
+        }
         tt_clofork_close(s->socket);
         s->socket = -1;
         tt_sleep_ms(pause_ms);
@@ -419,6 +433,7 @@ static tutti_status come(const tutti_id *id, int n, int rank, const struct tt_ve
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to meet at an id");
     *s = (struct tt_session){ .socket = -1, .n = n, .rank = rank, .number = read.session, .id = read };
     s->timeout_ms = timeout_ms;
+    s->heartbeat_ms = mine != NULL ? mine->heartbeat_ms : 0;
     s->maker = -1;
     tt_wire_need_files(n * TT_BLOB_FDS);
     status = enter(s, &read, &address, refusal, mine, members);

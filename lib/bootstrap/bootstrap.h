@@ -40,6 +40,8 @@ struct tt_member {
     int fds[TT_BLOB_FDS]; /* the receiver's own descriptors, close-on-exec; -1 where none was given, and of
                            * ranks of other hosts */
     int32_t host; /* hosts are numbered in the order of their lowest ranks */
+    uint64_t
+        heartbeat_ms; /* a host that is silent for so long is gone; 0: as the system has it (only given) */
 };
 
 /* Meets the n - 1 others at the id. `mine` is copied; members[n] is filled in rank order on success (the

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -38,6 +39,9 @@ tutti_status tt_session_broken(struct tt_session *s, const char *when)
 {
     switch (errno) {
     case ETIMEDOUT:
+        if (tt_now_ns() < s->deadline_ns) /* the system says so, not the deadline */
+            return tt_fail(TUTTI_PEER_LOST,
+                "rank %d, %s: the host of the process that made the id " TT_SILENT_HOST, s->rank, when);
         return tt_fail(TUTTI_TIMEOUT,
             "rank %d had no answer from the process that made the id within %lld ms, %s", s->rank,
             (long long)s->timeout_ms, when);
@@ -159,12 +163,14 @@ static tutti_status reach_by_network(
     int found = -1;
     for (int i = 0; i < id->count && found < 0; i++)
         found = tt_net_connect(&id->nets[i], NET_MS);
+    s->why = found < 0 ? errno : 0;
     if (found < 0)
         return TUTTI_OK;
     tutti_status status = reach_here(s, address, nobody);
     if (status == TUTTI_OK && *nobody) {
         s->socket = found;
         s->remote = true;
+        tt_net_heartbeat(found, s->heartbeat_ms);
         tt_clofork_lock();
         tt_clofork_add(found);
         tt_clofork_unlock();
@@ -175,24 +181,47 @@ static tutti_status reach_by_network(
     return status;
 }
 
+/* Says where rank 0 was looked for by the network, and what the system said; "" if it was not. */
+static void describe_attempt(const struct tt_session *s, const struct tt_id *id, char *text, size_t bytes)
+{
+    char net[TT_NET_TEXT], why[64];
+    text[0] = 0;
+    if (id->count == 0)
+        return;
+    tt_net_print(&id->nets[id->count - 1], net);
+    snprintf(text, bytes, " at %s (%s)", net, strerror_r(s->why, why, sizeof why));
+}
+
 static tutti_status nobody_answers(
     const struct tt_session *s, const struct tt_id *id, const struct sockaddr_un *address)
 {
-    char text[TT_NET_TEXT] = "";
-    if (id->count > 0)
-        tt_net_print(&id->nets[0], text);
+    char where[TT_NET_TEXT + 72];
+    describe_attempt(s, id, where, sizeof where);
     if (id->count > 0)
         return tt_fail(TUTTI_PEER_LOST,
-            "nobody answers rank %d at this id, at %s: it has expired, or its job is complete or has failed, "
+            "nobody answers rank %d at this id,%s: it has expired, or its job is complete or has failed, "
             "or a firewall or another network lies between (where the id is made, TUTTI_INTERFACE chooses "
             "the address)",
-            s->rank, text);
+            s->rank, where);
     return tt_fail(TUTTI_PEER_LOST,
         "nobody answers at this id: it has expired, or its job is complete (with another process as "
         "rank %d) or has failed, or it was made on another machine, in another container or by "
         "another "
         "user (%s)",
         s->rank, address->sun_path);
+}
+
+/* Rank 0 may listen elsewhere than it seems. */
+static tutti_status never_came(const struct tt_session *s, const struct tt_id *id)
+{
+    char where[TT_NET_TEXT + 72];
+    describe_attempt(s, id, where, sizeof where);
+    return tt_fail(TUTTI_TIMEOUT,
+        "rank %d did not find rank 0%s within %lld ms: it did not start, or its job has failed, or it "
+        "listens at "
+        "another address, as one of loopback, or its secret, TUTTI_ROOT or number of communicators is "
+        "another",
+        s->rank, where, (long long)s->timeout_ms);
 }
 
 /* Connects to the root. At an id that all ranks agreed on, the root may come later than this rank. */
@@ -212,10 +241,7 @@ tutti_status tt_session_reach(struct tt_session *s, const struct tt_id *id, cons
         if (!id->agreed)
             return nobody_answers(s, id, address);
         if (tt_now_ns() >= s->deadline_ns)
-            return tt_fail(TUTTI_TIMEOUT,
-                "rank %d did not find rank 0 within %lld ms: it did not start, or "
-                "its job has failed, or its secret, TUTTI_ROOT or number of communicators is another",
-                s->rank, (long long)s->timeout_ms);
+            return never_came(s, id);
         tt_sleep_ms(pause_ms);
     }
 }

@@ -19,6 +19,8 @@ struct tt_session {
     bool reached; /* the root answers, or did */
     bool heard; /* the root let this rank in */
     bool dropped; /* the root closed the connection before that, as it does with too many */
+    uint64_t heartbeat_ms; /* of a connection of the network */
+    int why; /* errno of the last attempt by the network */
 };
 
 /* Fails because the root has closed the connection. */

@@ -307,8 +307,11 @@ static tutti_status listen_to_network(struct root *root)
         s = tt_net_listen(&id->nets[i]);
         tt_net_print(&id->nets[i], text);
     }
-    if (s >= 0)
+    if (s >= 0) {
         tt_listener_adopt(&root->listeners[NET], s);
+        if (strncmp(text, "127.", 4) == 0 || strncmp(text, "[::1]", 5) == 0)
+            memcpy(root->session.loopback, text, sizeof text);
+    }
     if (s >= 0 || id->count == 0)
         return TUTTI_OK;
     return tt_fail_errno(

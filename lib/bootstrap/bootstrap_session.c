@@ -63,8 +63,10 @@ void tt_root_lose(struct tt_root_session *session, struct tt_connection *c, int 
     tt_connection_dismiss(c);
     if (!needed)
         return;
-    tt_root_decide(session, TUTTI_PEER_LOST, "rank %d was lost before all %d ranks had %s", c->challenge.rank,
-        session->n, session->phase == TT_PHASE_EXCHANGES ? "exchanged their addresses" : "met");
+    tt_root_decide(session, TUTTI_PEER_LOST, "rank %d was lost before all %d ranks had %s%s",
+        c->challenge.rank, session->n,
+        session->phase == TT_PHASE_EXCHANGES ? "exchanged their addresses" : "met",
+        number == ETIMEDOUT ? ": its host " TT_SILENT_HOST : "");
     if (session->phase == TT_PHASE_GATHERING)
         tt_root_give_up(session);
     else if (session->phase == TT_PHASE_EXCHANGES)
@@ -275,6 +277,8 @@ static void add_member(struct tt_root_session *session, struct tt_connection *c,
         session->deadline_ns = deadline_ns;
         session->limit_ms = hello->timeout_ms;
     }
+    if (c->remote)
+        tt_net_heartbeat(c->socket, hello->heartbeat_ms);
     tt_connection_enter(c, TT_STAGE_ADMITTED);
     introduce_maker(session, c);
 }

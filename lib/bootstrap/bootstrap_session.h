@@ -86,6 +86,7 @@ struct tt_root_session {
     int count;
     struct tt_verdict verdict; /* the first cause of failure */
     bool warned;
+    char loopback[TT_NET_TEXT]; /* where it listens to the network, if no other host reaches that; else "" */
 };
 
 /* The poll loop calls these. */

@@ -159,11 +159,15 @@ int64_t tt_root_notify(struct tt_root_session *session)
 
 void tt_root_expire(struct tt_root_session *session)
 {
+    static const char *const words[2][2] = { { "", "" },
+        { "; rank 0 listens at ", ", which is loopback: no other host reaches that" } };
+    const char *const *loopback = words[session->loopback[0] != 0];
     char late[TT_ERROR_TEXT / 2 + 8];
     long long ms = session->limit_ms;
     if (session->phase == TT_PHASE_GATHERING && session->n > 0) {
         list_late(session, TT_STAGE_ADMITTED, late, sizeof late);
-        tt_root_decide(session, TUTTI_TIMEOUT, "%s did not come within %lld ms", late, ms);
+        tt_root_decide(session, TUTTI_TIMEOUT, "%s did not come within %lld ms%s%s%s", late, ms, loopback[0],
+            session->loopback, loopback[1]);
     } else if (session->phase == TT_PHASE_HANDING_OUT) {
         list_late(session, TT_STAGE_DONE, late, sizeof late);
         tt_root_decide(session, TUTTI_TIMEOUT, "%s came, but fell silent for %lld ms", late, ms);

@@ -197,8 +197,9 @@ void tt_hello_write(const struct tt_hello *hello, uint64_t session, uint8_t *byt
     tt_put(bytes + 4, (uint64_t)hello->timeout_ms, 8);
     tt_put(bytes + 12, hello->fds, 4);
     memcpy(bytes + 16, &order, 4);
-    memcpy(bytes + 20, hello->host, TT_HOST_KEY_BYTES);
-    memcpy(bytes + 20 + TT_HOST_KEY_BYTES, hello->blob, TT_BLOB_BYTES);
+    tt_put(bytes + 20, hello->heartbeat_ms, 8);
+    memcpy(bytes + 28, hello->host, TT_HOST_KEY_BYTES);
+    memcpy(bytes + 28 + TT_HOST_KEY_BYTES, hello->blob, TT_BLOB_BYTES);
 }
 
 void tt_hello_read(const uint8_t *bytes, struct tt_hello *hello)
@@ -210,8 +211,9 @@ void tt_hello_read(const uint8_t *bytes, struct tt_hello *hello)
     hello->fds = (uint32_t)tt_get(bytes + 12, 4);
     memcpy(&order, bytes + 16, 4);
     hello->order = order == TT_WIRE_ORDER;
-    hello->host = bytes + 20;
-    hello->blob = bytes + 20 + TT_HOST_KEY_BYTES;
+    hello->heartbeat_ms = tt_get(bytes + 20, 8);
+    hello->host = bytes + 28;
+    hello->blob = bytes + 28 + TT_HOST_KEY_BYTES;
 }
 
 void tt_verdict_write(const struct tt_verdict *verdict, uint64_t session, uint8_t *bytes)

@@ -5,7 +5,7 @@
  *   root -> rank  nonce                                                32
  *   rank -> root  proof     the rank's                                 32
  *   root -> rank  proof     the root's; zeros: that of the rank does not hold
- *   rank -> root  HELLO     n, timeout, descriptors, order, host, blob with the descriptors
+ *   rank -> root  HELLO     n, timeout, descriptors, order, heartbeat, host, blob with the descriptors
  *   root -> rank  MEMBERS   the blob of rank 0, of each rank the host and which descriptors it has; then the
  *                           descriptors of the others, 1 to 253 to a byte, if both are of the root's host
  *   root -> rank  NOTICE    who made the id, whom all wait for; as often as the root likes, between frames
@@ -41,7 +41,7 @@ enum {
     TT_GREETING_BYTES = 8 + TT_NONCE_BYTES,
     TT_FRAME_BYTES = 24, /* the head of HELLO and all that follows */
     TT_ENTRY_BYTES = 8, /* of one member: which descriptors it has, its host */
-    TT_HELLO_BYTES = TT_FRAME_BYTES + 20 + TT_HOST_KEY_BYTES + TT_BLOB_BYTES,
+    TT_HELLO_BYTES = TT_FRAME_BYTES + 28 + TT_HOST_KEY_BYTES + TT_BLOB_BYTES,
     TT_VERDICT_BYTES = TT_FRAME_BYTES + 4 + TT_ERROR_TEXT,
     TT_REFUSAL_BYTES = TT_VERDICT_BYTES + 4,
     TT_NOTICE_BYTES = TT_FRAME_BYTES + 4 + TT_NOTICE_TEXT,
@@ -107,6 +107,7 @@ struct tt_hello {
     const uint8_t *host; /* its key */
     const uint8_t *blob;
     bool order; /* the rank's numbers lie in memory as those of this process do; set by the reader */
+    uint64_t heartbeat_ms;
 };
 void tt_hello_write(const struct tt_hello *hello, uint64_t session, uint8_t *bytes);
 void tt_hello_read(const uint8_t *bytes, struct tt_hello *hello);
@@ -128,6 +129,12 @@ struct tt_notice {
 };
 void tt_notice_write(const struct tt_notice *notice, uint64_t session, uint8_t *bytes);
 void tt_notice_read(const uint8_t *bytes, struct tt_notice *notice);
+
+/* What is said of a host when a connection fails by the heartbeat. */
+#define TT_SILENT_HOST                                                                                       \
+    "answers nothing (for as long as the setting heartbeat says): it is gone, or cut off, or long packets "  \
+    "do "                                                                                                    \
+    "not arrive, as where a switch takes shorter ones than an interface sends (MTU)"
 
 /* Makes one attempt and does not wait; answers as send and recv do, but never with EINTR. A message with
  * descriptors must be so short that all of it goes at once into an empty socket. */

@@ -73,6 +73,7 @@ static tutti_status meet(int n, int rank, const tutti_id *id, struct tt_settings
     if (status == TUTTI_OK && rank == 0)
         status = tt_device_settings(settings, n);
     memcpy(mine.blob, settings, sizeof *settings);
+    mine.heartbeat_ms = settings->heartbeat_ms;
     if (status == TUTTI_OK)
         status = tt_transport_memory()->present(mine.fds);
     if (status != TUTTI_OK) {

@@ -51,6 +51,7 @@ static inline void make_member(int rank, struct tt_member *mine)
         mine->blob[i] = (uint8_t)(i * 7 + rank * 3);
     for (int i = 0; i < TT_BLOB_FDS; i++)
         mine->fds[i] = gives(rank, i) ? make_file(rank, i) : -1;
+    mine->heartbeat_ms = 0;
 }
 
 static inline void close_member(const struct tt_member *member)
@@ -239,7 +240,7 @@ static inline void stranger_hello(int socket, const tutti_id *id, int n)
     uint8_t bytes[TT_HELLO_BYTES];
     if (tt_id_read(id, &read) != TUTTI_OK)
         abort();
-    tt_hello_write(&(struct tt_hello){ n, PATIENCE_MS, 0, blob, blob, true }, read.session, bytes);
+    tt_hello_write(&(struct tt_hello){ n, PATIENCE_MS, 0, blob, blob, true, 0 }, read.session, bytes);
     stranger_say(socket, bytes, sizeof bytes);
 }
 
