@@ -379,8 +379,8 @@ static struct tt_arena *find(const uint8_t *uuid)
     return arena;
 }
 
-/* Tells the owner how much of its arena is mapped here. All processes of a host have agreed that they have mapped
- * each other before one of them allocates for the communicator that they are about to make. */
+/* Tells the owner how much of its arena is mapped here. All processes of a host have agreed that they have
+ * mapped each other before one of them allocates for the communicator that they are about to make. */
 static void show_no_more_than(const struct tt_arena *peer, uint64_t bytes)
 {
     _Atomic uint64_t *visible = &header_of(peer)->visible;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* arena.h: memory that other processes can map: one arena for each process, handed out by descriptor once.
  *
- * An arena is a sparse sealed memfd, mapped by its owner and by every process that was introduced to it: whole,
- * or, where a process has little address space, its beginning, which is then all that the owner uses. So
- * whatever is allocated in it later needs no further exchange: an offset names it. What is freed is punched
- * out, and the memory returns. It cannot shrink, so no peer can make another fault.
+ * An arena is a sparse sealed memfd, mapped by its owner and by every process that was introduced to it:
+ * whole, or, where a process has little address space, its beginning, which is then all that the owner uses.
+ * So whatever is allocated in it later needs no further exchange: an offset names it. What is freed is
+ * punched out, and the memory returns. It cannot shrink, so no peer can make another fault.
  *
  * A child of fork() begins with nothing: no arena, no peers (the parent's memory stays mapped, and is not
  * used). Peers are mapped once however many communicators share them, and are counted. */

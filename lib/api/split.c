@@ -2,9 +2,10 @@
 /* split.c: communicators from another: ranks of one colour make one, ordered by key, then by rank.
  *
  * All ranks of the parent take part in three all_gathers on it, also those that get no child: one of their
- * requests (colour, key, settings), and the two exchanges of establishing; and in one more after one in which a
- * rank failed, of the reasons. The processes know each other already, and in which cache domains they are. What
- * a child's config does not set is its parent's; of its shared settings, those of its rank 0 hold. */
+ * requests (colour, key, settings), and the two exchanges of establishing; and in one more after one in
+ * which a rank failed, of the reasons. The processes know each other already, and in which cache domains
+ * they are. What a child's config does not set is its parent's; of its shared settings, those of its rank 0
+ * hold. */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>

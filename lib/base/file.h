@@ -20,8 +20,8 @@ enum { TT_FILE_WHY = 160 };
  * "/dev/fd/N" are this process's own descriptors, whatever they are. */
 int tt_file_open(const char *path, int flags, char why[TT_FILE_WHY]);
 
-/* Between these two calls of a thread, what would make a file longer than RLIMIT_FSIZE allows fails with EFBIG,
- * and no signal (SIGXFSZ) ends the program. errno stays. */
+/* Between these two calls of a thread, what would make a file longer than RLIMIT_FSIZE allows fails with
+ * EFBIG, and no signal (SIGXFSZ) ends the program. errno stays. */
 struct tt_file_guard {
     sigset_t before;
     bool pending;

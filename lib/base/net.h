@@ -35,8 +35,8 @@ int tt_net_connect(const struct tt_net *net, int timeout_ms);
 /* Begins to connect, and does not wait: returns a socket that can be written once that is done, or has failed
  * (SO_ERROR); or -1 and errno. */
 int tt_net_dial(const struct tt_net *net);
-/* What is sent is to be acknowledged within so many milliseconds, and a silent connection is asked whether its
- * other end is there; else it fails with ETIMEDOUT. 0: as the system has it. */
+/* What is sent is to be acknowledged within so many milliseconds, and a silent connection is asked whether
+ * its other end is there; else it fails with ETIMEDOUT. 0: as the system has it. */
 void tt_net_heartbeat(int socket, uint64_t ms);
 /* Sets *net to the address of the other end; false: the socket is not one of the network. */
 bool tt_net_peer(int socket, struct tt_net *net);

@@ -26,7 +26,7 @@
 #include "bootstrap/bootstrap_wire.h"
 #include "bootstrap/init_progress.h"
 
-enum { PAUSE_MS = 64 }; /* between two attempts to enter */
+enum { PAUSE_MS = 64, DROPS = 2 }; /* between two attempts to enter; so many after the proof are no chance */
 
 tutti_status tt_id_make(enum tt_directory directory, struct tt_id *id)
 {
@@ -365,15 +365,25 @@ static tutti_status say_refusal(struct tt_session *s, const struct tt_verdict *r
     return refusal->status;
 }
 
-/* Connects and joins, or says why it does not; whenever the connection is dropped before this rank is let in,
- * it comes again. One that was let prove itself, and whose hello, which is longer, did not arrive twice, says so:
- * a refusal fits any packet. */
+/* Fails, since the root has dropped this rank twice after it proved to know the secret: it did not get the
+ * hello, which is longer than what went before. */
+static tutti_status hello_is_lost(const struct tt_session *s)
+{
+    return tt_fail(TUTTI_PEER_LOST,
+        "rank %d cannot tell its addresses: the host of the process that made the "
+        "id " TT_SILENT_HOST,
+        s->rank);
+}
+
+/* Connects and joins, or says why it does not; whenever the connection is dropped before this rank is let
+ * in, it comes again. A rank that could prove to know the secret and got no further comes once more to say
+ * so, since a refusal fits any packet. */
 static tutti_status enter(struct tt_session *s, const struct tt_id *id, const struct sockaddr_un *address,
     const struct tt_verdict *refusal, const struct tt_member *mine, struct tt_member *members)
 {
-    int64_t deadline_ns = tt_deadline_ns(s->timeout_ms);
+    int64_t deadline_ns = tt_deadline_ns(s->timeout_ms), last_ns;
     struct tt_verdict unheard;
-    int silent = 0;
+    int drops = 0;
     for (int pause_ms = 1;; pause_ms = pause_ms < PAUSE_MS ? 2 * pause_ms : PAUSE_MS) {
         s->dropped = false;
         s->deadline_ns = deadline_ns;
@@ -381,21 +391,27 @@ static tutti_status enter(struct tt_session *s, const struct tt_id *id, const st
         s->reached = true;
         if (status == TUTTI_OK)
             status = prove(s, id);
-        bool proven = status == TUTTI_OK;
-        if (proven) {
+        bool silent = status == TUTTI_OK && s->remote && refusal == NULL;
+        if (status == TUTTI_OK) {
             s->deadline_ns = tt_wire_later(deadline_ns, TT_WIRE_GRACE_MS);
             status = refusal != NULL ? say_refusal(s, refusal) : join(s, mine, members);
         }
-        if (!s->dropped)
+        silent = silent && !s->heard && status == TUTTI_PEER_LOST;
+        if (silent && s->dropped && ++drops == DROPS) {
+            status = hello_is_lost(s);
+            s->dropped = false;
+        }
+        if (refusal == &unheard) {
+            tt_set_last_error(unheard.text);
+            return unheard.status;
+        }
+        if (!s->dropped && !silent)
             return status;
-        silent += proven && s->remote && refusal == NULL;
-        if (silent == 2) {
-            unheard = own_failure(tt_fail(TUTTI_PEER_LOST,
-                "rank %d cannot tell the process that made the id its addresses: what is long does not "
-                "arrive, as "
-                "where a switch takes shorter packets than an interface sends (MTU)",
-                s->rank));
+        if (!s->dropped) {
+            unheard = own_failure(status);
             refusal = &unheard;
+            last_ns = tt_deadline_ns(TT_WIRE_GRACE_MS);
+            deadline_ns = last_ns < deadline_ns ? last_ns : deadline_ns;
         }
         tt_clofork_close(s->socket);
         s->socket = -1;

@@ -52,9 +52,9 @@ struct tt_session;
 tutti_status tt_bootstrap_meet(const tutti_id *id, int n, int rank, const struct tt_member *mine,
     int64_t timeout_ms, struct tt_member *members, struct tt_session **session);
 
-/* In place of meeting: tells the others that this rank can be no part of the job, by `status` and the thread's
- * last error, which stays. They fail in the meeting, with that. It waits for who made the id as the meeting
- * would. */
+/* In place of meeting: tells the others that this rank can be no part of the job, by `status` and the
+ * thread's last error, which stays. They fail in the meeting, with that. It waits for who made the id as the
+ * meeting would. */
 void tt_bootstrap_refuse(const tutti_id *id, int n, int rank, int64_t timeout_ms, tutti_status status);
 
 /* Hands in `mine` and gets what all ranks handed in, in rank order: the same number of bytes on all ranks,

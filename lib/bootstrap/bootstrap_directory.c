@@ -10,7 +10,8 @@
  * $XDG_RUNTIME_DIR after all. Ranks that agree on /tmp look at the same names in the same order, so they find
  * the same directory; a later name that is there already is preferred to an earlier one.
  *
- * Open listeners are in one list, for two events that nobody announces: exit removes their files, and a
+ * Open listeners are in one list, for two events that nobody announces: exit waits for those that linger and
+ * removes the files of all, and a
  * fork closes the child's copies, so that a child neither answers for its parent nor removes its files. A
  * process that is killed leaves its file, and the next one that makes an id removes it. A socket gets its
  * name only when it listens, so a named one that refuses is dead. */
@@ -28,9 +29,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/config.h"
 #include "base/fork.h"
 #include "base/status.h"
+#include "base/wait.h"
 
 enum { PATH_BYTES = sizeof((struct sockaddr_un *)0)->sun_path, TOKEN_TEXT = 2 * TT_TOKEN_BYTES };
 enum { SWEPT_AT_ONCE = 256, TMP_NAMES = 16, PLACES = 2 };
@@ -91,8 +94,8 @@ static const char *place(int i)
     return i == 0 ? "/tmp" : tt_environment("TMPDIR");
 }
 
-/* Makes "/tmp/tutti-1000", or that with ".1" to ".15" behind it. False if the place is no absolute path, or too
- * long for the name of a socket behind it. */
+/* Makes "/tmp/tutti-1000", or that with ".1" to ".15" behind it. False if the place is no absolute path, or
+ * too long for the name of a socket behind it. */
 static bool private_path(const char *where, int number, char *path)
 {
     char suffix[8] = "";
@@ -102,8 +105,8 @@ static bool private_path(const char *where, int number, char *path)
     return where[0] == '/' && length + 1 + TOKEN_TEXT < PATH_BYTES;
 }
 
-/* Makes the path of the first directory that is there, can be written to and is this user's alone; of the first
- * that can be made; or of the first, if none can. False if that is too long. */
+/* Makes the path of the first directory that is there, can be written to and is this user's alone; of the
+ * first that can be made; or of the first, if none can. False if that is too long. */
 static bool choose_path(char *path)
 {
     bool exists;
@@ -294,6 +297,26 @@ static void remove_files(void)
     pthread_mutex_unlock(&lock);
 }
 
+static bool anybody_lingers(void)
+{
+    bool any = false;
+    pthread_mutex_lock(&lock);
+    for (const struct tt_listener *l = open_listeners; l; l = l->next)
+        any = any || l->lingers;
+    pthread_mutex_unlock(&lock);
+    return any;
+}
+
+/* A rank that comes after its job has failed finds nobody who could say so once this process is gone, and
+ * would wait until its time is up. */
+static void leave(void)
+{
+    int64_t deadline_ns = tt_deadline_ns(TT_LISTENER_LINGER_MS);
+    while (anybody_lingers() && tt_now_ns() < deadline_ns)
+        tt_sleep_ms(5);
+    remove_files();
+}
+
 static void after_fork_in_child(void)
 {
     for (struct tt_listener *l = open_listeners; l; l = l->next)
@@ -308,7 +331,7 @@ __attribute__((constructor)) static void watch_forks(void)
 
 static void watch_exit(void)
 {
-    atexit(remove_files);
+    atexit(leave);
 }
 
 /* Gives a listening socket its name, unless a socket that is alive has it. A dead one loses it. */
@@ -370,6 +393,13 @@ void tt_listener_adopt(struct tt_listener *listener, int socket)
     pthread_once(&watched, watch_exit);
     pthread_mutex_lock(&lock);
     add(listener, socket, &none, NULL);
+    pthread_mutex_unlock(&lock);
+}
+
+void tt_listener_linger(struct tt_listener *listener)
+{
+    pthread_mutex_lock(&lock);
+    listener->lingers = true;
     pthread_mutex_unlock(&lock);
 }
 

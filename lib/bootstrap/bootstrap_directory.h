@@ -43,6 +43,7 @@ struct tt_listener {
     int socket; /* -1: closed */
     struct sockaddr_un address; /* no path: it is one of the network */
     char id_file[TT_DIRECTORY_PATH]; /* the file that holds the id; empty: none */
+    bool lingers; /* ranks that are still to come are to be told of a failure */
     struct tt_listener *next;
 };
 /* Opens the socket at this address. Fails if somebody answers there already. `id_file` may be NULL. */
@@ -50,6 +51,10 @@ tutti_status tt_listener_open(
     struct tt_listener *listener, const struct sockaddr_un *address, const char *id_file);
 /* Makes a listener of a socket that listens already. */
 void tt_listener_adopt(struct tt_listener *listener, int socket);
+/* The exit of the process waits for this listener from now on, until it is closed, but no longer than
+ * TT_LISTENER_LINGER_MS. */
+enum { TT_LISTENER_LINGER_MS = 5000 };
+void tt_listener_linger(struct tt_listener *listener);
 void tt_listener_close(struct tt_listener *listener);
 
 #endif

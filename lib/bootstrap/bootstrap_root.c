@@ -337,6 +337,7 @@ tutti_status tt_root_start(struct tt_id *id, const char *id_file, int64_t timeou
     for (int i = 0; i < LISTENERS; i++)
         root->listeners[i].socket = -1;
     root->session.id = *id;
+    root->session.door = &root->listeners[LOCAL];
     root->session.maker = -1;
     root->session.timeout_ms = root->session.limit_ms = timeout_ms;
     root->session.deadline_ns = tt_deadline_ns(timeout_ms);

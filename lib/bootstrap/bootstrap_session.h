@@ -2,10 +2,11 @@
 /* bootstrap_session.h: a session, that is the ranks that meet at one id, as the root sees it: the helper
  * thread of the process that made the id.
  *
- * Each process that connects is a connection; one that has proven the secret and said hello is a member,
- * at its rank. Four files share the session: bootstrap_root.c has the poll loop, the listening sockets
- * and the time; bootstrap_session.c decides who becomes a member; bootstrap_verdict.c tells them whom all wait
- * for, and how a session fails; bootstrap_exchange.c collects a part from each member and sends all parts to all. */
+ * Each process that connects is a connection; one that has proven the secret and said hello is a member, at
+ * its rank. Four files share the session: bootstrap_root.c has the poll loop, the listening sockets and the
+ * time; bootstrap_session.c decides who becomes a member; bootstrap_verdict.c tells them whom all wait for,
+ * and how a session fails; bootstrap_exchange.c collects a part from each member and sends all parts to
+ * all. */
 #ifndef TT_BOOTSTRAP_SESSION_H
 #define TT_BOOTSTRAP_SESSION_H
 #include "bootstrap/bootstrap_wire.h"
@@ -15,7 +16,7 @@ enum {
     TT_ROOT_STRANGER_MS = 5000, /* the time each of them has for that */
     TT_ROOT_HASTE_MS = 200, /* the time it has while others wait to be accepted */
     TT_ROOT_SPARE = 16, /* descriptors that strangers of the network leave to the program */
-    TT_ROOT_LINGER_MS = 5000, /* how long ranks that come after a failure are still told of it */
+    TT_ROOT_LINGER_MS = TT_LISTENER_LINGER_MS, /* how long ranks that come late hear of a failure */
     TT_ROOT_LATE_MS = 1000, /* how long, once all ranks have gone, others are told that they are too many */
 };
 
@@ -72,6 +73,7 @@ struct tt_exchange {
 
 struct tt_root_session {
     struct tt_id id;
+    struct tt_listener *door; /* the local one, of this machine */
     enum tt_phase phase;
     int64_t timeout_ms;
     int64_t deadline_ns, limit_ms; /* the earliest of all ranks, and the timeout that it comes from */

@@ -58,11 +58,13 @@ int tt_root_tell_all(struct tt_root_session *session)
 
 void tt_root_give_up(struct tt_root_session *session)
 {
-    tt_root_tell_all(session);
     int64_t linger_ns = tt_deadline_ns(TT_ROOT_LINGER_MS);
     session->phase = session->n == 0 || session->hellos < session->n ? TT_PHASE_LINGERING : TT_PHASE_OVER;
     if (linger_ns < session->deadline_ns)
         session->deadline_ns = linger_ns;
+    if (session->phase == TT_PHASE_LINGERING) /* before a rank of this process hears of it, and exits */
+        tt_listener_linger(session->door);
+    tt_root_tell_all(session);
 }
 
 void tt_root_give_notice(

@@ -16,8 +16,9 @@
  *   rank -> root  REFUSAL   in place of HELLO or of EXCHANGE: why this rank can be no part of the job
  *
  * Who comes proves first: a proof is what guesses of the secret can be tried on, so a stranger who connects
- * gets none. Everything up to the proofs has one size, so nothing that a stranger sends is taken for a length.
- * The form of a frame's head and of VERDICT never changes; the version, in the head, rules the rest. */
+ * gets none. Everything up to the proofs has one size, so nothing that a stranger sends is taken for a
+ * length. The form of a frame's head and of VERDICT never changes; the version, in the head, rules the
+ * rest. */
 #ifndef TT_BOOTSTRAP_WIRE_H
 #define TT_BOOTSTRAP_WIRE_H
 #include <stdbool.h>

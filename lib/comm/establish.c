@@ -2,7 +2,8 @@
 /* establish.c: from settings to a connected communicator, by any exchange.
  *
  * A rank opens an endpoint, exchanges addresses, connects, and exchanges once more, so that nobody begins
- * before all are connected. A rank that fails says so in the next exchange, and its failure is everybody's. */
+ * before all are connected. A rank that fails says so in the next exchange, and its failure is
+ * everybody's. */
 #include <stdlib.h>
 #include <string.h>
 

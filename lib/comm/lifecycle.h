@@ -17,10 +17,10 @@ tutti_status tt_comm_open(int n, int rank, const struct tt_settings *settings, c
 tutti_status tt_comm_connect(struct tt_comm *comm, const uint8_t *addresses, const int32_t *domain_of);
 void tt_comm_destroy(struct tt_comm *comm);
 
-/* Hands in `mine` and gets what all handed in, in rank order; the number of bytes is the same on all ranks, 0
- * to agree on going on and on nothing else. A rank whose `status` is a failure takes part, too: its words are
- * the thread's last error. Then all ranks fail: that one by what it said, the others by the same with its rank
- * before it. */
+/* Hands in `mine` and gets what all handed in, in rank order; the number of bytes is the same on all ranks,
+ * 0 to agree on going on and on nothing else. A rank whose `status` is a failure takes part, too: its words
+ * are the thread's last error. Then all ranks fail: that one by what it said, the others by the same with
+ * its rank before it. */
 typedef tutti_status (*tt_exchange_fn)(
     void *context, tutti_status status, const void *mine, uint64_t bytes, void *all);
 /* The words of another rank's failure. */
@@ -29,9 +29,9 @@ enum { TT_ENDPOINT_INFO_BYTES = TT_ADDRESS_MAX + 12 };
 /* Allocates memory for the exchanges of n ranks, before the first: between two exchanges no rank may fail
  * alone. NULL, with the thread's last error set, if there is none. */
 void *tt_comm_room(int n);
-/* Makes a communicator: open, exchange (TT_ENDPOINT_INFO_BYTES), connect, exchange (0 bytes); after an exchange
- * that failed there is none. One rank's failure is everybody's. `domain` is this rank's cache domain; NULL: as
- * the settings say. `host_of` as for tt_comm_open. */
+/* Makes a communicator: open, exchange (TT_ENDPOINT_INFO_BYTES), connect, exchange (0 bytes); after an
+ * exchange that failed there is none. One rank's failure is everybody's. `domain` is this rank's cache
+ * domain; NULL: as the settings say. `host_of` as for tt_comm_open. */
 tutti_status tt_comm_establish(int n, int rank, const struct tt_settings *settings,
     const tutti_config *config, const int32_t *domain, const int32_t *host_of, tt_exchange_fn exchange,
     void *context, void *room, tutti_comm **comm);
@@ -44,9 +44,9 @@ tutti_status tt_comm_handle_create(struct tt_comm *comm, tutti_comm **handle);
 /* These do the work of tutti_comm_init_rank and tutti_comm_init_all, after sizes and pointers were checked
  * (init.c). */
 tutti_status tt_init_rank(int n, int rank, const tutti_id *id, const tutti_config *config, tutti_comm **comm);
-/* In place of tt_init_rank: tells the other ranks that this one cannot take part, by `status` and the thread's
- * last error, which stays. Returns the status. id NULL: the launcher says n, rank and id. It waits for who made
- * the id as tt_init_rank would. */
+/* In place of tt_init_rank: tells the other ranks that this one cannot take part, by `status` and the
+ * thread's last error, which stays. Returns the status. id NULL: the launcher says n, rank and id. It waits
+ * for who made the id as tt_init_rank would. */
 tutti_status tt_init_refuse(
     int n, int rank, const tutti_id *id, const tutti_config *config, tutti_status status);
 tutti_status tt_init_all(int n, const int *devices, const tutti_config *config, tutti_comm **comms);

@@ -4,8 +4,8 @@
  * The secret is a file of the user's. What the id holds is derived from it and from the public name of the
  * job (RFC 5869 in spirit: one code of HMAC-SHA256 for each use), so neither the file nor another job's id
  * can be had from an id. The file must be one that others cannot read, and hold hexadecimal digits: whoever
- * answers in rank 0's place hears a proof, on which guesses can be tried, so the secret must be random, and what
- * a person makes up is not. White space counts for nothing, as editors and hosts differ in it.
+ * answers in rank 0's place hears a proof, on which guesses can be tried, so the secret must be random, and
+ * what a person makes up is not. White space counts for nothing, as editors and hosts differ in it.
  *
  * The name is TUTTI_ROOT as it is written, what a launcher says of the job, and the number of the call, so
  * that a second communicator gets an id of its own. Of an address, no two jobs can use one at a time. */

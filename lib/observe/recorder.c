@@ -2,9 +2,9 @@
 /* recorder.c: the recorder's memory, and the writing of entries.
  *
  * One memory file holds the parts of all communicators of the process; it grows by whole parts and can never
- * shrink, so that no reader faults. Where the system allows no file, or none so long, a part is memory of this
- * process alone: all works but that other processes see it. A child of fork() begins a file of its own, for its entries must not
- * appear as its parent's. */
+ * shrink, so that no reader faults. Where the system allows no file, or none so long, a part is memory of
+ * this process alone: all works but that other processes see it. A child of fork() begins a file of its own,
+ * for its entries must not appear as its parent's. */
 #include "base/few.h"
 #include "observe/recorder.h"
 

@@ -191,6 +191,27 @@ Test(bootstrap_agreed, strangers_of_the_network_disturb_nobody)
     cr_expect_lt(tries, 10, "ranks waited for strangers");
 }
 
+/* One of the network that says nothing, or half of what it should, is hung up long before the job's time is
+ * up. */
+Test(bootstrap_agreed, silence_in_the_network_is_not_waited_for)
+{
+    tutti_id bytes;
+    struct tt_id id = make_agreed(&bytes);
+    struct call calls[N];
+    cr_assert_eq(tt_root_start(&id, NULL, PATIENCE_MS), TUTTI_OK);
+    int silent = tt_net_connect(&id.nets[0], PATIENCE_MS), half = tt_net_connect(&id.nets[0], PATIENCE_MS);
+    cr_assert(silent >= 0 && half >= 0);
+    cr_expect(stranger_say(half, "TUG4\0\0\0\0half", 12));
+    for (int i = 0; i < 2; i++) {
+        int s = i == 0 ? silent : half;
+        cr_expect_eq(fcntl(s, F_SETFL, 0), 0);
+        cr_expect(turned_away(s));
+        close(s);
+    }
+    start_all(calls, &bytes);
+    expect_met(calls);
+}
+
 Test(bootstrap_agreed, second_rank_0_is_refused)
 {
     tutti_id bytes;

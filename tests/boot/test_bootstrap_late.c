@@ -128,3 +128,41 @@ Test(bootstrap_late, last_rank_of_a_failed_job_hears_the_cause)
     }
     cr_expect(told);
 }
+
+/* The process of rank 0 has its error and exits; who comes then is told, and the exit waits for nobody
+ * else. */
+static int fail_and_exit(const tutti_id *id, int ready)
+{
+    struct tt_verdict refusal = { TUTTI_DEVICE_ERROR, "the moon is full" };
+    struct call c = call_for(id, 3, 0);
+    start_call(&c);
+    tt_set_last_error(refusal.text);
+    tt_bootstrap_refuse(id, 3, 1, PATIENCE_MS, refusal.status);
+    pthread_join(c.thread, NULL);
+    if (write(ready, "", 1) != 1)
+        abort();
+    exit(c.status == TUTTI_DEVICE_ERROR ? 0 : 1);
+}
+
+Test(bootstrap_late, exit_waits_for_who_is_to_be_told)
+{
+    int ready[2], passed[2];
+    char byte;
+    tutti_id id;
+    cr_assert(pipe(ready) == 0 && pipe(passed) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        cr_assert_eq(tt_bootstrap_create(&id, PATIENCE_MS), TUTTI_OK);
+        cr_assert_eq(write(passed[1], &id, sizeof id), (ssize_t)sizeof id);
+        fail_and_exit(&id, ready[1]);
+    }
+    cr_assert_eq(read(passed[0], &id, sizeof id), (ssize_t)sizeof id);
+    cr_assert_eq(read(ready[0], &byte, 1), 1);
+    tt_sleep_ms(100); /* by now it would have exited */
+    struct call c = call_for(&id, 3, 2);
+    int64_t began_ns = tt_now_ns();
+    run_call(&c);
+    expect_failure(&c, 1, TUTTI_DEVICE_ERROR, WORDS("rank 1 cannot take part: the moon is full"));
+    cr_expect(ended_well(child));
+    cr_expect_lt(tt_now_ns() - began_ns, INT64_C(4500) * 1000000, "the exit waits for more");
+}

@@ -224,3 +224,61 @@ Test(bootstrap_limit, cause_found_early_is_in_the_log_once)
     cr_expect_eq(count_lines(path, "rank 1 says n = 3"), 1);
     unlink(path);
 }
+
+enum { FLOOD = 40, LEAST_FILES = 64 }; /* descriptors of a message; ulimit -n */
+
+/* Sends so many descriptors, which nobody receives, that this user may have no more under way. */
+static void flood(int socket)
+{
+    int fds[FLOOD];
+    for (int i = 0; i < FLOOD; i++)
+        fds[i] = 0;
+    while (tt_wire_send(socket, "", 1, fds, FLOOD) == 1)
+        ;
+    if (errno != ETOOMANYREFS)
+        abort();
+}
+
+static void *stop_flood(void *ends)
+{
+    tt_sleep_ms(200);
+    for (int i = 0; i < 2; i++)
+        close(((int *)ends)[i]);
+    return NULL;
+}
+
+static int meet_in_a_flood(void)
+{
+    int ends[2];
+    tutti_id id;
+    pthread_t thread;
+    uid_t user = geteuid() == 0 ? 100000 + (uid_t)getpid() : geteuid();
+    struct rlimit limit = { LEAST_FILES, LEAST_FILES };
+    if (setresuid(user, user, user) != 0 || setrlimit(RLIMIT_NOFILE, &limit) != 0 ||
+        socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0 || tt_bootstrap_create(&id, PATIENCE_MS) != TUTTI_OK)
+        return 1;
+    flood(ends[0]);
+    struct call c = call_for(&id, 1, 0);
+    if (pthread_create(&thread, NULL, stop_flood, ends) != 0)
+        return 2;
+    run_call(&c);
+    pthread_join(thread, NULL);
+    if (c.status != TUTTI_OK)
+        fprintf(stderr, "%s\n", c.text);
+    return c.status == TUTTI_OK ? 0 : 3;
+}
+
+/* The system counts the descriptors that a user has under way in all sockets: a rank that cannot send its own
+ * for now waits. */
+Test(bootstrap_limit, too_many_descriptors_under_way_are_waited_for)
+{
+    char path[64];
+    unsetenv("XDG_RUNTIME_DIR");
+    pid_t child = fork();
+    if (child == 0)
+        _exit(meet_in_a_flood());
+    snprintf(path, sizeof path, "/tmp/tutti-%u", 100000 + (unsigned)child);
+    cr_expect(ended_well(child));
+    if (geteuid() == 0)
+        rmdir(path);
+}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_bootstrap_refusal.c: ranks that can be no part of their job, and say why: before they have met the others,
- * and in an exchange. All others fail with that, also those that come later. */
+/* test_bootstrap_refusal.c: ranks that can be no part of their job, and say why: before they have met the
+ * others, and in an exchange. All others fail with that, also those that come later. */
 #include <criterion/criterion.h>
 
 #include "bootstrap/bootstrap_root.h"

@@ -35,8 +35,8 @@ Test(bootstrap_strangers, rank_with_the_wrong_secret_disturbs_nobody)
     expect_meeting(&id);
 }
 
-/* All that the root sends in answer to this proof are zeros, on which no guess of the secret can be tried, and
- * what follows is not believed. */
+/* All that the root sends in answer to this proof are zeros, on which no guess of the secret can be tried,
+ * and what follows is not believed. */
 static void expect_refusal(const tutti_id *id, int socket, const uint8_t *proof)
 {
     static const uint8_t zeros[TT_SHA256_BYTES];

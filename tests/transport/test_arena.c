@@ -468,7 +468,8 @@ static pid_t start_small(int *orders, int *news)
     return pid;
 }
 
-/* It maps the beginning, and from then on no more than that is given out, or taken for memory that peers see. */
+/* It maps the beginning, and from then on no more than that is given out, or taken for memory that peers
+ * see. */
 Test(arena, peer_with_little_space)
 {
     const struct tt_arena *own;
