@@ -154,12 +154,27 @@ static tutti_status open_endpoint(
 
 /* --- Connecting */
 
-static bool same_shape(
-    const struct tt_shm_control *mine, const struct tt_shm_control *theirs, const struct address *address)
+/* What was freed is zero, or another's. */
+static bool is_there(const struct tt_shm_control *theirs, const struct address *address)
 {
-    return theirs->magic == CONTROL_MAGIC && theirs->version == TT_SHM_VERSION && theirs->n == mine->n &&
-           theirs->rank == address->rank && theirs->token == address->token && theirs->bytes == mine->bytes &&
+    return theirs->magic == CONTROL_MAGIC && theirs->rank == address->rank && theirs->token == address->token;
+}
+
+static bool same_shape(const struct tt_shm_control *mine, const struct tt_shm_control *theirs)
+{
+    return theirs->version == TT_SHM_VERSION && theirs->n == mine->n && theirs->bytes == mine->bytes &&
            theirs->slot_bytes == mine->slot_bytes && theirs->first_number == mine->first_number;
+}
+
+static tutti_status tell_shape(const struct tt_shm_endpoint *e, int rank)
+{
+    return tt_fail(TUTTI_INTERNAL_ERROR, "the segment of rank %d is not of %d ranks with slots of %llu bytes",
+        rank, e->head.n, (unsigned long long)e->head.slot_bytes);
+}
+
+static tutti_status tell_left(int rank, int me)
+{
+    return tt_fail(TUTTI_PEER_LOST, "rank %d left before rank %d was connected", rank, me);
 }
 
 static bool claim(struct tt_shm_endpoint *e, struct tt_shm_peer *peer, uint32_t token)
@@ -182,17 +197,18 @@ static tutti_status connect_peer(struct tt_shm_endpoint *e, int rank, const stru
     peer->pid = address->pid;
     peer->control = (struct tt_shm_control *)(peer->arena->base + address->offset);
     if (address->bytes != e->shape.bytes || address->offset > peer->arena->bytes ||
-        address->bytes > peer->arena->bytes - address->offset || address->offset % 64 != 0 ||
-        !same_shape(e->control, peer->control, address))
-        return tt_fail(TUTTI_INTERNAL_ERROR,
-            "the segment of rank %d is not of %d ranks with slots of %llu bytes, or rank %d has left", rank,
-            e->head.n, (unsigned long long)e->head.slot_bytes, rank);
+        address->bytes > peer->arena->bytes - address->offset || address->offset % 64 != 0)
+        return tell_shape(e, rank);
+    if (!is_there(peer->control, address))
+        return tell_left(rank, e->head.me);
+    if (!same_shape(e->control, peer->control))
+        return tell_shape(e, rank);
     peer->bell = &peer->control->bell;
     if (rank == e->head.me)
         return TUTTI_OK;
     peer->held = claim(e, peer, address->token);
     if (!peer->held)
-        return tt_fail(TUTTI_PEER_LOST, "rank %d left before rank %d was connected", rank, e->head.me);
+        return tell_left(rank, e->head.me);
     e->bells[e->nbells++] = peer->bell;
     return TUTTI_OK;
 }

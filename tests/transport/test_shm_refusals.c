@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/status.h"
 #include "shm_ranks.h"
 #include "transports/arena.h"
 #include "transports/shm_segment.h"
@@ -99,6 +100,17 @@ Test(shm_refusals, another_shape)
     tt_shm.close(a);
     tt_shm.close(b);
     cr_expect_leq(resident(), 4096);
+}
+
+/* Nobody has connected, so its segment is freed at once: that is no segment of another shape. */
+Test(shm_refusals, who_left_before_anybody_connected)
+{
+    uint8_t addresses[2][TT_ADDRESS_BYTES];
+    struct tt_endpoint *a = open_one(2, 0, 5000, addresses[0]), *b = open_one(2, 1, 5000, addresses[1]);
+    tt_shm.close(b);
+    cr_expect_eq(tt_shm.connect(a, addresses[0]), TUTTI_PEER_LOST);
+    cr_expect_str_eq(tt_last_error(), "rank 1 left before rank 0 was connected");
+    tt_shm.close(a);
 }
 
 Test(shm_refusals, who_left_before)
