@@ -150,20 +150,6 @@ static void keep_spare(struct tcp_endpoint *e)
 
 /* --- Connections */
 
-static void set_heartbeat(const struct tcp_endpoint *e, int fd)
-{
-    enum { MOST_MS = 24 * 3600 * 1000 }; /* the system takes no more than 32767 s */
-    int ms = e->params.heartbeat_ms < MOST_MS ? (int)e->params.heartbeat_ms : MOST_MS;
-    int yes = 1, idle_s = ms / 3000 > 0 ? ms / 3000 : 1, probes = 3;
-    if (ms == 0)
-        return;
-    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &idle_s, sizeof idle_s);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
-}
-
 static struct tcp_greeting greeting_of(const struct tcp_endpoint *e, int rank)
 {
     struct tcp_greeting words = { .magic = TCP_MAGIC, .from = e->head.me, .to = rank };
@@ -221,7 +207,7 @@ static void dial(struct tcp_endpoint *e, int rank)
         return;
     }
     p->answer.have = 0;
-    set_heartbeat(e, p->fd);
+    tt_net_heartbeat(p->fd, e->params.heartbeat_ms);
     atomic_store(&p->connection, TCP_DIALING);
 }
 
@@ -315,7 +301,7 @@ static void meet(struct tcp_endpoint *e, int rank, int fd)
         return;
     }
     tt_tcp_meet(p);
-    set_heartbeat(e, fd);
+    tt_net_heartbeat(fd, e->params.heartbeat_ms);
     if (mine) {
         p->theirs_fd = fd;
         return;

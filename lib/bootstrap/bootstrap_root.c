@@ -303,15 +303,16 @@ static tutti_status listen_to_network(struct root *root)
     struct tt_id *id = &root->session.id;
     char text[TT_NET_TEXT];
     int s = -1;
+    bool loopback = false;
     for (int i = 0; i < id->count && s < 0; i++) {
         s = tt_net_listen(&id->nets[i]);
         tt_net_print(&id->nets[i], text);
+        loopback = tt_net_is_loopback(&id->nets[i]);
     }
-    if (s >= 0) {
+    if (s >= 0)
         tt_listener_adopt(&root->listeners[NET], s);
-        if (strncmp(text, "127.", 4) == 0 || strncmp(text, "[::1]", 5) == 0)
-            memcpy(root->session.loopback, text, sizeof text);
-    }
+    if (s >= 0 && loopback)
+        memcpy(root->session.loopback, text, sizeof text);
     if (s >= 0 || id->count == 0)
         return TUTTI_OK;
     return tt_fail_errno(
