@@ -206,7 +206,8 @@ static tutti_status make_own(void)
         tt_fail_errno(status, "no memory file for the peers to see that this process lives");
         goto forget;
     }
-    header.bytes = header.visible = made.bytes;
+    header.bytes = made.bytes;
+    header.visible = made.bytes;
     memcpy(header.uuid, made.uuid, sizeof header.uuid);
     memcpy(made.base, &header, sizeof header);
     if (fcntl(made.fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) {
