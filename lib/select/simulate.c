@@ -280,7 +280,7 @@ static bool advance_receive(
     uint64_t bytes = bytes_of(sim, step->dst_chunk, step->nchunks, slice->index);
     if (bytes == 0)
         return true;
-    for (uint32_t i = 0; i < step->fold_count; i++)
+    for (uint32_t i = step->fold_count; i-- > 0;) /* the last is likely to come last */
         if (!heard(slice, first + i))
             return false;
     if (step->verb == TT_VERB_RECV_REDUCE)
@@ -341,29 +341,61 @@ static void end_slice(struct tt_simulation *sim, int rank, struct tt_simulated_s
         start_slice(r, slice, slice->index + TT_WINDOW);
 }
 
+/* Tries the units of a slice from a position on, and those that become ready. */
+static void try_units(struct tt_simulation *sim, int rank, struct tt_simulated_slice *slice, uint32_t at)
+{
+    const struct tt_simulated_rank *r = &sim->ranks[rank];
+    while (at < slice->ready.nactive) {
+        if (!advance(sim, rank, slice, &slice->ready.active[at])) {
+            at++;
+            continue;
+        }
+        sim->moved = true;
+        tt_ready_retire(&r->order, &slice->ready, at);
+        if (slice->ready.left == 0)
+            end_slice(sim, rank, slice);
+    }
+}
+
+/* Of a slice whose units could do nothing more, one has been heard: it is tried, and what it lets begin, which
+ * follows at the end of the list. */
+static void try_unit(struct tt_simulation *sim, int rank, struct tt_simulated_slice *slice, uint32_t step)
+{
+    const struct tt_active *active = slice->ready.active;
+    uint32_t at = 0;
+    while (at < slice->ready.nactive && active[at].step != step)
+        at++;
+    if (at == slice->ready.nactive || !advance(sim, rank, slice, &slice->ready.active[at]))
+        return;
+    sim->moved = true;
+    at = tt_ready_retire(&sim->ranks[rank].order, &slice->ready, at);
+    if (slice->ready.left == 0)
+        end_slice(sim, rank, slice);
+    try_units(sim, rank, slice, at);
+}
+
+/* A pass as the executor makes it over all that is ready. What it would find as it left it is not looked at:
+ * ranks that wait for a thousand messages would look at all of them with each that comes. */
 static void pass(struct tt_simulation *sim, int rank)
 {
     struct tt_simulated_rank *r = &sim->ranks[rank];
+    enum tt_simulated_due due = r->due;
     sim->moved = false;
-    for (int i = 0; i < TT_WINDOW; i++) {
-        struct tt_simulated_slice *slice = &r->slices[i];
-        for (uint32_t at = 0; at < slice->ready.nactive;) {
-            if (!advance(sim, rank, slice, &slice->ready.active[at])) {
-                at++;
-                continue;
-            }
-            sim->moved = true;
-            tt_ready_retire(&r->order, &slice->ready, at);
-            if (slice->ready.left == 0)
-                end_slice(sim, rank, slice);
-        }
-    }
+    r->due = TT_NONE_DUE;
+    if (due == TT_ONE_DUE)
+        try_unit(sim, rank, &r->slices[r->due_window], r->due_step);
+    for (int i = 0; i < TT_WINDOW && due == TT_ALL_DUE; i++)
+        try_units(sim, rank, &r->slices[i], 0);
 }
 
 static void hear(struct tt_simulation *sim, const struct tt_simulated_event *e)
 {
-    uint32_t *count = &sim->ranks[e->rank].slices[e->window].heard[e->step];
+    struct tt_simulated_rank *r = &sim->ranks[e->rank];
+    uint32_t *count = &r->slices[e->window].heard[e->step];
     *count = e->count > *count ? e->count : *count;
+    r->due = r->due == TT_NONE_DUE ? TT_ONE_DUE : TT_ALL_DUE;
+    r->due_step = e->step - r->s->steps[e->step].fold_index;
+    r->due_window = e->window;
 }
 
 /* True if the first message to another host may leave: those before it have. If not, the rank is called when

@@ -19,6 +19,10 @@ struct tt_parcels { /* a list of them: places */
     uint32_t first, last;
 };
 
+/* What a rank has to try since its last pass, after which it could do nothing more: all that is ready at first,
+ * nothing, the unit of the one step whose message was heard, or all again. */
+enum tt_simulated_due { TT_ALL_DUE, TT_NONE_DUE, TT_ONE_DUE };
+
 struct tt_simulated_rank {
     const struct tt_schedule *s;
     struct tt_ready_order order;
@@ -26,6 +30,9 @@ struct tt_simulated_rank {
     uint32_t *mate; /* the step at the other end of a message */
     struct tt_simulated_slice slices[TT_WINDOW];
     bool called; /* an event is under way that lets it go on */
+    enum tt_simulated_due due;
+    uint32_t due_step; /* TT_ONE_DUE: the first of its unit, and in which slice in flight */
+    uint16_t due_window;
     uint64_t way_out; /* to other hosts: until when it is taken */
     bool way_is_awaited; /* an event is under way that tells that it is free */
     uint64_t began; /* when it last began to write or read one */
