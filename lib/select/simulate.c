@@ -328,6 +328,7 @@ static bool advance(
 static void start_slice(const struct tt_simulated_rank *r, struct tt_simulated_slice *slice, uint32_t index)
 {
     slice->index = index;
+    slice->ndue = TT_ALL_DUE;
     tt_ready_start(&r->order, &slice->ready);
 }
 
@@ -357,45 +358,51 @@ static void try_units(struct tt_simulation *sim, int rank, struct tt_simulated_s
     }
 }
 
-/* Of a slice whose units could do nothing more, one has been heard: it is tried, and what it lets begin, which
- * follows at the end of the list. */
-static void try_unit(struct tt_simulation *sim, int rank, struct tt_simulated_slice *slice, uint32_t step)
+/* Tries the units that are due, and those that become ready, in the order of the list. Returns from where on
+ * all are to be tried, if there are too many. */
+static uint32_t try_due(struct tt_simulation *sim, int rank, struct tt_simulated_slice *slice)
 {
-    const struct tt_active *active = slice->ready.active;
     uint32_t at = 0;
-    while (at < slice->ready.nactive && active[at].step != step)
-        at++;
-    if (at == slice->ready.nactive || !advance(sim, rank, slice, &slice->ready.active[at]))
-        return;
-    sim->moved = true;
-    at = tt_ready_retire(&sim->ranks[rank].order, &slice->ready, at);
-    if (slice->ready.left == 0)
-        end_slice(sim, rank, slice);
-    try_units(sim, rank, slice, at);
+    while (slice->ndue > 0 && slice->ndue <= TT_DUE) {
+        at = tt_due_take(slice);
+        if (at == slice->ready.nactive || !advance(sim, rank, slice, &slice->ready.active[at]))
+            continue;
+        sim->moved = true;
+        uint32_t first = tt_ready_retire(&sim->ranks[rank].order, &slice->ready, at);
+        if (at < first)
+            slice->place[slice->ready.active[at].step] = at;
+        tt_due_index(slice, first);
+        for (uint32_t i = first; i < slice->ready.nactive; i++)
+            tt_due_add(slice, slice->ready.active[i].step);
+        if (slice->ready.left == 0)
+            end_slice(sim, rank, slice);
+    }
+    return at;
 }
 
 /* A pass as the executor makes it over all that is ready. What it would find as it left it is not looked at:
  * ranks that wait for a thousand messages would look at all of them with each that comes. */
 static void pass(struct tt_simulation *sim, int rank)
 {
-    struct tt_simulated_rank *r = &sim->ranks[rank];
-    enum tt_simulated_due due = r->due;
     sim->moved = false;
-    r->due = TT_NONE_DUE;
-    if (due == TT_ONE_DUE)
-        try_unit(sim, rank, &r->slices[r->due_window], r->due_step);
-    for (int i = 0; i < TT_WINDOW && due == TT_ALL_DUE; i++)
-        try_units(sim, rank, &r->slices[i], 0);
+    for (int i = 0; i < TT_WINDOW; i++) {
+        struct tt_simulated_slice *slice = &sim->ranks[rank].slices[i];
+        uint32_t at = slice->ndue <= TT_DUE ? try_due(sim, rank, slice) : 0;
+        if (slice->ndue <= TT_DUE)
+            continue;
+        try_units(sim, rank, slice, at);
+        tt_due_index(slice, 0);
+        slice->ndue = 0;
+    }
 }
 
 static void hear(struct tt_simulation *sim, const struct tt_simulated_event *e)
 {
-    struct tt_simulated_rank *r = &sim->ranks[e->rank];
-    uint32_t *count = &r->slices[e->window].heard[e->step];
+    const struct tt_schedule *schedule = sim->ranks[e->rank].s;
+    struct tt_simulated_slice *slice = &sim->ranks[e->rank].slices[e->window];
+    uint32_t *count = &slice->heard[e->step];
     *count = e->count > *count ? e->count : *count;
-    r->due = r->due == TT_NONE_DUE ? TT_ONE_DUE : TT_ALL_DUE;
-    r->due_step = e->step - r->s->steps[e->step].fold_index;
-    r->due_window = e->window;
+    tt_due_add(slice, e->step - schedule->steps[e->step].fold_index);
 }
 
 /* True if the first message to another host may leave: those before it have. If not, the rank is called when

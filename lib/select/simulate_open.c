@@ -92,6 +92,7 @@ static void open_rank(struct tt_simulated_rank *r, struct tt_active **units, uin
         r->slices[i].ready.active = *units;
         r->slices[i].ready.waiting = cut(words, steps);
         r->slices[i].heard = cut(words, steps);
+        r->slices[i].place = cut(words, steps);
         *units += steps;
     }
     r->order.opening = cut(words, steps);
@@ -121,7 +122,7 @@ tutti_status tt_simulation_open(struct tt_simulation *sim, const struct tt_simul
     sim->round = sim->share > 1 ? sim->share * sim->costs->context_switch : 0;
     const struct tt_topology *t = params->query->requirements.topology;
     size_t links = t != NULL && sim->costs->link > 0 && sim->costs->hosts > 1 ? 2 * (size_t)t->domains : 0;
-    size_t words = steps * (2 * TT_WINDOW + 3) + 2 * (size_t)n * TT_SLOTS_AHEAD + pairs + 2 * messages;
+    size_t words = steps * (3 * TT_WINDOW + 3) + 2 * (size_t)n * TT_SLOTS_AHEAD + pairs + 2 * messages;
     sim->memory = calloc(1, ranks * (sizeof *sim->ranks + sizeof *sim->cores) + links * sizeof *sim->links +
                                 steps * TT_WINDOW * sizeof(struct tt_active) + words * sizeof(uint32_t));
     if (sim->memory == NULL)

@@ -8,20 +8,59 @@
 #include "base/ready.h"
 
 enum { TT_NOBODY = -1, TT_NO_WORK = -1 };
+enum { TT_DUE = 32, TT_ALL_DUE };
 
 struct tt_simulated_slice {
     uint32_t index;
     struct tt_ready_list ready;
+    uint32_t *place; /* of each unit that is ready: where it stands in that list */
     uint32_t *heard; /* of each step with a message: how many of this window's slices came, or were read */
+    /* The units that may have become able to do something since all were tried, by their first step; so many
+     * of them, or TT_ALL_DUE. */
+    uint32_t due[TT_DUE], ndue;
 };
+
+/* A unit may have become able to do something. */
+static inline void tt_due_add(struct tt_simulated_slice *slice, uint32_t step)
+{
+    if (slice->ndue < TT_DUE)
+        slice->due[slice->ndue++] = step;
+    else
+        slice->ndue = TT_ALL_DUE;
+}
+
+/* Notes where the units stand that are ready, from a place of their list on. */
+static inline void tt_due_index(struct tt_simulated_slice *slice, uint32_t from)
+{
+    for (uint32_t at = from; at < slice->ready.nactive; at++)
+        slice->place[slice->ready.active[at].step] = at;
+}
+
+/* Takes the due unit that stands first in the list out of those that are due; those that are not ready are
+ * tried when they are. Returns where it stands, or how many units are ready if none is due. */
+static inline uint32_t tt_due_take(struct tt_simulated_slice *slice)
+{
+    uint32_t least = slice->ready.nactive, chosen = 0;
+    for (uint32_t i = 0; i < slice->ndue;) {
+        uint32_t step = slice->due[i], at = slice->place[step];
+        if (at >= slice->ready.nactive || slice->ready.active[at].step != step) {
+            slice->due[i] = slice->due[--slice->ndue];
+            continue;
+        }
+        if (at < least) {
+            least = at;
+            chosen = i;
+        }
+        i++;
+    }
+    if (slice->ndue > 0)
+        slice->due[chosen] = slice->due[--slice->ndue];
+    return least;
+}
 
 struct tt_parcels { /* a list of them: places */
     uint32_t first, last;
 };
-
-/* What a rank has to try since its last pass, after which it could do nothing more: all that is ready at first,
- * nothing, the unit of the one step whose message was heard, or all again. */
-enum tt_simulated_due { TT_ALL_DUE, TT_NONE_DUE, TT_ONE_DUE };
 
 struct tt_simulated_rank {
     const struct tt_schedule *s;
@@ -30,9 +69,6 @@ struct tt_simulated_rank {
     uint32_t *mate; /* the step at the other end of a message */
     struct tt_simulated_slice slices[TT_WINDOW];
     bool called; /* an event is under way that lets it go on */
-    enum tt_simulated_due due;
-    uint32_t due_step; /* TT_ONE_DUE: the first of its unit, and in which slice in flight */
-    uint16_t due_window;
     uint64_t way_out; /* to other hosts: until when it is taken */
     bool way_is_awaited; /* an event is under way that tells that it is free */
     uint64_t began; /* when it last began to write or read one */
