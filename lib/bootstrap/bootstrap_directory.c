@@ -98,7 +98,7 @@ static const char *place(int i)
  * too long for the name of a socket behind it. */
 static bool private_path(const char *where, int number, char *path)
 {
-    char suffix[8] = "";
+    char suffix[16] = "";
     if (number > 0)
         snprintf(suffix, sizeof suffix, ".%d", number);
     int length = snprintf(path, PATH_BYTES, "%s/tutti-%lu%s", where, (unsigned long)geteuid(), suffix);
