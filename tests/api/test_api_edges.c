@@ -174,8 +174,8 @@ static void empty_blocks(struct ranks_me *me)
     const size_t mine = me->rank == 1 ? 0 : BLOCK;
     const size_t counts[] = { BLOCK, 0, BLOCK }, none[] = { 0, 0, 0 };
     const size_t *pairs = me->rank == 1 ? none : counts;
-    const size_t from[] = { 12, 9, 4 },
-                 to[] = { 8, 5, 0 }; /* the empty ones inside of others, of both kinds */
+    const size_t from[] = { 12, 9, 4 }, to[] = { 8, 5, 0 }; /* the empty ones inside of the other buffer's */
+    const size_t among[] = { 8, 1, 0 }; /* the empty one inside of another of its buffer */
     int32_t m[ALL], own[BLOCK] = { 10 * me->rank, 10 * me->rank + 1 };
     tutti_stream stream = tutti_no_stream();
     tutti_comm *comm = ranks_join(me, NULL);
@@ -190,11 +190,12 @@ static void empty_blocks(struct ranks_me *me)
             for (int i = 0; i < BLOCK; i++)
                 ranks_expect(me, m[to[r] + (size_t)i] == 100 * r + (int)from[me->rank] + i, "of rank %d: %d",
                     r, m[to[r] + (size_t)i]);
-        ranks_ok(me, tutti_all_gather_v(own, mine, m, counts, to, TUTTI_INT32, comm, stream), "all_gather_v");
+        ranks_ok(
+            me, tutti_all_gather_v(own, mine, m, counts, among, TUTTI_INT32, comm, stream), "all_gather_v");
         ranks_expect(
             me, m[8] == 0 && m[9] == 1 && m[0] == 20 && m[1] == 21, "%d %d %d %d", m[8], m[9], m[0], m[1]);
-        ranks_ok(me, tutti_gather_v(own, mine, m, counts, to, TUTTI_INT32, 1, comm, stream), "gather_v");
-        ranks_ok(me, tutti_scatter_v(m, counts, to, own, mine, TUTTI_INT32, 1, comm, stream), "scatter_v");
+        ranks_ok(me, tutti_gather_v(own, mine, m, counts, among, TUTTI_INT32, 1, comm, stream), "gather_v");
+        ranks_ok(me, tutti_scatter_v(m, counts, among, own, mine, TUTTI_INT32, 1, comm, stream), "scatter_v");
         ranks_expect(me, own[0] == 10 * me->rank && own[1] == own[0] + 1, "its own came back as %d %d",
             own[0], own[1]);
     }
