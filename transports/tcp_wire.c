@@ -13,9 +13,8 @@
  * lowest decides, and gets the claims again. It may not know of that death, for it need not have had a
  * connection with the lower rank: so a rank that gets a claim which a lower one is to decide passes it on to
  * that one, by a connection that it makes, and thus finds out whether that lives. Were the rank that decides
- * killed after it had told some, but not all, ranks could
- * end up with different causes: that is not prevented here. But its caller, who may exit when it knows, is
- * the last to know. */
+ * killed after it had told some, but not all, ranks could end up with different causes: that is not prevented
+ * here. But its caller, who may exit when it knows, is the last to know. */
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>

@@ -4,10 +4,9 @@
  * The process that makes the id answers at it, by a helper thread (the root), until n ranks came or the
  * deadline has passed. Every connection proves knowledge of the secret both ways, who comes first
  * (HMAC-SHA256 over fresh challenges, roles inside the MAC so that no proof can be reflected), before any
- * length is parsed. Each
- * rank then hands in one blob and a few file descriptors, and gets rank 0's blob, the descriptors of the
- * ranks of its host, and who is on which host. Either all ranks get them, or all get the same error. By the
- * same connections they may exchange more before they close them.
+ * length is parsed. Each rank then hands in one blob and a few file descriptors, and gets rank 0's blob, the
+ * descriptors of the ranks of its host, and who is on which host. Either all ranks get them, or all get the
+ * same error. By the same connections they may exchange more before they close them.
  *
  * The first address of an id is a local socket in a private 0700 directory, by which the ranks of the root's
  * host come. Those of other hosts come by its network address; they then meet once more, the ranks of each

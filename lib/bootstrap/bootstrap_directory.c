@@ -11,10 +11,9 @@
  * the same directory; a later name that is there already is preferred to an earlier one.
  *
  * Open listeners are in one list, for two events that nobody announces: exit waits for those that linger and
- * removes the files of all, and a
- * fork closes the child's copies, so that a child neither answers for its parent nor removes its files. A
- * process that is killed leaves its file, and the next one that makes an id removes it. A socket gets its
- * name only when it listens, so a named one that refuses is dead. */
+ * removes the files of all, and a fork closes the child's copies, so that a child neither answers for its
+ * parent nor removes its files. A process that is killed leaves its file, and the next one that makes an id
+ * removes it. A socket gets its name only when it listens, so a named one that refuses is dead. */
 #include "bootstrap/bootstrap_host.h"
 #include "bootstrap/bootstrap_directory.h"
 
