@@ -205,14 +205,13 @@ typedef struct {
  * calls on CUDA streams have one order, that in which they are launched and made, on whatever streams. Other
  * calls, sends and receives too, wait for a replay that the device has reached; one that the device reaches
  * while such a call is under way, or queued on a stream of the host, ends the communicator, on all ranks
- * (INVALID_USAGE): let the one be over before the other is made or launched. Graphs may hold 256 calls of a
- * communicator at a time (OUT_OF_MEMORY, until some are destroyed). INVALID_USAGE, with nothing captured: a
- * group of which some streams are in the capture and some are not; a capture that is broken; a call for one
- * of several ranks that one process has on one device, unless those it concerns are in the same group; a
- * capture that another one took turns with. A replay of a communicator that has failed, or was destroyed,
- * runs through at once, with results that mean nothing. The memory that graphs use of a communicator that was
- * destroyed is given back, when they are gone, with the next one that this process makes or destroys on a
- * device.
+ * (INVALID_USAGE): let the one be over before the other is made or launched. Graphs may hold any number of
+ * calls. INVALID_USAGE, with nothing captured: a group of which some streams are in the capture and some are
+ * not; a capture that is broken; a call for one of several ranks that one process has on one device, unless
+ * those it concerns are in the same group; a capture that another one took turns with. A replay of a
+ * communicator that has failed, or was destroyed, runs through at once, with results that mean nothing. The
+ * memory, and a thread, that graphs use of a communicator that was destroyed are given back, when they are
+ * gone, with the next one that this process makes or destroys on a device.
  *
  * Memory that goes too early: cudaFree and its like wait for what is enqueued, so that does calls no harm. A
  * device that copies from where nothing is any more, as a replay may, fails, and so does the communicator, on

@@ -6,9 +6,9 @@
  * back. Both count on from `base`, call after call, and are compared cyclically, so a gate is never reset.
  * The factor of a pre-mul-sum comes with slice 0, if the stream has it.
  *
- * A captured call, whose replays cannot count, has a gate to itself, and its base is 0. The stream makes both
- * words 0 again when it has seen the last slice done; so a thread tells the last slice once, as the last that
- * it does with the gate. */
+ * Replays of captured calls cannot count on: their gates begin at 0 each time. Who waits for a word makes it
+ * 0 again: the thread `ready`, when the call is over, and the stream `done`, when it has passed all of what
+ * was captured together. So a thread tells the last slice once, as the last that it does with the gate. */
 #ifndef TT_GATE_H
 #define TT_GATE_H
 #include <stdatomic.h>
@@ -16,11 +16,12 @@
 #include <stdint.h>
 
 struct tt_gate {
-    const _Atomic uint32_t *ready; /* written by the stream */
+    _Atomic uint32_t *ready; /* written by the stream */
     _Atomic uint32_t *done; /* by the thread */
     uint8_t *factor; /* by the stream, before it writes `ready`; one element */
     uint32_t base;
     uint32_t slices;
+    bool captured;
 };
 
 /* May slice z begin? */
@@ -34,6 +35,14 @@ static inline void tt_gate_tell(const struct tt_gate *g, uint32_t slices)
 {
     atomic_thread_fence(memory_order_seq_cst);
     atomic_store_explicit(g->done, g->base + slices, memory_order_release);
+}
+
+/* All slices are done. */
+static inline void tt_gate_end(const struct tt_gate *g)
+{
+    if (g->captured)
+        atomic_store_explicit(g->ready, 0, memory_order_relaxed);
+    tt_gate_tell(g, g->slices);
 }
 
 #endif

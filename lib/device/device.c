@@ -82,8 +82,8 @@ tutti_status tt_device_settings(struct tt_settings *settings, int n)
 
 /* --- Life */
 
-/* They count from the setting first_number on, as messages do: tests start where it will wrap. Gates of
- * captured calls do not count. */
+/* They count from the setting first_number on, as messages do: tests start where it will wrap. Those of
+ * captured calls begin at 0 with each replay. */
 static void set_gates(struct tt_device *d, uint32_t first)
 {
     for (uint32_t gate = 0; gate < d->ngates; gate++) {
@@ -99,7 +99,7 @@ static tutti_status make_staging(struct tt_device *d, int n, uint64_t slot_bytes
     void *pinned, *seen;
     d->ngates = (uint32_t)(1 + 2 * blocks);
     d->cells_bytes = SIDES * TT_WINDOW * blocks * slot_bytes;
-    uint64_t words_bytes = (d->ngates + TT_DEVICE_CAPTURED) * sizeof *d->words;
+    uint64_t words_bytes = (2 * (uint64_t)d->ngates + 1) * sizeof *d->words;
     d->pinned_bytes = words_bytes + d->cells_bytes;
     d->counts = calloc(d->ngates, sizeof *d->counts);
     if (d->counts == NULL)

@@ -23,8 +23,7 @@
 
 enum {
     TT_DEVICE_MARKS = 256,
-    TT_DEVICE_ENQUEUED = 512,
-    TT_DEVICE_CAPTURED = 256 /* calls that graphs may hold at once */
+    TT_DEVICE_ENQUEUED = 512
 };
 
 struct tt_device_words { /* of a gate; each side that writes has a cache line */
@@ -46,7 +45,7 @@ struct tt_device { /* of a communicator; used by who calls on it */
     void *context; /* of the device: events are of one, as streams are */
     tutti_stream worker;
     uint8_t *pinned, *pinned_seen; /* the host's address of it, and the device's */
-    uint64_t pinned_bytes; /* first the words of gates, then those of captured calls, then the cells */
+    uint64_t pinned_bytes; /* first the words of gates, those of captured calls, a name, then the cells */
     struct tt_device_words *words;
     uint32_t *counts; /* per gate: slices so far */
     uint32_t ngates;
@@ -126,8 +125,14 @@ void tt_device_mark(struct tt_device *device, const struct tt_gate *gate, uint32
 /* Waits while more work is enqueued than a device may have. */
 void tt_device_throttle(struct tt_device *device);
 
+/* The device's address of what lies in the pinned memory. */
+static inline void *tt_device_seen(const struct tt_device *device, const void *at)
+{
+    return device->pinned_seen + ((const uint8_t *)at - device->pinned);
+}
+
 /* Calls in graphs (device_capture.c). `open` makes the worker, and `close` ends it; true: graphs remain that
- * have the pinned memory and the order event now. `live`: graphs have calls; `run`: the device has reached
+ * have the worker, the pinned memory and the order event now. `live`: graphs have calls; `run`: the device has reached
  * one, or the worker runs it. */
 tutti_status tt_replays_open(struct tt_device *device);
 bool tt_replays_close(struct tt_device *device);
@@ -140,7 +145,9 @@ void tt_replays_await(const struct tt_device *device);
 struct tt_captured;
 tutti_status tt_captured_create(struct tt_comm *comm, uint64_t capture, struct tt_captured **captured);
 void tt_captured_drop(struct tt_captured *captured);
-tutti_status tt_captured_gate(struct tt_captured *captured, uint32_t slices, struct tt_gate *gate);
+/* The gate of the next call that has this one; and whether so many slices are all of these calls there. */
+struct tt_gate tt_captured_gate(struct tt_captured *captured, uint32_t gate, uint32_t slices);
+bool tt_captured_ends(const struct tt_captured *captured, uint32_t gate, uint32_t slices);
 tutti_status tt_captured_add(struct tt_captured *captured, const struct tt_call *call);
 enum tt_dev_error tt_captured_retain(struct tt_captured *captured, void *graph);
 /* Enqueue on the stream of these calls what comes before the first and after the last of them. */

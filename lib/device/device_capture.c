@@ -1,28 +1,34 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* device_capture.c: calls that are captured, and what a replay of their graph does.
  *
- *     stream:  wait for the last event | arrive | in | ready 1 | wait done 1 | out | ready, done 0 | event
- *     worker:                        take it up ... slice 0 with the peers' workers ... done 1
+ *     stream:  wait for the last event | name 7 | in | ready 1 | wait done 1 | out | done 0 | event
+ *     worker:          sees 7, name 0, takes it up ... slice 0 with the peers' workers ... ready 0, done 1
  *
- * A replay cannot take a place in the worker's queue: nobody calls Tutti when a graph is launched. So a node
- * at the start of the captured call tells the worker that the device has reached it. The calls of a
+ * A replay cannot take a place in the worker's queue: nobody calls Tutti when a graph is launched. So the
+ * stream writes the name of the captured calls where the worker looks while graphs live. The calls of a
  * communicator are a chain on the device, replays and others alike; so the device has reached one of them at
- * most, and one word is enough to name it. A graph that was launched first may come before what was queued
- * first: while graphs have calls of a communicator, its worker begins an item only when the device has
- * reached that, too.
+ * most, and one word and one set of gates are enough for all of them, however many graphs hold. A replay
+ * cannot count on from the last one, so these gates begin at 0 each time. Who waits for a word clears it:
+ * the worker clears `name` when it has seen it, and `ready` when a call is over, both before it tells the
+ * last slice; the stream clears `done` when it has passed that. Any other order loses a word that is being
+ * written (tests/proof).
  *
- * The node only leaves its name and rings. It never waits, takes no lock and calls no CUDA.
+ * A graph that was launched first may come before what was queued first: while graphs have calls of a
+ * communicator, its worker begins an item only when the device has reached that, too.
  *
  * What a graph has of a communicator stays until graph and runnables are gone, also if the communicator goes
- * first: then the node opens the gates itself, and the replay runs through without effect. The runtime tells
- * the end of a graph on a thread that may not call CUDA; so pinned memory that was left is freed when
- * communicators are made or destroyed later. */
+ * first: then the worker stays as well, which calls no CUDA and so can be waited for by any stream, and opens
+ * the gates; the replay runs through without effect. The runtime tells the end of a graph on a thread that
+ * may not call CUDA; so what was left is freed when communicators are made or destroyed later. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/fork.h"
 #include "base/status.h"
 #include "device/device.h"
+#include "device/device_names.h"
 #include "base/handle.h"
 #include "observe/recorder.h"
 #include "stream/stream.h"
@@ -35,18 +41,22 @@ struct tt_captured { /* the calls of one communicator that are captured together
     struct tt_replays *home;
     struct tt_batch batch; /* each owns a prepared call */
     uint64_t capture;
+    uint32_t name; /* TT_NO_NAME: it has none any more */
     _Atomic bool released; /* the graph is gone */
 };
 
 struct tt_replays { /* of a communicator */
     const struct tt_dev *dev;
     struct tt_idle_hook idle_hook;
-    struct tt_stream *worker;
-    struct tt_device_words *words;
-    struct tt_captured *owners[TT_DEVICE_CAPTURED]; /* of words; NULL: nobody */
+    tutti_stream worker;
+    struct tt_stream *stream; /* the same */
+    struct tt_device_words *words; /* of the gates that all captured calls use */
+    uint32_t *slices; /* per gate: of the calls that are being captured together */
+    _Atomic uint32_t *name; /* of the calls that the device has reached, and that are not yet taken up */
+    struct tt_names names;
     struct tt_captured *first;
     _Atomic int live; /* how many there are */
-    _Atomic(struct tt_captured *) reached; /* by the device, and not yet taken up */
+    _Atomic int released; /* of those */
     _Atomic(struct tt_captured *) running;
     _Atomic bool closed; /* the communicator is gone */
 
@@ -69,18 +79,6 @@ static void open_gates(const struct tt_captured *c)
         const struct tt_gate *gate = &c->batch.calls[i].call.staging->gate;
         tt_gate_tell(gate, gate->slices);
     }
-}
-
-/* The device has reached the calls. On a thread of the runtime. */
-static void arrive(void *argument)
-{
-    struct tt_captured *c = argument;
-    struct tt_replays *home = c->home;
-    atomic_store(&home->reached, c);
-    if (!atomic_load(&home->closed))
-        tt_stream_wake(home->worker);
-    else if (atomic_exchange(&home->reached, NULL) == c)
-        open_gates(c);
 }
 
 /* The call that is under way without a stream of the device; false: none is. A collective that has begun is
@@ -137,18 +135,40 @@ static void run(struct tt_captured *c)
     }
 }
 
+/* Finds the calls that the device has reached, and takes them up. Where the communicator has failed, a stream
+ * may be past calls that are named here, and their graph gone: who frees them takes the name away and then
+ * looks at what runs; here it is the other way round. */
+static struct tt_captured *take_up(struct tt_replays *home, uint32_t name)
+{
+    struct tt_captured *c = tt_names_find(&home->names, name);
+    atomic_store(&home->running, c); /* first: name or running, one is always there to be seen */
+    if (c != tt_names_find(&home->names, name)) {
+        atomic_store(&home->running, NULL);
+        c = NULL;
+    }
+    atomic_store(home->name, TT_NO_NAME);
+    return c;
+}
+
 static bool serve(void *context)
 {
     struct tt_replays *home = context;
-    struct tt_captured *c = atomic_load_explicit(&home->reached, memory_order_relaxed);
-    if (c == NULL)
+    uint32_t name = atomic_load_explicit(home->name, memory_order_acquire);
+    if (name == TT_NO_NAME)
         return false;
-    atomic_store(&home->running, c); /* first: one of the two is always there to be seen */
-    bool mine = atomic_compare_exchange_strong(&home->reached, &c, NULL);
-    if (mine)
+    struct tt_captured *c = take_up(home, name);
+    if (c != NULL && atomic_load(&home->closed))
+        open_gates(c);
+    else if (c != NULL)
         run(c);
     atomic_store(&home->running, NULL);
-    return mine;
+    return true;
+}
+
+static bool looks(void *context)
+{
+    const struct tt_replays *home = context;
+    return atomic_load_explicit(&home->live, memory_order_relaxed) > 0;
 }
 
 /* True if the worker may begin these calls: the device has reached one of them, no captured call is live, or
@@ -177,7 +197,7 @@ static bool may_begin(void *context, const struct tt_batch *next)
 bool tt_replays_run(const struct tt_device *d)
 {
     const struct tt_replays *home = d->replays;
-    return atomic_load(&home->reached) != NULL || atomic_load(&home->running) != NULL;
+    return atomic_load(home->name) != TT_NO_NAME || atomic_load(&home->running) != NULL;
 }
 
 void tt_replays_await(const struct tt_device *d)
@@ -201,9 +221,8 @@ bool tt_replays_live(const struct tt_device *d)
 static void free_captured(struct tt_captured *c)
 {
     struct tt_replays *home = c->home;
-    for (int k = 0; k < TT_DEVICE_CAPTURED; k++)
-        if (home->owners[k] == c)
-            home->owners[k] = NULL;
+    if (c->name != TT_NO_NAME)
+        tt_names_drop(&home->names, c->name);
     for (int i = 0; i < c->batch.count; i++)
         tt_call_release(&c->batch.calls[i].call);
     tt_batch_free(&c->batch);
@@ -214,14 +233,31 @@ static void free_captured(struct tt_captured *c)
 /* Free what no graph has any more. The worker may still be at the end of the last replay. */
 static void reap(struct tt_replays *home)
 {
+    if (atomic_load(&home->released) == 0)
+        return;
     for (struct tt_captured **at = &home->first, *c; (c = *at) != NULL;) {
-        if (!atomic_load(&c->released) || atomic_load(&home->running) == c) {
+        bool gone = atomic_load(&c->released);
+        if (gone && c->name != TT_NO_NAME) {
+            tt_names_drop(&home->names, c->name);
+            c->name = TT_NO_NAME;
+        }
+        if (!gone || atomic_load(&home->running) == c) {
             at = &c->next;
             continue;
         }
         *at = c->next;
+        atomic_fetch_sub(&home->released, 1);
         free_captured(c);
     }
+}
+
+static void free_home(struct tt_replays *home)
+{
+    if (home->worker.handle != NULL)
+        tt_stream_unmake(home->worker);
+    tt_names_free(&home->names);
+    free(home->slices);
+    free(home);
 }
 
 static void sweep(void)
@@ -237,7 +273,7 @@ static void sweep(void)
         home->dev->event.destroy(home->order_event);
         home->dev->memory.unpin(home->pinned);
         tt_arena_free(home->pinned);
-        free(home);
+        free_home(home);
     }
     pthread_mutex_unlock(&left.lock);
 }
@@ -246,36 +282,52 @@ tutti_status tt_replays_open(struct tt_device *d)
 {
     sweep();
     struct tt_replays *home = calloc(1, sizeof *home);
-    if (home == NULL)
+    uint32_t *slices = calloc(d->ngates, sizeof *slices);
+    if (home == NULL || slices == NULL) {
+        free(home);
+        free(slices);
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the captured calls of a communicator");
+    }
     home->dev = d->dev;
-    home->idle_hook = (struct tt_idle_hook){ serve, may_begin, home };
+    home->idle_hook = (struct tt_idle_hook){ serve, looks, may_begin, home };
     home->words = d->words + d->ngates;
+    home->name = &home->words[d->ngates].ready;
+    home->slices = slices;
     d->replays = home;
-    tutti_status status = tt_stream_make(&home->idle_hook, &d->worker);
+    tutti_status status = tt_stream_make(&home->idle_hook, &home->worker);
     if (status == TUTTI_OK)
-        home->worker = tt_handle_find(TT_HANDLE_STREAM, d->worker.handle);
+        home->stream = tt_handle_find(TT_HANDLE_STREAM, home->worker.handle);
+    d->worker = home->worker;
     return status;
 }
 
-/* The worker may be gone before it has taken up what the device reached. */
+/* Waits until the worker is done with the communicator: then it only opens gates. */
+static void detach(struct tt_replays *home)
+{
+    tutti_status status;
+    struct tt_wait w;
+    atomic_store(&home->closed, true);
+    if (home->stream == NULL || tt_stream_find("destroy", home->worker, &status) == NULL)
+        return; /* there is none, as in a child of a fork */
+    tt_position_wait((struct tt_position){ home->stream, tt_stream_last(home->stream) }, -1);
+    tt_wait_begin(&w, tt_wait_policy_for(1), NULL, 0);
+    while (atomic_load(&home->running) != NULL)
+        tt_wait_idle(&w);
+    tt_wait_awake(&w);
+}
+
 bool tt_replays_close(struct tt_device *d)
 {
     struct tt_replays *home = d->replays;
     if (home != NULL)
-        atomic_store(&home->closed, true);
-    if (d->worker.handle != NULL)
-        tt_stream_unmake(d->worker);
+        detach(home);
     sweep();
     if (home == NULL)
         return false;
-    const struct tt_captured *reached = atomic_exchange(&home->reached, NULL);
-    if (reached != NULL)
-        open_gates(reached);
-    reap(home);
     d->replays = NULL;
+    reap(home);
     if (home->first == NULL) {
-        free(home);
+        free_home(home);
         return false;
     }
     for (struct tt_captured *c = home->first; c != NULL; c = c->next)
@@ -297,9 +349,11 @@ static tutti_status check_turns(const struct tt_comm *comm, uint64_t capture)
 {
     const struct tt_device *d = comm->device;
     bool before = false;
+    if (d->capture == capture)
+        return TUTTI_OK;
     for (const struct tt_captured *c = d->replays->first; c != NULL; c = c->next)
         before = before || c->capture == capture;
-    if (!before || d->capture == capture)
+    if (!before)
         return TUTTI_OK;
     return tt_fail(TUTTI_INVALID_USAGE,
         "%s: rank %d: captured in another graph since this capture's last call; legal: one capture after the "
@@ -315,12 +369,18 @@ tutti_status tt_captured_create(struct tt_comm *comm, uint64_t capture, struct t
     if (status != TUTTI_OK)
         return status;
     struct tt_captured *c = calloc(1, sizeof *c);
-    if (c == NULL)
+    if (c != NULL)
+        c->name = tt_names_add(&home->names, c);
+    if (c == NULL || c->name == TT_NO_NAME) {
+        free(c);
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory to capture a call");
+    }
     c->home = home;
     c->capture = capture;
+    memset(home->slices, 0, comm->device->ngates * sizeof *home->slices);
     tt_recorder_share(comm->recorder);
-    atomic_fetch_add(&home->live, 1);
+    if (atomic_fetch_add(&home->live, 1) == 0)
+        tt_stream_wake(home->stream);
     *captured = c;
     return TUTTI_OK;
 }
@@ -330,23 +390,22 @@ void tt_captured_drop(struct tt_captured *c)
     free_captured(c);
 }
 
-tutti_status tt_captured_gate(struct tt_captured *c, uint32_t slices, struct tt_gate *gate)
+struct tt_gate tt_captured_gate(struct tt_captured *c, uint32_t gate, uint32_t slices)
 {
-    int k = 0;
-    while (k < TT_DEVICE_CAPTURED && c->home->owners[k] != NULL)
-        k++;
-    if (k == TT_DEVICE_CAPTURED)
-        return tt_fail(TUTTI_OUT_OF_MEMORY,
-            "graphs have %d calls of this communicator; legal: no more, until one of those graphs and all "
-            "that "
-            "was instantiated of it are destroyed",
-            TT_DEVICE_CAPTURED);
-    c->home->owners[k] = c;
-    struct tt_device_words *words = &c->home->words[k];
-    *gate = (struct tt_gate){
-        .ready = &words->ready, .done = &words->done, .factor = words->factor, .slices = slices
-    };
-    return TUTTI_OK;
+    struct tt_device_words *words = &c->home->words[gate];
+    uint32_t base = c->home->slices[gate];
+    c->home->slices[gate] += slices;
+    return (struct tt_gate){ .ready = &words->ready,
+        .done = &words->done,
+        .factor = words->factor,
+        .base = base,
+        .slices = slices,
+        .captured = true };
+}
+
+bool tt_captured_ends(const struct tt_captured *c, uint32_t gate, uint32_t slices)
+{
+    return slices == c->home->slices[gate];
 }
 
 tutti_status tt_captured_add(struct tt_captured *c, const struct tt_call *call)
@@ -364,7 +423,8 @@ tutti_status tt_captured_add(struct tt_captured *c, const struct tt_call *call)
 static void release(void *argument)
 {
     struct tt_captured *c = argument;
-    atomic_store(&c->released, true);
+    atomic_fetch_add(&c->home->released, 1);
+    atomic_store(&c->released, true); /* the last look at either: both may be freed from here on */
 }
 
 enum tt_dev_error tt_captured_retain(struct tt_captured *c, void *graph)
@@ -382,7 +442,7 @@ enum tt_dev_error tt_captured_enter(struct tt_captured *c, struct tt_device *d, 
     bool again = d->capture == c->capture; /* external events order graphs, not the parts of one */
     enum tt_dev_error error = again ? d->dev->event.wait(d->inside, stream, false)
                                     : d->dev->event.wait(d->order_event, stream, true);
-    return error == TT_DEV_OK ? d->dev->host_call(stream, arrive, c) : error;
+    return error == TT_DEV_OK ? d->dev->write_word(stream, tt_device_seen(d, c->home->name), c->name) : error;
 }
 
 enum tt_dev_error tt_captured_leave(struct tt_captured *c, struct tt_device *d, void *stream)

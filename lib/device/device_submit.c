@@ -93,16 +93,18 @@ static uint32_t gate_of(const struct op *op)
     return m->peer != TT_NONE ? tt_device_gate(m->peer, m->receives) : 0;
 }
 
-static tutti_status set_gate(const struct comm_batch *b, struct op *op)
+static void set_gate(const struct comm_batch *b, struct op *op)
 {
     const struct tt_call *call = &op->call;
     struct tt_device *d = b->device;
     op->rendezvous = (struct tt_rendezvous){ .gate = &op->staging.gate,
         .peer = is_p2p(call) ? call->root : TT_NONE,
         .receives = call->collective == TT_P2P_RECV };
-    if (b->captured != NULL)
-        return tt_captured_gate(b->captured, op->laid.out.slices, &op->staging.gate);
     uint32_t gate = gate_of(op);
+    if (b->captured != NULL) {
+        op->staging.gate = tt_captured_gate(b->captured, gate, op->laid.out.slices);
+        return;
+    }
     op->staging.gate = (struct tt_gate){ .ready = &d->words[gate].ready,
         .done = &d->words[gate].done,
         .factor = d->words[gate].factor,
@@ -110,7 +112,6 @@ static tutti_status set_gate(const struct comm_batch *b, struct op *op)
         .slices = op->laid.out.slices };
     d->counts[gate] += op->laid.out.slices;
     op->rendezvous.operation = gate == 0 ? ++d->operations : 0;
-    return TUTTI_OK;
 }
 
 /* Takes the slices of a call that will not run out of its gate's count, since both ends of a message count
@@ -133,10 +134,9 @@ static tutti_status stage(struct comm_batch *b, struct op *op)
     tutti_status status = lay(b, op);
     for (unsigned side = 0; side < 2 && status == TUTTI_OK; side++)
         status = set_cells(b, op, side);
-    if (status == TUTTI_OK)
-        status = set_gate(b, op);
     if (status != TUTTI_OK)
         return status;
+    set_gate(b, op);
     call->staging = &op->staging;
     if (b->captured != NULL)
         return tt_captured_add(b->captured, call);
@@ -170,12 +170,6 @@ static void set_rounds(struct comm_batch *b)
 
 /* --- The stream's part */
 
-/* The device's address of what lies in the pinned memory. */
-static void *seen(const struct tt_device *d, const void *at)
-{
-    return d->pinned_seen + ((const uint8_t *)at - d->pinned);
-}
-
 static enum tt_dev_error move(struct comm_batch *b, struct op *op, unsigned side, uint32_t slice)
 {
     struct tt_device *d = b->device;
@@ -183,7 +177,7 @@ static enum tt_dev_error move(struct comm_batch *b, struct op *op, unsigned side
         return TT_DEV_OK;
     struct tt_device_move m = { .layout = side == TT_IN ? &op->laid.in : &op->laid.out,
         .space = op->laid.spaces[side],
-        .cells = seen(d, op->staging.cells[side]),
+        .cells = tt_device_seen(d, op->staging.cells[side]),
         .stride = op->laid.stride,
         .chunks = op->chunks[side],
         .back = side == TT_OUT };
@@ -198,7 +192,7 @@ static enum tt_dev_error enqueue_factor(const struct comm_batch *b, const struct
     if (o == NULL || o->scalar == NULL)
         return TT_DEV_OK;
     d->enqueued++;
-    return d->dev->copy(seen(d, op->staging.gate.factor), o->scalar, o->element_bytes, b->ops[0].stream);
+    return d->dev->copy(tt_device_seen(d, op->staging.gate.factor), o->scalar, o->element_bytes, b->ops[0].stream);
 }
 
 static enum tt_dev_error enqueue_operands(struct comm_batch *b, struct op *op, uint32_t slice)
@@ -210,19 +204,10 @@ static enum tt_dev_error enqueue_operands(struct comm_batch *b, struct op *op, u
         error = move(b, op, TT_IN, slice);
     d->enqueued++;
     if (error == TT_DEV_OK)
-        error = d->dev->write_word(b->ops[0].stream, seen(d, gate->ready), gate->base + slice + 1);
+        error = d->dev->write_word(b->ops[0].stream, tt_device_seen(d, gate->ready), gate->base + slice + 1);
     if (b->captured == NULL)
         tt_local_peers_tell(b->comm, &op->rendezvous, slice + 1);
     return error;
-}
-
-/* Resets the gate for the next replay. */
-static enum tt_dev_error clear_gate(const struct comm_batch *b, const struct tt_gate *gate)
-{
-    const struct tt_device *d = b->device;
-    void *stream = b->ops[0].stream;
-    enum tt_dev_error error = d->dev->write_word(stream, seen(d, gate->ready), 0);
-    return error == TT_DEV_OK ? d->dev->write_word(stream, seen(d, gate->done), 0) : error;
 }
 
 static enum tt_dev_error enqueue_results(struct comm_batch *b, struct op *op, uint32_t slice)
@@ -231,13 +216,13 @@ static enum tt_dev_error enqueue_results(struct comm_batch *b, struct op *op, ui
     const struct tt_gate *gate = &op->staging.gate;
     d->enqueued++;
     enum tt_dev_error error =
-        d->dev->wait_word(b->ops[0].stream, seen(d, gate->done), gate->base + slice + 1);
+        d->dev->wait_word(b->ops[0].stream, tt_device_seen(d, gate->done), gate->base + slice + 1);
     if (error == TT_DEV_OK)
         error = move(b, op, TT_OUT, slice);
     if (b->captured == NULL)
         tt_device_mark(d, gate, slice + 1);
-    else if (error == TT_DEV_OK && slice + 1 == gate->slices)
-        error = clear_gate(b, gate);
+    else if (error == TT_DEV_OK && tt_captured_ends(b->captured, gate_of(op), gate->base + slice + 1))
+        error = d->dev->write_word(b->ops[0].stream, tt_device_seen(d, gate->done), 0);
     return error;
 }
 

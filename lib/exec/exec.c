@@ -254,7 +254,7 @@ static void finish(struct tt_op *op)
     const struct tt_schedule *s = op->schedule;
     op->result.state = TT_DONE;
     if (op->gate != NULL)
-        tt_gate_tell(op->gate, op->gate->slices);
+        tt_gate_end(op->gate);
     for (uint32_t i = 0; op->one_sided && i < s->nsteps; i++) {
         const struct tt_step *step = &s->steps[i];
         if (step->verb == TT_VERB_SEND)

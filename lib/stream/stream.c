@@ -60,12 +60,29 @@ static void fail_item(struct tt_work_item *item, tutti_status status)
     snprintf(item->outcome.text, sizeof item->outcome.text, "%s", tt_last_error());
 }
 
+/* What rings no bell is looked for: after a long wait less often, so that it is seen late by a 32nd part of
+ * that at most. */
+static int64_t look_at_ns(const struct tt_wait *w)
+{
+    enum { PART = 32, LEAST_NS = 20000, MOST_NS = 1000000 };
+    int64_t now = tt_now_ns(), nap = (now - tt_wait_long_since(w)) / PART;
+    nap = nap > LEAST_NS ? nap : LEAST_NS;
+    return now + (nap < MOST_NS ? nap : MOST_NS);
+}
+
+/* Serves the hook, or idles. A wait that the hook ends is one that no ring has ended. */
 static void idle(struct tt_stream *s, struct tt_wait *w)
 {
-    if (s->idle_hook != NULL && s->idle_hook->serve(s->idle_hook->context))
+    const struct tt_idle_hook *hook = s->idle_hook;
+    if (hook != NULL && hook->serve(hook->context)) {
+        if (tt_wait_is_asleep(w))
+            tt_doorbell_ring_always(&s->fed);
         tt_wait_awake(w);
-    else
-        tt_wait_idle(w);
+        return;
+    }
+    if (hook != NULL && tt_wait_is_long(w))
+        tt_wait_until(w, hook->looks(hook->context) ? look_at_ns(w) : INT64_MAX);
+    tt_wait_idle(w);
 }
 
 /* Waits until the hook lets the item begin. No doorbell rings for that, so the worker serves and looks. */

@@ -49,6 +49,7 @@ struct tt_work_item {
 /* A hook for the worker of a stream while it has no item to run. */
 struct tt_idle_hook {
     bool (*serve)(void *context); /* does what there is to do now; false: nothing */
+    bool (*looks)(void *context); /* there may be something to serve, and no bell rings for it */
     bool (*may_begin)(void *context, const struct tt_batch *next); /* the worker waits until it may */
     void *context;
 };
@@ -61,8 +62,7 @@ tutti_status tt_stream_make(const struct tt_idle_hook *idle_hook, tutti_stream *
 void tt_stream_close(struct tt_stream *stream);
 /* Closes a stream that tt_stream_make made. Its handle is dead from the beginning of this call. */
 tutti_status tt_stream_unmake(tutti_stream stream);
-/* Wakes the worker, since the hook has something to serve. Any thread may call this, also when the stream
- * is closed. */
+/* Wakes the worker, since the hook looks from now on. Any thread may call this. */
 void tt_stream_wake(struct tt_stream *stream);
 /* Returns the number of the last item that was queued. */
 uint64_t tt_stream_last(const struct tt_stream *stream);

@@ -119,6 +119,73 @@ Test(api_graph, a_program_and_memory_of_the_host)
         { "queues=2", 3, RANKS_PROCESSES, replay_program, NULL, 0 });
 }
 
+/* --- As many calls as there are */
+
+/* Each call adds: its result is the next one's operand, so one that is left out, or done twice, shows. A
+ * group of messages with the same gates comes now and then. */
+static void capture_many(const struct graph_rig *rig, int calls)
+{
+    int n = rig->me->n, next = (rig->me->rank + 1) % n, before = (rig->me->rank + n - 1) % n;
+    tutti_stream on = tutti_cuda_stream(rig->streams[0]);
+    uint32_t *v = rig->device[REDUCED], *w = rig->device[RECEIVED];
+    bool good = true;
+    for (int i = 0; i < calls && good; i++) {
+        good = ranks_ok(rig->me, tutti_all_reduce(v, v, 1, TUTTI_UINT32, TUTTI_SUM, rig->comm, on), "sum");
+        if (i % 100 != 0 || !good)
+            continue;
+        tutti_group_start();
+        for (int k = 0; k < 3; k++) {
+            tutti_send(v, 1, TUTTI_UINT32, next, rig->comm, on);
+            tutti_recv(w + k, 1, TUTTI_UINT32, before, rig->comm, on);
+        }
+        good = ranks_ok(rig->me, tutti_group_end(), "messages");
+    }
+}
+
+static uint32_t power(uint32_t base, int times)
+{
+    uint32_t result = 1;
+    for (int i = 0; i < times; i++)
+        result *= base;
+    return result;
+}
+
+static void replay_many(struct ranks_me *me)
+{
+    struct graph_rig rig;
+    int calls = *(const int *)me->context;
+    if (!graph_rig_make(me, &rig) || !graph_rig_join(&rig))
+        return;
+    void *stream = rig.streams[0], *v = rig.device[REDUCED];
+    graph_fine(&rig, rig.dev->graph.capture_begin(stream));
+    capture_many(&rig, calls);
+    void *runnable = graph_capture_end(&rig, stream);
+    for (uint32_t round = 0; round < 2; round++) {
+        rig.pinned[0][REDUCED][0] = 2 * round + 1;
+        graph_fine(&rig, rig.dev->copy(v, rig.pinned[0][REDUCED], 4, stream));
+        graph_fine(&rig, rig.dev->graph.launch(runnable, stream));
+        graph_fine(&rig, rig.dev->copy(rig.pinned[1][REDUCED], v, 4, stream));
+        graph_fine(&rig, rig.dev->copy(rig.pinned[1][RECEIVED], rig.device[RECEIVED], 12, stream));
+        graph_settle(&rig);
+        uint32_t sum = (2 * round + 1) * power(3, calls);
+        uint32_t sent = (2 * round + 1) * power(3, (calls - 1) / 100 * 100 + 1);
+        const uint32_t *got = rig.pinned[1][RECEIVED];
+        ranks_expect(me, rig.pinned[1][REDUCED][0] == sum, "round %u: the sum is %u", round,
+            rig.pinned[1][REDUCED][0]);
+        ranks_expect(me, got[0] == sent && got[1] == sent && got[2] == sent, "round %u: received %u, %u, %u",
+            round, got[0], got[1], got[2]);
+    }
+    graph_fine(&rig, rig.dev->graph.runnable_destroy(runnable));
+    ranks_part(me, rig.comm);
+}
+
+/* Three ranks, for sums of two are soon 0. */
+Test(api_graph, twenty_thousand_calls)
+{
+    int many = 20000;
+    graph_run({ "queues=8", 3, RANKS_PROCESSES, replay_many, &many, 0 });
+}
+
 /* --- Order */
 
 /* The second graph reduces what the first one has reduced, on another stream; what comes after either reads

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_api_graph_ends.c: what ends around graphs: the communicator, a peer, the graph itself, the room for
- * calls; and captures that are refused. */
+/* test_api_graph_ends.c: what ends around graphs: the communicator, a peer, the graph itself; and captures
+ * that are refused. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <signal.h>
@@ -11,7 +11,7 @@
 
 TestSuite(api_graph_ends, .timeout = 300);
 
-enum { POOL = 256, TRIES = 60000 };
+enum { TRIES = 60000 };
 
 /* The stream passes what it has; a replay that cannot be served would hold it for good. */
 static void drains(const struct graph_rig *rig, void *stream, const char *what)
@@ -160,51 +160,6 @@ Test(api_graph_ends, graph_outlives_communicator)
 
 /* --- Bad input */
 
-static void exhaust(struct ranks_me *me)
-{
-    struct graph_rig rig;
-    void *stream, *graph = NULL;
-    if (!graph_rig_make(me, &rig) || !graph_rig_join(&rig))
-        return;
-    stream = rig.streams[0];
-    tutti_stream on = tutti_cuda_stream(stream);
-    uint32_t *v = rig.device[REDUCED];
-    graph_fine(&rig, rig.dev->graph.capture_begin(stream));
-    for (int i = 0; i < POOL - 1; i++)
-        ranks_ok(me, tutti_all_reduce(v, v, 1, TUTTI_UINT32, TUTTI_MAX, rig.comm, on), "all_reduce");
-    tutti_group_start(); /* two, and there is room for one */
-    tutti_send(rig.device[GIVEN], 1, TUTTI_UINT32, me->rank, rig.comm, on);
-    tutti_recv(v, 1, TUTTI_UINT32, me->rank, rig.comm, on);
-    ranks_refused(me, tutti_group_end(), TUTTI_OUT_OF_MEMORY, "tutti_group_end", "256|destroyed");
-    ranks_ok(me, tutti_all_reduce(v, v, 1, TUTTI_UINT32, TUTTI_MAX, rig.comm, on), "the last one");
-    void *runnable = graph_capture_end(&rig, stream);
-    for (int round = 0; round < 2; round++) {
-        rig.pinned[0][REDUCED][0] = (uint32_t)(10 * round + me->rank);
-        graph_fine(&rig, rig.dev->copy(v, rig.pinned[0][REDUCED], 4, stream));
-        graph_fine(&rig, rig.dev->graph.launch(runnable, stream));
-        graph_fine(&rig, rig.dev->copy(rig.pinned[1][REDUCED], v, 4, stream));
-        graph_settle(&rig);
-        ranks_expect(me, rig.pinned[1][REDUCED][0] == (uint32_t)(10 * round + me->n - 1), "the maximum is %u",
-            rig.pinned[1][REDUCED][0]);
-    }
-    graph_fine(&rig, rig.dev->graph.runnable_destroy(runnable));
-    tutti_status status = TUTTI_OUT_OF_MEMORY; /* the runtime tells the end of a graph in its own time */
-    graph_fine(&rig, rig.dev->graph.capture_begin(stream));
-    for (int i = 0; i < TRIES && status == TUTTI_OUT_OF_MEMORY; i++) {
-        ranks_sleep_us(1000);
-        status = tutti_all_reduce(v, v, 1, TUTTI_UINT32, TUTTI_MAX, rig.comm, on);
-    }
-    ranks_ok(me, status, "after the graph's end");
-    graph_fine(&rig, rig.dev->graph.capture_end(stream, &graph));
-    graph_fine(&rig, rig.dev->graph.destroy(graph));
-    ranks_part(me, rig.comm);
-}
-
-Test(api_graph_ends, as_many_calls_as_there_is_room_for)
-{
-    graph_run({ "queues=8", 2, RANKS_PROCESSES, exhaust, NULL, 0 });
-}
-
 /* Nothing of what is refused is in the graph, and the capture goes on. */
 static void refuse(struct ranks_me *me)
 {
@@ -320,7 +275,7 @@ Test(api_graph_ends, a_replay_during_another_call)
  * runs through. Before anything is in it, nothing is done. */
 static void fail_captures(struct ranks_me *me)
 {
-    static const char *const functions[] = { "graph_retain", "event_wait", "host_call", "copy", "write_word",
+    static const char *const functions[] = { "graph_retain", "event_wait", "copy", "write_word",
         "wait_word", "event_record" };
     struct graph_rig rig;
     if (!graph_rig_make(me, &rig))
