@@ -63,6 +63,38 @@ Test(api_graph_ends, abort_while_a_replay_waits)
         { "queues=1", 3, RANKS_PROCESSES, abort_replay, NULL, 0 });
 }
 
+/* Messages of one peer have a gate together; when it is opened once, the stream passes all of them. */
+static void abort_messages(struct ranks_me *me)
+{
+    struct graph_rig rig;
+    if (!graph_rig_make(me, &rig) || !graph_rig_join(&rig))
+        return;
+    tutti_stream on = tutti_cuda_stream(rig.streams[0]);
+    graph_fine(&rig, rig.dev->graph.capture_begin(rig.streams[0]));
+    ranks_ok(me, tutti_group_start(), "tutti_group_start");
+    for (int k = 0; k < 3; k++) {
+        tutti_send(rig.device[GIVEN], COUNT, TUTTI_UINT32, 1 - me->rank, rig.comm, on);
+        tutti_recv(rig.device[REDUCED + k], COUNT, TUTTI_UINT32, 1 - me->rank, rig.comm, on);
+    }
+    ranks_ok(me, tutti_group_end(), "tutti_group_end");
+    void *runnable = graph_capture_end(&rig, rig.streams[0]);
+    if (me->rank == 0) {
+        graph_fine(&rig, rig.dev->graph.launch(runnable, rig.streams[0]));
+        ranks_sleep_us(50000);
+        ranks_ok(me, tutti_comm_abort(rig.comm), "tutti_comm_abort");
+        for (int i = 0; i < 3; i++)
+            graph_fine(&rig, rig.dev->graph.launch(runnable, rig.streams[0]));
+        drains(&rig, rig.streams[0], "aborted");
+    }
+    ranks_meet(me);
+    ranks_ok(me, tutti_comm_destroy(rig.comm), "tutti_comm_destroy");
+}
+
+Test(api_graph_ends, abort_while_messages_of_a_replay_wait)
+{
+    graph_run({ "queues=8", 2, RANKS_PROCESSES, abort_messages, NULL, 0 });
+}
+
 static void kill_one(struct ranks_me *me)
 {
     struct graph_rig rig;
