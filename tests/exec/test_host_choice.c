@@ -164,6 +164,16 @@ Test(host_choice, a_dead_rank_is_not_waited_for)
     cr_expect_eq(tt_host_choice_ask(&third, 9), 6, "who took the claim over answers for all");
 }
 
+/* A rank that asks again before it has told an answer is not to wait for its own. */
+Test(host_choice, a_rank_does_not_wait_for_itself)
+{
+    struct tt_host_choice host = host_of(4, LONG_MS);
+    int64_t began = tt_now_ns();
+    cr_expect_eq(tt_host_choice_ask(&host, 7), -1);
+    cr_expect_eq(tt_host_choice_ask(&host, 7), -1);
+    cr_expect_lt(tt_now_ns() - began, INT64_C(1000000) * LONG_MS, "its patience has ended");
+}
+
 /* A rank that is late is waited for as long as patience lasts, and then each goes on for itself; what the
  * late one says then changes nothing. */
 Test(host_choice, a_late_rank_is_waited_for_a_while)
