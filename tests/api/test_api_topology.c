@@ -6,6 +6,7 @@
 #include <criterion/criterion.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "run/comm.h"
@@ -128,6 +129,39 @@ static void questions(struct ranks_me *me)
 Test(api_topology, questions)
 {
     ranks_run(&(struct ranks_plan){ .n = 1, .run = questions });
+}
+
+/* --- Hosts, in whatever order ranks are on them */
+
+struct placed {
+    const char *of_rank; /* a letter for the host of each */
+    const char *told;
+    uint64_t hosts;
+};
+
+static void on_hosts(struct ranks_me *me)
+{
+    const struct placed *p = me->context;
+    const char name[] = { p->of_rank[me->rank], '\0' };
+    setenv("TUTTI_HOSTID", name, 1);
+    setenv("TUTTI_INTERFACE", "127.0.0.1", 1);
+    tutti_comm *comm = ranks_join(me, NULL);
+    if (comm == NULL)
+        return;
+    expect_answer(me, comm, "hosts", p->told);
+    uint64_t hosts = tt_comm_peek(comm)->settings.costs.hosts;
+    ranks_expect(me, hosts == p->hosts, "predictions are of %llu hosts", (unsigned long long)hosts);
+    expect_sum(me, comm);
+    ranks_part(me, comm);
+}
+
+Test(api_topology, hosts_are_told_and_counted)
+{
+    static const struct placed cases[] = { { "aaa", "0-2", 1 }, { "aab", "0-1/2", 2 }, { "baa", "0/1-2", 2 },
+        { "aba", "0,2/1", 2 }, { "abba", "0,3/1-2", 2 }, { "abcab", "0,3/1,4/2", 3 } };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        ranks_run(&(struct ranks_plan){
+            .n = (int)strlen(cases[i].of_rank), .run = on_hosts, .context = &cases[i] });
 }
 
 /* --- Cores: a rank that a launcher has bound sees only its own. */
