@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/handle.h"
+#include "run/comm.h"
 #include "tests/rig/ranks.h"
 
 enum { BLOCK = 30011, ROUNDS = 6 };
@@ -80,4 +82,33 @@ static void sum_in_a_ring(struct ranks_me *me)
 Test(api_bounce, cells_that_are_sent_again)
 {
     ranks_run(&(struct ranks_plan){ .n = 8, .run = sum_in_a_ring });
+}
+
+/* From this length on, and not one byte earlier or later, whether the call is new or was made before. */
+static void gather_at_the_limit(struct ranks_me *me)
+{
+    static uint8_t mine[48 << 10], all[8 * sizeof mine];
+    tutti_config config = { .size = sizeof config, .options = "slice=48K;algo=all_gather:direct" };
+    tutti_comm *comm = ranks_join(me, &config);
+    if (comm == NULL)
+        return;
+    uint64_t from = tt_comm_peek(comm)->memory.bounce_from, others = (uint64_t)me->n - 1;
+    ranks_expect(me, from < sizeof mine, "no message of a slot is long enough");
+    for (size_t bytes = from - 1; bytes <= from && from < sizeof mine; bytes++)
+        for (int round = 0; round < ROUNDS; round++) {
+            struct ranks_paths before = ranks_paths(me, comm);
+            ranks_ok(
+                me, tutti_all_gather(mine, all, bytes, TUTTI_UINT8, comm, tutti_no_stream()), "all_gather");
+            struct ranks_paths after = ranks_paths(me, comm);
+            uint64_t copied = after.copied - before.copied;
+            ranks_expect(me, copied == (bytes < from ? others * bytes : bytes),
+                "of %zu bytes %llu are copied in round %d; a bounce buffer is for %llu and more", bytes,
+                (unsigned long long)copied, round, (unsigned long long)from);
+        }
+    ranks_part(me, comm);
+}
+
+Test(api_bounce, begins_at_one_length)
+{
+    ranks_run(&(struct ranks_plan){ .n = 8, .run = gather_at_the_limit });
 }
