@@ -117,6 +117,16 @@ says err 'NAME \[slots=K\]' "hosts of no file"
 printf 'a slots=2\nb\na slots=2\n' >"$scratch/hosts2"
 expect 0 "$sim" all_gather 4K -n 5 --hosts "$scratch/hosts2"
 says out '5 ranks on 2 hosts' "a host that is named twice"
+# A thousand hosts that are named twice are a thousand, as if each were named once.
+for _ in 1 2; do
+    seq -f 'node%g' 1000
+done >"$scratch/hosts4"
+seq -f 'node%g slots=2' 1000 >"$scratch/hosts5"
+expect 0 "$sim" barrier -n 2000 --hosts "$scratch/hosts5"
+cp "$scratch/out" "$scratch/one"
+expect 0 "$sim" barrier -n 2000 --hosts "$scratch/hosts4"
+says out '2000 ranks on 1000 hosts' "very many hosts"
+cmp -s "$scratch/out" "$scratch/one" || fail "hosts that are named twice are other ones"
 for wrong in 'b slot=4' 'b slots=x' 'b slots=1 slots=2' 'b 4'; do
     printf 'a\n%s\n' "$wrong" >"$scratch/hosts3"
     expect 2 "$sim" all_gather 4K -n 1 --hosts "$scratch/hosts3"
