@@ -127,6 +127,10 @@ cp "$scratch/out" "$scratch/one"
 expect 0 "$sim" barrier -n 2000 --hosts "$scratch/hosts4"
 says out '2000 ranks on 1000 hosts' "very many hosts"
 cmp -s "$scratch/out" "$scratch/one" || fail "hosts that are named twice are other ones"
+# All of these would have the last place of a table of 64.
+printf 'n%s\n' 105 149 170 224 268 286 343 422 105 149 170 224 268 286 343 422 >"$scratch/hosts6"
+expect 0 "$sim" barrier -n 16 --hosts "$scratch/hosts6"
+says out '16 ranks on 8 hosts' "hosts whose names meet"
 for wrong in 'b slot=4' 'b slots=x' 'b slots=1 slots=2' 'b 4'; do
     printf 'a\n%s\n' "$wrong" >"$scratch/hosts3"
     expect 2 "$sim" all_gather 4K -n 1 --hosts "$scratch/hosts3"
