@@ -86,12 +86,10 @@ static const char *take_line(struct hosts *hosts, char *line, const char **word)
 /* Ranks fill the hosts in turn. Returns the number of ranks that had room. */
 static int fill(const struct hosts *hosts, int32_t *host, int n)
 {
-    int filled = 0, number = 0;
-    for (uint32_t h = 0; h < hosts->count; h++) {
+    int filled = 0;
+    for (uint32_t h = 0; h < hosts->count; h++)
         for (uint64_t i = 0; i < hosts->list[h].slots && filled < n; i++)
-            host[filled++] = number;
-        number += hosts->list[h].slots > 0;
-    }
+            host[filled++] = (int32_t)h;
     return filled;
 }
 
