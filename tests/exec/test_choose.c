@@ -158,6 +158,16 @@ Test(choose, once_for_a_class)
     cr_expect_str_neq(chosen(&request, &cache), "ring");
 }
 
+/* What is kept for a class is one choice, whichever of its sizes comes first. */
+Test(choose, a_class_is_predicted_by_its_smallest_size)
+{
+    struct tt_settings settings = settings_on(4);
+    for (uint64_t bytes = 4096; bytes < 8192; bytes++) {
+        struct tt_request request = ask_for(&settings, TT_ALL_REDUCE, 4, bytes);
+        cr_assert_eq(tt_choose_cost_query(&request).bytes, bytes < 6144 ? 4096 : 6144);
+    }
+}
+
 /* Where not every rank has an element, chunks would be empty and all schedules alike: the choice is that of
  * one element for each. */
 Test(choose, as_if_each_rank_had_an_element)
