@@ -61,3 +61,23 @@ Test(costs, who_shares_a_core_copies_more)
     cr_expect_eq(tt_costs_eager(&machine, 64), 12288);
     cr_expect_eq(tt_costs_eager(&lender, 5), 0);
 }
+
+/* What takes longer than 64 bits of femtoseconds hold takes the most that they hold, and not next to
+ * nothing. */
+Test(costs, what_is_too_long_is_the_greatest_number)
+{
+    const uint64_t half = UINT64_C(1) << 63, root = UINT64_C(1) << 32, most = UINT64_MAX;
+    struct tt_costs far = machine;
+    far.byte[TT_AWAY] = far.link = 16;
+    cr_expect_eq(tt_costs_sum(half, half - 1), most);
+    cr_expect_eq(tt_costs_sum(half, half), most);
+    cr_expect_eq(tt_costs_product(root, root - 1), most - root + 1);
+    cr_expect_eq(tt_costs_product(root, root), most);
+    cr_expect_eq(tt_costs_fold(&far, 8, half), most);
+    cr_expect_eq(tt_costs_gap(&far, half), most);
+    cr_expect_eq(tt_costs_on_link(&far, half, 2), most, "of the bytes");
+    cr_expect_eq(tt_costs_on_link(&far, half / 16, 4), most, "of the ranks");
+    uint64_t until = half;
+    cr_expect_eq(tt_costs_take(&until, 0, half), half);
+    cr_expect_eq(until, most);
+}
