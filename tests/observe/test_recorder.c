@@ -291,6 +291,40 @@ Test(recorder, calls_of_a_group_that_never_started)
     ranks_run(&(struct ranks_plan){ .n = 2, .run = drop });
 }
 
+static void expect_none_waits(struct ranks_me *me, const tutti_comm *comm, int operations)
+{
+    char *json = ask(comm, "recorder json");
+    ranks_expect(me, json_operations(json) == operations && strstr(json, "\"queued\"") == NULL,
+        "%d operations: %s", json_operations(json), json);
+    free(json);
+}
+
+/* The calls of the group that a program was have never run, and of a start that failed none is to come. */
+static void keep(struct ranks_me *me)
+{
+    tutti_config hasty = { .size = sizeof hasty, .timeout_ms = 300 };
+    tutti_comm *comm = ranks_join(me, &hasty);
+    tutti_program *program = NULL;
+    float value = 1;
+    tutti_group_start();
+    sum(comm, &value, 1);
+    tutti_barrier(comm, tutti_no_stream());
+    ranks_ok(me, tutti_group_keep(&program), "group_keep");
+    expect_none_waits(me, comm, 2);
+    if (me->rank == 0) {
+        ranks_refused(me, tutti_program_start(program), TUTTI_TIMEOUT, "program_start", "all_reduce|rank 1");
+        expect_none_waits(me, comm, 4);
+    }
+    ranks_meet(me);
+    ranks_ok(me, tutti_program_destroy(program), "program_destroy");
+    ranks_part(me, comm);
+}
+
+Test(recorder, calls_of_a_program_that_never_started)
+{
+    ranks_run(&(struct ranks_plan){ .n = 2, .run = keep });
+}
+
 static void read_file(const char *path, char *text, size_t bytes)
 {
     FILE *file = fopen(path, "r");
