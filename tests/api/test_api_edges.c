@@ -199,6 +199,11 @@ static void empty_blocks(struct ranks_me *me)
         ranks_expect(me, own[0] == 10 * me->rank && own[1] == own[0] + 1, "its own came back as %d %d",
             own[0], own[1]);
     }
+    const size_t beyond[] = { 8, SIZE_MAX, 0 };
+    memset(m, 0, sizeof m);
+    ranks_ok(me, tutti_all_gather_v(own, mine, m, counts, beyond, TUTTI_INT32, comm, stream),
+        "all_gather_v with an empty block beyond all memory");
+    ranks_expect(me, m[9] == 1 && m[0] == 20 && m[1] == 21, "%d %d %d", m[9], m[0], m[1]);
     const size_t meeting[] = { 1, 9, 0 };
     ranks_refused(me, tutti_all_gather_v(own, mine, m, counts, meeting, TUTTI_INT32, comm, stream),
         TUTTI_INVALID_ARGUMENT, "blocks that do meet", "ranks 0 and 2 overlap");
