@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test_api_timeout.c: a wait fails when nothing has moved for its time, however long all of it takes; and who
+ * gets its buffers back then gets them from every communicator that has failed. */
+#include <criterion/criterion.h>
+
+#include "base/handle.h"
+#include "run/comm.h"
+#include "tests/rig/ranks.h"
+
+enum { CALLS = 4 };
+
+static tutti_status sum(tutti_comm *comm, int64_t *value)
+{
+    return tutti_all_reduce(value, value, 1, TUTTI_INT64, TUTTI_SUM, comm, tutti_no_stream());
+}
+
+/* Rank 0 is in all calls at once, and rank 1 comes to one after the other. */
+static void come_now_and_then(struct ranks_me *me)
+{
+    enum { TIMEOUT_MS = 4000, PAUSE_MS = 1100 };
+    tutti_config config = { .size = sizeof config, .timeout_ms = TIMEOUT_MS };
+    tutti_comm *comm = ranks_join(me, &config);
+    int64_t values[CALLS] = { 1, 1, 1, 1 };
+    if (comm == NULL)
+        return;
+    if (me->rank == 0)
+        tutti_group_start();
+    for (int i = 0; i < CALLS; i++) {
+        if (me->rank == 1)
+            ranks_sleep_us(PAUSE_MS * 1000);
+        ranks_ok(me, sum(comm, &values[i]), "all_reduce");
+    }
+    if (me->rank == 0)
+        ranks_ok(me, tutti_group_end(), "a group whose calls end one by one");
+    for (int i = 0; i < CALLS; i++)
+        ranks_expect(me, values[i] == 2, "sum %d is %lld", i, (long long)values[i]);
+    ranks_part(me, comm);
+}
+
+Test(api_timeout, begins_anew_with_what_moves)
+{
+    ranks_run(&(struct ranks_plan){ .n = 2, .run = come_now_and_then });
+}
+
+/* --- Whether each endpoint is asked if its peers have left the buffers alone */
+
+enum { COMMS = 3 };
+static struct {
+    const struct tt_control_ops *real;
+    struct tt_control_ops control;
+    const struct tt_endpoint *endpoint;
+    int asked;
+} watched[COMMS];
+
+static bool count_quiet(struct tt_endpoint *e, bool patient)
+{
+    int i = 0;
+    while (watched[i].endpoint != e)
+        i++;
+    watched[i].asked++;
+    return watched[i].real->quiet(e, patient);
+}
+
+static void watch(int i, tutti_comm *comm)
+{
+    struct tt_endpoint *e = tt_comm_peek(comm)->endpoint;
+    watched[i].real = e->control;
+    watched[i].control = *e->control;
+    watched[i].control.quiet = count_quiet;
+    watched[i].endpoint = e;
+    e->control = &watched[i].control;
+}
+
+/* Rank 1 comes to the last call only. */
+static void fail_on_two_of_three(struct ranks_me *me)
+{
+    tutti_comm *comms[COMMS];
+    int64_t values[COMMS] = { 1, 1, 1 };
+    for (int i = 0; i < COMMS; i++)
+        if ((comms[i] = ranks_join(me, NULL)) == NULL)
+            return;
+    for (int i = 0; i < COMMS; i++)
+        watch(i, comms[i]);
+    for (int i = 0; i < 2; i++) /* to join takes its time */
+        tt_comm_peek(comms[i])->waiting.timeout_ms = 300;
+    if (me->rank == 0) {
+        tutti_group_start();
+        for (int i = 0; i < COMMS; i++)
+            ranks_ok(me, sum(comms[i], &values[i]), "all_reduce in a group");
+        ranks_refused(me, tutti_group_end(), TUTTI_TIMEOUT, "group_end", "all_reduce|rank 1");
+        for (int i = 0; i < COMMS; i++)
+            ranks_expect(me, (watched[i].asked > 0) == (i < 2), "communicator %d was asked %d times", i,
+                watched[i].asked);
+    } else {
+        ranks_ok(me, sum(comms[2], &values[2]), "all_reduce");
+    }
+    ranks_expect(me, values[2] == 2, "the last sum is %lld", (long long)values[2]);
+    ranks_meet(me);
+    for (int i = 0; i < COMMS; i++) {
+        tt_comm_peek(comms[i])->endpoint->control = watched[i].real;
+        ranks_part(me, comms[i]);
+    }
+}
+
+Test(api_timeout, buffers_come_back_from_each_communicator)
+{
+    ranks_run(&(struct ranks_plan){ .n = 2, .run = fail_on_two_of_three });
+}
