@@ -254,3 +254,31 @@ Test(cost_model, that_are_all_but_equal_decide_nothing)
     cr_assert_eq(tt_cost_choose(&q, &choice), TUTTI_OK);
     cr_expect_eq(choice, direct);
 }
+
+/* Calls of minutes and hours are chosen for as others are. */
+Test(cost_model, that_are_long_are_compared)
+{
+    struct tt_costs slow = tt_costs_default();
+    slow.byte[TT_NEAR] = 2000000000;
+    for (int c = 0; c < TT_COLLECTIVES; c++) {
+        struct tt_cost_query q = question_of((enum tt_collective)c, 8, 256 << 20, &slow);
+        uint64_t least = UINT64_MAX, chosen = 0;
+        int choice;
+        q.slot_bytes = 1 << 20;
+        if (tt_collectives[c].p2p || tt_collectives[c].counts != TT_COUNTS_EVEN || c == TT_BARRIER)
+            continue;
+        cr_assert_eq(tt_cost_choose(&q, &choice), TUTTI_OK);
+        for (int a = 0; a < tt_algorithm_count; a++) {
+            struct tt_prediction p;
+            if (tt_algorithms[a].collective != c ||
+                tt_algorithm_refuse(&tt_algorithms[a], q.requirements) != NULL)
+                continue;
+            cr_assert_eq(tt_cost_predict(&q, a, &p), TUTTI_OK);
+            least = p.total < least ? p.total : least;
+            chosen = a == choice ? p.total : chosen;
+        }
+        cr_expect(least < UINT64_MAX && chosen <= least + least / 100, "%s: %s takes %g s, the best %g",
+            tt_collectives[c].name, tt_algorithms[choice].name, 1e-15 * (double)chosen,
+            1e-15 * (double)least);
+    }
+}
