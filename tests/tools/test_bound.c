@@ -119,13 +119,13 @@ Test(bound, times_grow_with_the_bytes)
 }
 
 /* What no 64 bits of femtoseconds hold is told as beyond all limits, and is no short time. */
-Test(bound, what_is_too_long_is_not_short)
+static void expect_too_long(int per_host)
 {
     struct tt_costs costs = tt_costs_default();
     struct tt_topology topology;
-    costs.hosts = 64;
-    costs.byte[TT_AWAY] = 10000000;
-    place(&topology, 64, 1);
+    place(&topology, 64, per_host);
+    costs.hosts = (uint64_t)topology.domains;
+    costs.byte[TT_AWAY] = costs.byte[TT_NEAR] = 10000000;
     for (int c = TT_ALL_REDUCE; c <= TT_BROADCAST; c++)
         for (int a = 0; a < tt_algorithm_count; a++) {
             struct tt_cost_query q = { .collective = (enum tt_collective)c,
@@ -139,8 +139,15 @@ Test(bound, what_is_too_long_is_not_short)
                 tt_algorithm_refuse(&tt_algorithms[a], q.requirements) != NULL)
                 continue;
             cr_assert_eq(tt_cost_predict(&q, a, &p), TUTTI_OK);
-            cr_expect_eq(p.total, UINT64_MAX, "%s: %llu", tt_algorithms[a].name, (unsigned long long)p.total);
+            cr_expect_eq(p.total, UINT64_MAX, "%s, %d ranks a host: %llu", tt_algorithms[a].name, per_host,
+                (unsigned long long)p.total);
             cr_expect_gt(p.slices, 0);
         }
     tt_topology_free(&topology);
+}
+
+Test(bound, what_is_too_long_is_not_short)
+{
+    expect_too_long(1);
+    expect_too_long(64);
 }
