@@ -137,6 +137,7 @@ struct placed {
     const char *of_rank; /* a letter for the host of each */
     const char *told;
     uint64_t hosts;
+    const char *of_child; /* of all but rank 0, the last one first */
 };
 
 static void on_hosts(struct ranks_me *me)
@@ -145,26 +146,59 @@ static void on_hosts(struct ranks_me *me)
     const char name[] = { p->of_rank[me->rank], '\0' };
     setenv("TUTTI_HOSTID", name, 1);
     setenv("TUTTI_INTERFACE", "127.0.0.1", 1);
-    tutti_comm *comm = ranks_join(me, NULL);
+    tutti_comm *comm = ranks_join(me, NULL), *child = NULL;
     if (comm == NULL)
         return;
     expect_answer(me, comm, "hosts", p->told);
+    if (p->hosts > 1) /* caches, of which each host has others, are not looked at */
+        expect_answer(me, comm, "topology", p->told);
     uint64_t hosts = tt_comm_peek(comm)->settings.costs.hosts;
     ranks_expect(me, hosts == p->hosts, "predictions are of %llu hosts", (unsigned long long)hosts);
     expect_sum(me, comm);
+    if (ranks_ok(me, tutti_comm_split(comm, me->rank > 0 ? 0 : -1, -me->rank, NULL, &child), "split") &&
+        child != NULL) {
+        expect_answer(me, child, "hosts", p->of_child);
+        expect_sum(me, child);
+        ranks_ok(me, tutti_comm_destroy(child), "destroy");
+    }
     ranks_part(me, comm);
 }
 
 Test(api_topology, hosts_are_told_and_counted)
 {
-    static const struct placed cases[] = { { "aaa", "0-2", 1 }, { "aab", "0-1/2", 2 }, { "baa", "0/1-2", 2 },
-        { "aba", "0,2/1", 2 }, { "abba", "0,3/1-2", 2 }, { "abcab", "0,3/1,4/2", 3 } };
+    static const struct placed cases[] = { { "aaa", "0-2", 1, "0-1" }, { "aab", "0-1/2", 2, "0/1" },
+        { "baa", "0/1-2", 2, "0-1" }, { "aba", "0,2/1", 2, "0/1" }, { "abba", "0,3/1-2", 2, "0/1-2" },
+        { "abcab", "0,3/1,4/2", 3, "0,3/1/2" } };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         ranks_run(&(struct ranks_plan){
             .n = (int)strlen(cases[i].of_rank), .run = on_hosts, .context = &cases[i] });
 }
 
+/* Places that the user tells hold on several hosts as well. */
+static void on_hosts_as_told(struct ranks_me *me)
+{
+    tutti_config config = { .size = sizeof config, .options = "topology=0-1/2" };
+    setenv("TUTTI_HOSTID", me->rank == 1 ? "b" : "a", 1);
+    setenv("TUTTI_INTERFACE", "127.0.0.1", 1);
+    tutti_comm *comm = ranks_join(me, &config);
+    if (comm == NULL)
+        return;
+    expect_answer(me, comm, "hosts", "0,2/1");
+    expect_answer(me, comm, "topology", "0-1/2");
+    expect_sum(me, comm);
+    ranks_part(me, comm);
+}
+
+Test(api_topology, of_a_user_on_several_hosts)
+{
+    ranks_run(&(struct ranks_plan){ .n = 3, .run = on_hosts_as_told });
+}
+
 /* --- Cores: a rank that a launcher has bound sees only its own. */
+
+struct binding {
+    bool cores, hosts; /* each rank has one of its own */
+};
 
 static void bind_to(int k)
 {
@@ -180,8 +214,13 @@ static void bind_to(int k)
 
 static void bound(struct ranks_me *me)
 {
-    const bool apart = *(const bool *)me->context;
-    bind_to(apart ? me->rank : 0);
+    const struct binding *b = me->context;
+    const bool apart = b->cores || b->hosts;
+    bind_to(b->cores ? me->rank : 0);
+    if (b->hosts) { /* where a core of the same number is another one */
+        setenv("TUTTI_HOSTID", me->rank == 1 ? "b" : "a", 1);
+        setenv("TUTTI_INTERFACE", "127.0.0.1", 1);
+    }
     tutti_comm *comm = ranks_join(me, NULL), *child = NULL;
     if (comm == NULL)
         return;
@@ -195,13 +234,15 @@ static void bound(struct ranks_me *me)
 
 Test(api_topology, ranks_bound_to_cores)
 {
-    static const bool apart[] = { false, true };
+    static const struct binding bindings[] = { { false, false }, { true, false }, { false, true } };
     cpu_set_t mine;
     sched_getaffinity(0, sizeof mine, &mine);
     if (CPU_COUNT(&mine) < 2)
         cr_skip_test("two ranks cannot have a core each here");
-    for (int i = 0; i < 2; i++)
-        for (int kind = RANKS_PROCESSES; kind <= RANKS_THREADS; kind++)
+    for (int i = 0; i < 3; i++) {
+        int last = bindings[i].hosts ? RANKS_PROCESSES : RANKS_THREADS;
+        for (int kind = RANKS_PROCESSES; kind <= last; kind++)
             ranks_run(&(struct ranks_plan){
-                .n = 2, .kind = (enum ranks_kind)kind, .run = bound, .context = &apart[i] });
+                .n = 2, .kind = (enum ranks_kind)kind, .run = bound, .context = &bindings[i] });
+    }
 }
