@@ -21,7 +21,7 @@ void tt_emulated_demand(int is_there, const char *what)
 void tt_emulate_block(const struct tt_emulated_launch *launch, uint32_t index)
 {
     tt_emulated_demand(launch->block >= 1 && launch->block <= TT_BLOCK_MOST, "1 to 1024 threads are legal");
-    tt_emulated_demand(index < launch->grid, "the block is none of the grid");
+    tt_emulated_demand(index < launch->grid * launch->grid_y, "the block is none of the grid");
     struct tt_emulated_block *block = calloc(1, sizeof *block);
     tt_emulated_demand(block != NULL, "no memory for a block");
     block->launch = launch;
@@ -36,8 +36,16 @@ void tt_emulate_block(const struct tt_emulated_launch *launch, uint32_t index)
 
 void tt_emulate_grid(const struct tt_emulated_launch *launch)
 {
-    for (uint32_t i = 0; i < launch->grid; i++)
+    for (uint32_t i = 0; i < launch->grid * launch->grid_y; i++)
         tt_emulate_block(launch, i);
+}
+
+struct tt_emulated_place tt_emulated_place_of(const struct tt_emulated_block *block, uint32_t thread)
+{
+    const struct tt_emulated_launch *l = block->launch;
+    return (struct tt_emulated_place){
+        thread, l->block, block->index % l->grid, l->grid, block->index / l->grid, l->grid_y
+    };
 }
 
 void tt_emulated_run(struct tt_emulated_place *here)

@@ -34,12 +34,12 @@ enum { TT_EMULATE_ASCENDING, TT_EMULATE_DESCENDING, TT_EMULATE_DRAWN };
 struct tt_emulated_launch {
     const void *function;
     const void *params;
-    uint32_t grid, block;
+    uint32_t grid, grid_y, block; /* blocks in x and in y; threads */
     enum tt_emulation way;
     uint32_t order;
 };
 
-/* One block, or all of them one by one, on this thread. A kernel that lacks memory or a thread to run on ends
+/* One block (of number x + y * grid), or all of them one by one, on this thread. A kernel that lacks memory or a thread to run on ends
  * the program: a device would not lack it. */
 void tt_emulate_block(const struct tt_emulated_launch *launch, uint32_t block);
 void tt_emulate_grid(const struct tt_emulated_launch *launch);
@@ -47,7 +47,7 @@ void tt_emulate_grid(const struct tt_emulated_launch *launch);
 /* --- For kernels, by way of cuda_primitives.cuh. */
 
 struct tt_emulated_place {
-    uint32_t thread, threads, block, blocks;
+    uint32_t thread, threads, block, blocks, row, rows; /* row: the block in y */
 };
 extern __thread struct tt_emulated_place *tt_emulated_here; /* of the CUDA thread that runs */
 

@@ -27,6 +27,7 @@ extern __thread struct tt_emulated_block *tt_emulated_block; /* that runs on thi
 
 void tt_emulate_fibers(struct tt_emulated_block *block);
 void tt_emulate_threads(struct tt_emulated_block *block);
+struct tt_emulated_place tt_emulated_place_of(const struct tt_emulated_block *block, uint32_t thread);
 /* The kernel, as thread `here`. */
 void tt_emulated_run(struct tt_emulated_place *here);
 /* A resource that is needed to go on is not there. */

@@ -54,8 +54,7 @@ static void run_threads(void)
     struct turns *t = turns;
     while (t->begun < tt_emulated_block->launch->block) {
         struct fiber *f = &t->fibers[t->now];
-        f->place = (struct tt_emulated_place){ t->thread[t->begun++], tt_emulated_block->launch->block,
-            tt_emulated_block->index, tt_emulated_block->launch->grid };
+        f->place = tt_emulated_place_of(tt_emulated_block, t->thread[t->begun++]);
         uint32_t thread = f->place.thread;
         t->fiber_of[thread] = f;
         tt_emulated_run(&f->place);

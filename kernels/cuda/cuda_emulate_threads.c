@@ -114,7 +114,7 @@ void tt_emulate_threads(struct tt_emulated_block *block)
     }
     for (uint32_t i = 0; i < threads; i++) {
         hands[i].team = team;
-        hands[i].place = (struct tt_emulated_place){ i, threads, block->index, block->launch->grid };
+        hands[i].place = tt_emulated_place_of(block, i);
         tt_emulated_demand(
             pthread_create(&hands[i].thread, NULL, run_thread, &hands[i]) == 0, "no thread to run on");
     }

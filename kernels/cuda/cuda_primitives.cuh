@@ -46,6 +46,14 @@ INLINE uint32_t grid_blocks()
 {
     return gridDim.x;
 }
+INLINE uint32_t block_row()
+{
+    return blockIdx.y;
+}
+INLINE uint32_t grid_rows()
+{
+    return gridDim.y;
+}
 INLINE uint32_t lane_index()
 {
     return threadIdx.x % 32;
@@ -159,6 +167,14 @@ INLINE uint32_t grid_blocks()
 {
     return tt_emulated_here->blocks;
 }
+INLINE uint32_t block_row()
+{
+    return tt_emulated_here->row;
+}
+INLINE uint32_t grid_rows()
+{
+    return tt_emulated_here->rows;
+}
 INLINE uint32_t lane_index()
 {
     return tt_emulated_here->thread % 32;
@@ -218,7 +234,7 @@ INLINE void add_release(uint32_t *to, uint32_t value)
 
 #endif
 
-/* This thread's number in the grid, and how many there are. */
+/* This thread's number in its row of the grid, and how many there are. */
 INLINE uint64_t grid_index()
 {
     return static_cast<uint64_t>(block_index()) * block_threads() + thread_index();

@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 /* Counts changes of this file: a plugin of another build is refused. */
-enum { TT_DEV_VERSION = 2 };
+enum { TT_DEV_VERSION = 3 };
 
 /* Every function that returns one of these sets the text of `why` when it is not OK or NOT_READY, and outputs
  * only when it is OK. */
@@ -84,7 +84,8 @@ struct tt_dev_capture { /* of a stream */
 
 struct tt_dev_launch {
     uint32_t kernel; /* kernels/cuda/cuda_kernels.h */
-    uint32_t grid, block; /* x only */
+    uint32_t grid, grid_y; /* blocks, in x and in y: at least one each */
+    uint32_t block; /* threads, in x only */
     uint32_t shared_bytes;
     const void *params; /* one plain struct, copied before the call returns */
     size_t params_bytes;

@@ -34,7 +34,7 @@ static struct tt_emulated_launch probe(const void *function, uint32_t grid, uint
     memset(result, 0, sizeof result);
     params = (struct tt_probe_params){ &flag, data, result, 3, 1 % block };
     return (
-        struct tt_emulated_launch){ function, &params, grid, block, ways[way].emulation, ways[way].order };
+        struct tt_emulated_launch){ function, &params, grid, 1, block, ways[way].emulation, ways[way].order };
 }
 
 /* Numbers of threads that fill no warp, one, and several and a part. */
@@ -189,7 +189,7 @@ static void copy(void *dst, const void *src, uint64_t bytes, uint32_t grid, uint
     struct tt_copy_params params = { dst, src, bytes };
     cr_assert(tt_dev_kernel_find(tt_kernel_number(TT_KERNEL_COPY, TUTTI_INT8, TUTTI_SUM), &found));
     cr_assert_eq(found.params_bytes, sizeof params);
-    struct tt_emulated_launch launch = { found.function, &params, grid ? grid : tt_kernel_grid(bytes, 4),
+    struct tt_emulated_launch launch = { found.function, &params, grid ? grid : tt_kernel_grid(bytes, 4), 1,
         block ? block : TT_KERNEL_BLOCK, ways[way].emulation, ways[way].order };
     tt_emulate_grid(&launch);
 }

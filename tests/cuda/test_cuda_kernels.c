@@ -33,7 +33,7 @@ static void launch(
     struct tt_dev_kernel found = { 0 };
     cr_assert(tt_dev_kernel_find(tt_kernel_number(kernel, t->type, op), &found), "no kernel for %s", t->name);
     static uint32_t order; /* ascending, descending, two that are drawn, and so on */
-    struct tt_emulated_launch l = { found.function, params, grid, 7, TT_EMULATE_FIBERS, order++ % 4 };
+    struct tt_emulated_launch l = { found.function, params, grid, 1, 7, TT_EMULATE_FIBERS, order++ % 4 };
     tt_emulate_grid(&l);
 }
 

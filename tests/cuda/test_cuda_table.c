@@ -264,12 +264,13 @@ Test(cuda_table, enqueued)
     char params[24];
     struct tt_dev_launch launch = { .kernel = 2,
         .grid = 7,
+        .grid_y = 3,
         .block = 512,
         .shared_bytes = 16,
         .params = params,
         .params_bytes = sizeof params };
     char launched[200];
-    snprintf(launched, sizeof launched, "cudaLaunchKernel(2, 7x1x1, 512x1x1, %#lx, 16, 5)",
+    snprintf(launched, sizeof launched, "cudaLaunchKernel(2, 7x3x1, 512x1x1, %#lx, 16, 5)",
         (unsigned long)(uintptr_t)params);
     called(dev->copy(some, event, 64, stream), "cudaMemcpyAsync(0x7000, 0x6, 64, 4, 5)");
     called(dev->copy_rows(some, 10, event, 20, 8, 3, stream),

@@ -15,6 +15,7 @@ static enum tt_dev_error launch(uint32_t kernel, const void *params, size_t para
 {
     struct tt_dev_launch what = { .kernel = kernel,
         .grid = tt_kernel_grid(BYTES, 3),
+        .grid_y = 1,
         .block = TT_KERNEL_BLOCK,
         .params = params,
         .params_bytes = params_bytes };

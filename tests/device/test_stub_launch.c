@@ -48,14 +48,23 @@ static void start(const char *text)
     stub->kernels(&kernels);
 }
 
-static enum tt_dev_error launch(void *stream, uint32_t kernel, uint32_t grid, struct params params)
+static enum tt_dev_error launch_rows(
+    void *stream, uint32_t kernel, uint32_t grid, uint32_t grid_y, struct params params)
 {
-    struct tt_dev_launch what = {
-        .kernel = kernel, .grid = grid, .block = 32, .params = &params, .params_bytes = sizeof params
-    };
+    struct tt_dev_launch what = { .kernel = kernel,
+        .grid = grid,
+        .grid_y = grid_y,
+        .block = 32,
+        .params = &params,
+        .params_bytes = sizeof params };
     enum tt_dev_error error = dev->launch(&what, stream);
     memset(&params, 0, sizeof params);
     return error;
+}
+
+static enum tt_dev_error launch(void *stream, uint32_t kernel, uint32_t grid, struct params params)
+{
+    return launch_rows(stream, kernel, grid, 1, params);
 }
 
 Test(stub_launch, kernels_run_in_the_order_of_their_stream)
@@ -66,7 +75,7 @@ Test(stub_launch, kernels_run_in_the_order_of_their_stream)
     cr_assert(dev->memory.alloc(64, (void **)&device) == TT_DEV_OK && dev->preload() == TT_DEV_OK);
     cr_expect_eq(dev->wait_word(stream, &rig_words[0], 1), TT_DEV_OK);
     cr_expect_eq(dev->fill(device, 0, 64, stream), TT_DEV_OK);
-    cr_expect_eq(launch(stream, ADD, 100, (struct params){ .word = device, .value = 3 }), TT_DEV_OK);
+    cr_expect_eq(launch_rows(stream, ADD, 20, 5, (struct params){ .word = device, .value = 3 }), TT_DEV_OK);
     cr_expect_eq(dev->copy(&rig_words[1], device, 4, stream), TT_DEV_OK);
     rig_open_word(&rig_words[0], 1);
     rig_ends(stream);
@@ -96,6 +105,7 @@ Test(stub_launch, what_cannot_be_launched)
     cr_expect_eq(dev->occupancy(ADD, 32, 2000, &n), TT_DEV_INVALID);
     cr_expect_eq(launch(stream, KERNELS, 1, none), TT_DEV_INVALID);
     cr_expect_eq(launch(stream, ADD, 0, none), TT_DEV_INVALID);
+    cr_expect_eq(launch_rows(stream, ADD, 1, 0, none), TT_DEV_INVALID);
     cr_expect_eq(dev->use(1), TT_DEV_OK);
     cr_expect_eq(launch(stream, ADD, 1, none), TT_DEV_INVALID, "the stream is of the other device");
 }

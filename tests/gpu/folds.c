@@ -77,6 +77,7 @@ static void compare(const struct bench *b, enum tt_kernel kernel, tutti_op op, c
     const bool is_long = bytes > LONG / 2;
     struct tt_dev_launch launch = { .kernel = tt_kernel_number(kernel, b->t->type, op),
         .grid = is_long ? tt_kernel_grid(bytes, b->sms) : 2,
+        .grid_y = 1,
         .block = is_long ? TT_KERNEL_BLOCK : 32,
         .params = params,
         .params_bytes = params_bytes };
@@ -152,7 +153,7 @@ static void check(struct gpu_me *me, const struct type *t)
 {
     struct bench b = { .me = me, .t = t, .want = malloc(REGION) };
     struct tt_dev_facts facts;
-    struct tt_dev_launch none = { .kernel = tt_kernel_number(TT_KERNEL_COPY, 0, 0), .grid = 1, .block = 32 };
+    struct tt_dev_launch none = { .kernel = tt_kernel_number(TT_KERNEL_COPY, 0, 0), .grid = 1, .grid_y = 1, .block = 32 };
     struct tt_copy_params nothing = { 0 };
     none.params = &nothing;
     none.params_bytes = sizeof nothing;

@@ -295,6 +295,7 @@ enum tt_dev_error gpu_launch_copy(
     struct tt_copy_params params = { dst, src, bytes };
     struct tt_dev_launch launch = { .kernel = tt_kernel_number(TT_KERNEL_COPY, 0, 0),
         .grid = grid,
+        .grid_y = 1,
         .block = 256,
         .params = &params,
         .params_bytes = sizeof params };

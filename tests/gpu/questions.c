@@ -375,6 +375,7 @@ static void fold_rates(struct gpu_me *me, uint64_t bytes, uint32_t grid, void *s
             struct tt_dev_launch launch = {
                 .kernel = tt_kernel_number(TT_KERNEL_CHAIN, types[t].type, TUTTI_SUM),
                 .grid = grid,
+                .grid_y = 1,
                 .block = TT_KERNEL_BLOCK,
                 .params = &params,
                 .params_bytes = sizeof params,
@@ -405,6 +406,7 @@ static void kernel_rates(struct gpu_me *me)
     struct tt_dev_launch launch = {
         .kernel = tt_kernel_number(TT_KERNEL_COPY, 0, 0),
         .grid = grid,
+        .grid_y = 1,
         .block = TT_KERNEL_BLOCK,
         .params = &params,
         .params_bytes = sizeof params,

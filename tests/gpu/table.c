@@ -372,7 +372,7 @@ static void kernels(struct gpu_me *me)
     gpu_fine(me, me->dev->occupancy(tt_kernel_number(TT_KERNEL_COPY, 0, 0), 256, 0, &blocks), "occupancy");
     gpu_expect(me, blocks > 0, "%d blocks of the copy fit a multiprocessor", blocks);
     gpu_number(me, "copy_blocks_per_multiprocessor", blocks);
-    struct tt_dev_launch none = { .kernel = UINT32_MAX, .grid = 1, .block = 32 };
+    struct tt_dev_launch none = { .kernel = UINT32_MAX, .grid = 1, .grid_y = 1, .block = 32 };
     gpu_expect(me, me->dev->launch(&none, stream) != TT_DEV_OK, "there is a kernel %u", UINT32_MAX);
 }
 

@@ -22,6 +22,7 @@ static void run(const struct tt_dev_launch *launch, uint32_t block)
     struct tt_emulated_launch emulated = { .function = kernel.function,
         .params = launch->params,
         .grid = launch->grid,
+        .grid_y = launch->grid_y,
         .block = launch->block,
         .way = TT_EMULATE_FIBERS,
         .order = block };

@@ -99,7 +99,7 @@ void tt_stub_launch_run(const struct tt_dev_launch *launch, struct stub_device *
     memcpy((void *)own.params, launch->params, launch->params_bytes);
     pthread_mutex_lock(&tt_stub_runtime.lock);
     device->broken |= !translate((void *)own.params, launch->params_bytes);
-    for (uint32_t i = 0; i < launch->grid && !device->broken; i++) {
+    for (uint32_t i = 0; i < launch->grid * launch->grid_y && !device->broken; i++) {
         while (device->places_taken + places > all)
             pthread_cond_wait(&tt_stub_runtime.changed, &tt_stub_runtime.lock);
         device->places_taken += places;
@@ -175,10 +175,11 @@ enum tt_dev_error tt_stub_launch(const struct tt_dev_launch *launch, void *handl
     if (stream->device != tt_stub_current())
         return tt_stub_fail(TT_DEV_INVALID, STUB_launch, "stream is of device %d, which is not current",
             stream->device->number);
-    if (launch->grid == 0 || blocks_per_sm(launch->kernel, launch->block, launch->shared_bytes) == 0)
+    if (launch->grid == 0 || launch->grid_y == 0 ||
+        blocks_per_sm(launch->kernel, launch->block, launch->shared_bytes) == 0)
         return tt_stub_fail(TT_DEV_INVALID, STUB_launch,
-            "kernel is %u in %u blocks of %u threads; there is none, or they do not fit", launch->kernel,
-            launch->grid, launch->block);
+            "kernel is %u in %u x %u blocks of %u threads; there is none, or they do not fit", launch->kernel,
+            launch->grid, launch->grid_y, launch->block);
     if (!load(stream->device, launch->kernel))
         return tt_stub_fail(
             TT_DEV_CAPTURE, STUB_launch, "kernel %u is not loaded, and a stream is captured", launch->kernel);

@@ -29,7 +29,7 @@ static void *run_first_block(void *launch)
 
 static bool run(const void *function, const void *params)
 {
-    struct tt_emulated_launch launch = { function, params, 2, THREADS, TT_EMULATE_THREADS, 0 };
+    struct tt_emulated_launch launch = { function, params, 2, 1, THREADS, TT_EMULATE_THREADS, 0 };
     pthread_t other;
     if (pthread_create(&other, NULL, run_first_block, &launch) != 0)
         return false;

@@ -50,7 +50,7 @@ struct own {
 static bool enqueue(struct own *own)
 {
     struct tt_dev_launch launch = {
-        .grid = 4, .block = 32, .params = &own->device, .params_bytes = sizeof own->device
+        .grid = 2, .grid_y = 2, .block = 32, .params = &own->device, .params_bytes = sizeof own->device
     };
     bool right = dev->copy(own->device, own->host, BYTES, own->in) == TT_DEV_OK;
     right &= dev->event.record(own->copied, own->in, false) == TT_DEV_OK;

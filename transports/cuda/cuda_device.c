@@ -421,7 +421,7 @@ static enum tt_dev_error launch(const struct tt_dev_launch *launch, void *stream
         return tt_cuda_check("launch: there is no such kernel", cudaErrorInvalidDeviceFunction);
     if (found.params_bytes != launch->params_bytes)
         return tt_cuda_check("launch: parameters of another length", cudaErrorInvalidValue);
-    dim3 grid = { launch->grid, 1, 1 }, block = { launch->block, 1, 1 };
+    dim3 grid = { launch->grid, launch->grid_y, 1 }, block = { launch->block, 1, 1 };
     void *arguments[] = { (void *)(uintptr_t)launch->params };
     return tt_cuda_check("cudaLaunchKernel",
         cudaLaunchKernel(found.function, grid, block, arguments, launch->shared_bytes, stream));
