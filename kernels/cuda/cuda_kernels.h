@@ -22,6 +22,12 @@ enum tt_kernel {
     TT_KERNEL_CHAIN, /* struct tt_fold_params, in the shape TT_CHAIN */
     TT_KERNEL_TREE, /* the same in the shape TT_TREE */
     TT_KERNEL_SCALE, /* struct tt_scale_params, as tt_scale */
+    /* These take a struct tt_fused_params, in blocks of TT_FUSED_BLOCK threads. */
+    TT_KERNEL_MOVE, /* rectangles of one source each, counted in bytes; looks at neither type nor operation */
+    TT_KERNEL_FUSED_CHAIN, /* folds in the shape TT_CHAIN */
+    TT_KERNEL_FUSED_TREE, /* folds in the shape TT_TREE */
+    TT_KERNEL_SCALED_CHAIN, /* a sum of operands that are first multiplied by their ranks' factors */
+    TT_KERNEL_SCALED_TREE, /* the same in the shape TT_TREE */
 };
 
 struct tt_copy_params {
@@ -46,6 +52,54 @@ struct tt_scale_params {
     const void *factor;
     uint64_t value;
 };
+
+/* A collective as one kernel runs it: rectangles of memory, one for each row of the grid. A rectangle folds
+ * `count` elements at in[k] + from, of all ranks k in `sources`, in rank order, and stores them at
+ * out[j] + to, of all ranks j in `dsts`. No byte that a rectangle stores is loaded by another one; an operand
+ * that lies where the result goes is the same one element by element. */
+enum { TT_FUSED_RANKS = 8, TT_FUSED_RECTS = 64, TT_FUSED_BLOCK = 256 };
+
+struct tt_rect { /* 32 bytes */
+    uint64_t from, to; /* bytes from in[] and out[] */
+    uint64_t count;
+    uint8_t sources, dsts; /* masks of ranks */
+    uint8_t reserved[6];
+};
+
+/* Where ranks have their operands and results. Of a scaled sum the factor of rank k is one element: at
+ * scalar[k], where the device reads it, or, if that is NULL, in the first bytes of factor[k]. */
+struct tt_bases { /* 272 bytes */
+    uint32_t skip; /* 1: the kernel stores nothing but that it is over */
+    uint32_t reserved;
+    uint64_t call; /* for who debugs: its number */
+    const void *in[TT_FUSED_RANKS];
+    void *out[TT_FUSED_RANKS];
+    const void *scalar[TT_FUSED_RANKS];
+    uint64_t factor[TT_FUSED_RANKS];
+};
+
+/* `bases` lie in device memory, written by what is enqueued before: each block reads them, which from pinned
+ * memory takes a microsecond and more a block. NULL: `own` is meant.
+ * The last block to end stores over_value to *over, which may be pinned, after all that the kernel stores;
+ * and 0 to *blocks_over, which counts blocks: 4 bytes of device memory that begin as 0, and serve kernels that
+ * run one after another. `over` may be NULL: nobody is told, and nothing is counted. */
+struct tt_fused_params { /* 2360 bytes */
+    const struct tt_bases *bases;
+    struct tt_bases own;
+    uint32_t rects; /* at most TT_FUSED_RECTS; 0 is legal, in a grid of one row */
+    uint32_t divisor; /* as of tt_fold_fn */
+    uint32_t *blocks_over, *over;
+    uint32_t over_value, reserved;
+    struct tt_rect rect[TT_FUSED_RECTS];
+};
+
+/* A grid for rectangles of at most so many bytes: a thread takes 16 bytes, which on an H200 is as fast as a
+ * copy. grid_y is the number of rectangles, or 1. */
+static inline uint32_t tt_fused_grid(uint64_t bytes)
+{
+    uint64_t blocks = (bytes / 16 + 2 + TT_FUSED_BLOCK - 1) / TT_FUSED_BLOCK;
+    return blocks < INT32_MAX ? (uint32_t)blocks : INT32_MAX;
+}
 
 /* A kernel's number, below TT_KERNEL_NUMBERS and the same in all builds of one version. 0: the type does not
  * support the operation. Kernels that compute the same may have several numbers. A copy looks at neither type
