@@ -49,6 +49,7 @@ struct tt_rect_plan {
 /* Sets the rectangles and the divisor of *params, and nothing else of it, and *plan. False, and both hold
  * nothing of use: the call is not served, because ranks are too many or know their own counts alone, because
  * rectangles are not independent, or because no kernel has the operation. */
-bool tt_rectangles(const struct tt_rect_call *call, struct tt_fused_params *params, struct tt_rect_plan *plan);
+bool tt_rectangles(
+    const struct tt_rect_call *call, struct tt_fused_params *params, struct tt_rect_plan *plan);
 
 #endif
