@@ -43,9 +43,8 @@ void tt_emulate_grid(const struct tt_emulated_launch *launch)
 struct tt_emulated_place tt_emulated_place_of(const struct tt_emulated_block *block, uint32_t thread)
 {
     const struct tt_emulated_launch *l = block->launch;
-    return (struct tt_emulated_place){
-        thread, l->block, block->index % l->grid, l->grid, block->index / l->grid, l->grid_y
-    };
+    return (struct tt_emulated_place){ thread, l->block, block->index % l->grid, l->grid,
+        block->index / l->grid, l->grid_y };
 }
 
 void tt_emulated_run(struct tt_emulated_place *here)

@@ -39,8 +39,8 @@ struct tt_emulated_launch {
     uint32_t order;
 };
 
-/* One block (of number x + y * grid), or all of them one by one, on this thread. A kernel that lacks memory or a thread to run on ends
- * the program: a device would not lack it. */
+/* One block (of number x + y * grid), or all of them one by one, on this thread. A kernel that lacks memory
+ * or a thread to run on ends the program: a device would not lack it. */
 void tt_emulate_block(const struct tt_emulated_launch *launch, uint32_t block);
 void tt_emulate_grid(const struct tt_emulated_launch *launch);
 

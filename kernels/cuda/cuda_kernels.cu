@@ -11,29 +11,22 @@ static const struct tt_kernel_row *const rows[TT_FOLD_TYPES] = { &tt_kernels_int
     &tt_kernels_float32, &tt_kernels_float64, &tt_kernels_bfloat16, &tt_kernels_float8_e4m3,
     &tt_kernels_float8_e5m2 };
 
-enum { SCALE, COPY = 1, FIRST = 2, OF_A_TYPE = 1 + TT_ROWS * TT_SHAPES };
+enum { MOVE = 1, FIRST = 2, OF_A_TYPE = (TT_ROWS + 1) * TT_SHAPES };
 
-static const void *fold_of(const struct tt_kernel_row *own, const struct tt_kernel_row *alike, uint32_t at)
+static const void *function_of(uint32_t number)
 {
-    const uint32_t row = at / TT_SHAPES, shape = at % TT_SHAPES;
+    if (number == MOVE)
+        return tt_kernel_move;
+    if (number < FIRST || number >= TT_KERNEL_NUMBERS)
+        return nullptr;
+    const uint32_t type = (number - FIRST) / OF_A_TYPE, of_type = (number - FIRST) % OF_A_TYPE;
+    const uint32_t row = of_type / TT_SHAPES, shape = of_type % TT_SHAPES;
+    /* An integer's unsigned fellow follows it. */
+    const struct tt_kernel_row *own = rows[type], *alike = rows[type < TUTTI_FLOAT16 ? type | 1 : type];
     const void *function = own->fold[row][shape];
     if (function == nullptr)
         function = own->fold[row][TT_CHAIN];
     return function != nullptr ? function : alike->fold[row][TT_CHAIN];
-}
-
-static const void *function_of(uint32_t number)
-{
-    if (number == COPY)
-        return tt_kernel_copy;
-    if (number < FIRST || number >= TT_KERNEL_NUMBERS)
-        return nullptr;
-    const uint32_t type = (number - FIRST) / OF_A_TYPE, of_type = (number - FIRST) % OF_A_TYPE;
-    /* An integer's unsigned fellow follows it. */
-    const struct tt_kernel_row *own = rows[type], *alike = rows[type < TUTTI_FLOAT16 ? type | 1 : type];
-    if (of_type == SCALE)
-        return own->scale != nullptr ? own->scale : alike->scale;
-    return fold_of(own, alike, of_type - 1);
 }
 
 uint32_t tt_dev_kernels(void)
@@ -47,10 +40,6 @@ bool tt_dev_kernel_find(uint32_t number, struct tt_dev_kernel *kernel)
     if (function == nullptr)
         return false;
     kernel->function = function;
-    if (number == COPY)
-        kernel->params_bytes = sizeof(tt_copy_params);
-    else
-        kernel->params_bytes =
-            (number - FIRST) % OF_A_TYPE == SCALE ? sizeof(tt_scale_params) : sizeof(tt_fold_params);
+    kernel->params_bytes = sizeof(tt_fused_params);
     return true;
 }

@@ -4,7 +4,8 @@
  * Each word exists twice: as a CUDA device sees it, with PTX where C++ does not say what is meant, and for a
  * processor (cuda_emulate.h). Kernels use nothing else of CUDA, so one source serves both. No fence is
  * among these words, because ThreadSanitizer does not understand one: order comes from a store that releases
- * and a load that acquires, of system scope, since the other side may be a CPU or another device. */
+ * and a load that acquires, of system scope, since the other side may be a CPU or another device;
+ * but where the name says else. */
 #ifndef TT_KERNELS_CUDA_PRIMITIVES_CUH
 #define TT_KERNELS_CUDA_PRIMITIVES_CUH
 #include <stddef.h>
@@ -23,9 +24,12 @@ struct alignas(16) packet {
 #define KERNEL __global__
 #define UNROLL _Pragma("unroll")
 #define ROLLED _Pragma("unroll 1")
+#define PRAGMA(...) _Pragma(#__VA_ARGS__)
+#define UNROLL_BY(n) PRAGMA(unroll(n))
 /* Says of a kernel's parameters that they may be looked at by an index without being copied. */
 #define PARAMS __grid_constant__
-#define AT_MOST_THREADS(n) __launch_bounds__(n)
+/* And that one block on a multiprocessor is legal, or the compiler may spill to have room for more. */
+#define AT_MOST_THREADS(n) __launch_bounds__(n, 1)
 #define SHARED(type, name) __shared__ type name
 /* How a kernel is named in a table. */
 #define KERNEL_FUNCTION(params, ...) reinterpret_cast<const void *>(__VA_ARGS__)
@@ -103,6 +107,12 @@ INLINE uint32_t load_relaxed(const uint32_t *from)
     asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
     return value;
 }
+INLINE uint64_t load_relaxed_64(const uint64_t *from)
+{
+    uint64_t value;
+    asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
+    return value;
+}
 INLINE void store_release(uint32_t *to, uint32_t value)
 {
     asm volatile("st.release.sys.global.u32 [%0], %1;" : : "l"(to), "r"(value) : "memory");
@@ -114,6 +124,16 @@ INLINE void store_relaxed(uint32_t *to, uint32_t value)
 INLINE void add_release(uint32_t *to, uint32_t value)
 {
     asm volatile("red.release.sys.global.add.u32 [%0], %1;" : : "l"(to), "r"(value) : "memory");
+}
+/* Among the blocks of one device: returns what was there before. */
+INLINE uint32_t add_acquire_release(uint32_t *to, uint32_t value)
+{
+    uint32_t before;
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "l"(to), "r"(value)
+                 : "memory");
+    return before;
 }
 
 /* Between an fp32 and a half, as bits; to nearest even, denormals kept. */
@@ -139,6 +159,7 @@ INLINE uint32_t half_of_f32(uint32_t f)
 #define KERNEL static
 #define UNROLL
 #define ROLLED
+#define UNROLL_BY(n)
 #define PARAMS
 #define AT_MOST_THREADS(n)
 /* One object for each block and each such declaration. */
@@ -219,6 +240,10 @@ INLINE uint32_t load_relaxed(const uint32_t *from)
 {
     return __atomic_load_n(from, __ATOMIC_RELAXED);
 }
+INLINE uint64_t load_relaxed_64(const uint64_t *from)
+{
+    return __atomic_load_n(from, __ATOMIC_RELAXED);
+}
 INLINE void store_release(uint32_t *to, uint32_t value)
 {
     __atomic_store_n(to, value, __ATOMIC_RELEASE);
@@ -230,6 +255,10 @@ INLINE void store_relaxed(uint32_t *to, uint32_t value)
 INLINE void add_release(uint32_t *to, uint32_t value)
 {
     __atomic_fetch_add(to, value, __ATOMIC_RELEASE);
+}
+INLINE uint32_t add_acquire_release(uint32_t *to, uint32_t value)
+{
+    return __atomic_fetch_add(to, value, __ATOMIC_ACQ_REL);
 }
 
 #endif

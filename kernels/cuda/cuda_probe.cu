@@ -2,7 +2,7 @@
 /* cuda_probe.cu: kernels that use each word of cuda_primitives.cuh that orders something, for tests of the
  * emulator and of what the compiler makes of these words. */
 #include "kernels/cuda/cuda_probe.h"
-#include "kernels/cuda/cuda_primitives.cuh"
+#include "kernels/cuda/cuda_rect.cuh"
 
 struct exchange_shared {
     uint32_t number[1024];
@@ -83,6 +83,18 @@ KERNEL void probe_stuck(tt_probe_params p)
     p.result[grid_index()] = 1;
 }
 
+/* PTX of probe_over: bar.sync atom.acq_rel.gpu.global.add.u32
+ * PTX of probe_overILb1: st.release.sys.global.u32 */
+template <bool releases> KERNEL void probe_over(const PARAMS tt_fused_params p)
+{
+    SHARED(block_rect, b);
+    begin_rect<uint8_t, true, false>(p, b);
+    for (uint64_t at = grid_index(); at < b.count; at += grid_threads())
+        for (uint32_t j = 0; j < b.dsts; j++)
+            b.dst[j][at] = b.source[0][at];
+    end_rect<releases>(p);
+}
+
 const void *const tt_probe_exchange = KERNEL_FUNCTION(tt_probe_params, probe_exchange<0>);
 const void *const tt_probe_exchange_unwritten = KERNEL_FUNCTION(tt_probe_params, probe_exchange<1>);
 const void *const tt_probe_exchange_overwritten = KERNEL_FUNCTION(tt_probe_params, probe_exchange<2>);
@@ -90,4 +102,6 @@ const void *const tt_probe_hand_over = KERNEL_FUNCTION(tt_probe_params, probe_ha
 const void *const tt_probe_hand_over_relaxed = KERNEL_FUNCTION(tt_probe_params, probe_hand_over<false>);
 const void *const tt_probe_count = KERNEL_FUNCTION(tt_probe_params, probe_count);
 const void *const tt_probe_turn = KERNEL_FUNCTION(tt_probe_params, probe_turn);
+const void *const tt_probe_over = KERNEL_FUNCTION(tt_fused_params, probe_over<true>);
+const void *const tt_probe_over_relaxed = KERNEL_FUNCTION(tt_fused_params, probe_over<false>);
 const void *const tt_probe_stuck = KERNEL_FUNCTION(tt_probe_params, probe_stuck);

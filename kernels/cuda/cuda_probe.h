@@ -36,6 +36,10 @@ extern const void *const tt_probe_count;
 extern const void *const tt_probe_turn;
 /* The odd threads wait at a barrier of the block for the even ones, who wait for their warp. */
 extern const void *const tt_probe_stuck;
+/* What moves rectangles of one source, with a struct tt_fused_params. The second one forgets to release when
+ * it tells that it is over. */
+extern const void *const tt_probe_over;
+extern const void *const tt_probe_over_relaxed;
 
 #ifdef __cplusplus
 }

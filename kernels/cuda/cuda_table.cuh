@@ -7,11 +7,10 @@
 
 /* The kernels of one type. NULL where another type's kernel computes the same. */
 struct tt_kernel_row {
-    const void *scale;
-    const void *fold[TT_ROWS][TT_SHAPES];
+    const void *fold[TT_ROWS + 1][TT_SHAPES]; /* the last row: scaled sums */
 };
 
-extern const void *const tt_kernel_copy;
+extern const void *const tt_kernel_move;
 extern const struct tt_kernel_row tt_kernels_int8, tt_kernels_uint8, tt_kernels_int32, tt_kernels_uint32,
     tt_kernels_int64, tt_kernels_uint64, tt_kernels_float16, tt_kernels_float32, tt_kernels_float64,
     tt_kernels_bfloat16, tt_kernels_float8_e4m3, tt_kernels_float8_e5m2;

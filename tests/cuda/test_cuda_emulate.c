@@ -10,9 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/dev_kernel.h"
 #include "kernels/cuda/cuda_emulate.h"
-#include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/cuda_probe.h"
 
 static const struct way {
@@ -177,62 +175,4 @@ Test(cuda_emulate, barriers_that_nobody_comes_to)
 {
     for (int way = 0; way < ORDERS; way++)
         expect_stuck(way);
-}
-
-/* --- The copy: every distance of the two pointers, every length up to some packets, guards around. */
-
-enum { GUARD = 32, LONGEST = 200 };
-
-static void copy(void *dst, const void *src, uint64_t bytes, uint32_t grid, uint32_t block, int way)
-{
-    struct tt_dev_kernel found;
-    struct tt_copy_params params = { dst, src, bytes };
-    cr_assert(tt_dev_kernel_find(tt_kernel_number(TT_KERNEL_COPY, TUTTI_INT8, TUTTI_SUM), &found));
-    cr_assert_eq(found.params_bytes, sizeof params);
-    struct tt_emulated_launch launch = { found.function, &params, grid ? grid : tt_kernel_grid(bytes, 4), 1,
-        block ? block : TT_KERNEL_BLOCK, ways[way].emulation, ways[way].order };
-    tt_emulate_grid(&launch);
-}
-
-Test(cuda_emulate, copy_of_any_alignment)
-{
-    static _Alignas(64) uint8_t from[LONGEST + 64], to[LONGEST + 64 + 2 * GUARD], want[sizeof to];
-    for (size_t i = 0; i < sizeof from; i++)
-        from[i] = (uint8_t)(i * 7 + 1);
-    for (size_t dst = 0; dst < 16; dst++)
-        for (size_t src = 0; src < 16; src++)
-            for (size_t bytes = 0; bytes <= LONGEST; bytes += bytes < 40 ? 1 : 13) {
-                memset(to, 0xee, sizeof to);
-                memset(want, 0xee, sizeof want);
-                memcpy(want + GUARD + dst, from + src, bytes);
-                copy(to + GUARD + dst, from + src, bytes, 1 + (uint32_t)(bytes % 3), 5,
-                    (int)(dst + bytes) % ORDERS);
-                cr_assert_arr_eq(to, want, sizeof to, "%zu bytes from %zu to %zu (mod 16)", bytes, src, dst);
-            }
-}
-
-Test(cuda_emulate, copy_by_the_grid_that_is_proposed)
-{
-    enum { BYTES = 300000 };
-    uint8_t *from = malloc(BYTES), *to = malloc(BYTES);
-    for (int i = 0; i < BYTES; i++)
-        from[i] = (uint8_t)(i * 2654435761u >> 24);
-    for (int way = 0; way < ORDERS; way++) {
-        memset(to, 0, BYTES);
-        copy(to, from, BYTES, 0, 0, way);
-        cr_assert_arr_eq(to, from, BYTES);
-        copy(to + 2, from + 5, BYTES - 5, 0, 0, way);
-        cr_assert_arr_eq(to + 2, from + 5, BYTES - 5);
-    }
-    free(from);
-    free(to);
-}
-
-/* At least one block, and no more than a device holds at once. */
-Test(cuda_emulate, grids_follow_the_bytes)
-{
-    cr_assert_eq(tt_kernel_grid(0, 132), 1);
-    cr_assert_eq(tt_kernel_grid(1 << 20, 132), 33);
-    cr_assert_geq(tt_kernel_grid(1ull << 40, 132), 132);
-    cr_assert_leq(tt_kernel_grid(1ull << 40, 132), 4 * 132);
 }

@@ -18,7 +18,7 @@ enum {
     PAD = 64,
     LONG = 70003,
     REGION = (LONG + 4 * PAD) / PAD * PAD,
-    DST = TT_FOLD_OPERANDS,
+    DST = TT_FUSED_RANKS,
     REGIONS,
     GUARD = 0xc3
 };
@@ -26,7 +26,6 @@ enum {
 struct bench {
     struct gpu_me *me;
     const struct type *t;
-    uint32_t sms;
     void *stream;
     uint8_t *device, *host,
         *back; /* REGIONS of the same content, the host's pinned; one that is copied back */
@@ -69,18 +68,18 @@ static size_t offset(const struct bench *b, bool same_offset)
 }
 
 /* Launches, and compares all of the region of dst, where `want` is; then that is on the device as it was. */
-static void compare(const struct bench *b, enum tt_kernel kernel, tutti_op op, const void *params,
-    size_t params_bytes, struct place dst, size_t bytes, const char *what)
+static void compare(const struct bench *b, enum tt_kernel kernel, tutti_op op,
+    const struct tt_fused_params *params, struct place dst, size_t bytes, const char *what)
 {
     const struct place begin = { dst.region, 0 };
     const size_t span = dst.at + bytes + PAD;
     const bool is_long = bytes > LONG / 2;
     struct tt_dev_launch launch = { .kernel = tt_kernel_number(kernel, b->t->type, op),
-        .grid = is_long ? tt_kernel_grid(bytes, b->sms) : 2,
+        .grid = is_long ? tt_fused_grid(bytes) : 2,
         .grid_y = 1,
-        .block = is_long ? TT_KERNEL_BLOCK : 32,
+        .block = is_long ? TT_FUSED_BLOCK : 32,
         .params = params,
-        .params_bytes = params_bytes };
+        .params_bytes = sizeof *params };
     gpu_fine(b->me, b->me->dev->launch(&launch, b->stream), "launch");
     gpu_fine(b->me, b->me->dev->copy(b->back, on(b->device, begin), span, b->stream), "copy");
     upload(b, dst.region, span);
@@ -100,38 +99,43 @@ static void fold(const struct bench *b, const struct op *op, enum tt_shape shape
     size_t bytes, bool same_offset, bool in_place)
 {
     char what[80];
-    const void *sources[TT_FOLD_OPERANDS];
-    struct tt_fold_params p = { .count = bytes / b->t->bytes, .k = (uint32_t)k, .divisor = divisor };
+    const void *sources[TT_FUSED_RANKS];
+    const uint64_t count = bytes / b->t->bytes;
+    struct tt_fused_params p = { .rects = 1,
+        .divisor = divisor,
+        .rect = { { .count = count, .sources = (uint8_t)((1U << k) - 1), .dsts = 1 } } };
     struct place dst = { DST, offset(b, same_offset) };
     int which = in_place ? (int)(random_bits() % (uint64_t)k) : -1;
     for (int j = 0; j < k; j++) {
         struct place from = { j, offset(b, same_offset) };
-        p.sources[j] = on(b->device, from);
+        p.own.in[j] = on(b->device, from);
         sources[j] = on(b->host, from);
         dst = j == which ? from : dst;
     }
-    p.dst = on(b->device, dst);
+    p.own.out[0] = on(b->device, dst);
     tt_fold_find_isa(b->t->type, op->op, shape, TT_ISA_GENERIC)(
-        expect_in(b, dst), sources, k, p.count, divisor);
+        expect_in(b, dst), sources, k, count, divisor);
     snprintf(what, sizeof what, "%s of %d %s, divisor %u%s%s", op->name, k,
         shape == TT_TREE ? "as a tree" : "in a chain", divisor, same_offset ? ", same offset" : "",
         in_place ? ", in place" : "");
-    compare(b, shape == TT_TREE ? TT_KERNEL_TREE : TT_KERNEL_CHAIN, op->op, &p, sizeof p, dst,
-        p.count * b->t->bytes, what);
+    compare(b, shape == TT_TREE ? TT_KERNEL_FUSED_TREE : TT_KERNEL_FUSED_CHAIN, op->op, &p, dst,
+        count * b->t->bytes, what);
 }
 
-/* The factor by value, and where the device reads it. */
+/* A scaled sum of one operand: the factor by value, and where the device reads it. */
 static void scale(const struct bench *b, size_t bytes, bool same_offset, bool by_value)
 {
     struct place factor = { 1, PAD }, from = { 0, offset(b, same_offset) },
                  dst = { DST, offset(b, same_offset) };
-    struct tt_scale_params p = { .dst = on(b->device, dst),
-        .src = on(b->device, from),
-        .count = bytes / b->t->bytes,
-        .factor = by_value ? NULL : on(b->device, factor),
-        .value = by_value ? get(b->t, on(b->host, factor)) : 0 };
-    tt_scale(expect_in(b, dst), on(b->host, from), p.count, b->t->type, on(b->host, factor));
-    compare(b, TT_KERNEL_SCALE, TUTTI_SUM, &p, sizeof p, dst, p.count * b->t->bytes,
+    const uint64_t count = bytes / b->t->bytes;
+    struct tt_fused_params p = { .own = { .in = { on(b->device, from) },
+                                     .out = { on(b->device, dst) },
+                                     .scalar = { by_value ? NULL : on(b->device, factor) },
+                                     .factor = { by_value ? get(b->t, on(b->host, factor)) : 0 } },
+        .rects = 1,
+        .rect = { { .count = count, .sources = 1, .dsts = 1 } } };
+    tt_scale(expect_in(b, dst), on(b->host, from), count, b->t->type, on(b->host, factor));
+    compare(b, TT_KERNEL_SCALED_CHAIN, TUTTI_SUM, &p, dst, count * b->t->bytes,
         by_value ? "a scale" : "a scale by a factor of the device");
 }
 
@@ -140,9 +144,9 @@ enum { LENGTHS = sizeof lengths / sizeof lengths[0] };
 
 static void fold_all(const struct bench *b, const struct op *op, enum tt_shape shape)
 {
-    for (int k = 1; k <= TT_FOLD_OPERANDS; k++)
+    for (int k = 1; k <= TT_FUSED_RANKS; k++)
         for (int l = 0; l < LENGTHS; l++) {
-            bool few = lengths[l] < LONG || k == 2 || k == TT_FOLD_OPERANDS;
+            bool few = lengths[l] < LONG || k == 2 || k == TT_FUSED_RANKS;
             for (int same_offset = 0; same_offset < 2 && few; same_offset++)
                 fold(b, op, shape, k, op->op == TUTTI_AVG ? (uint32_t)(k + same_offset) : 0, lengths[l],
                     same_offset, random_bits() >> 40 & 1);
@@ -152,14 +156,13 @@ static void fold_all(const struct bench *b, const struct op *op, enum tt_shape s
 static void check(struct gpu_me *me, const struct type *t)
 {
     struct bench b = { .me = me, .t = t, .want = malloc(REGION) };
-    struct tt_dev_facts facts;
-    struct tt_dev_launch none = { .kernel = tt_kernel_number(TT_KERNEL_COPY, 0, 0), .grid = 1, .grid_y = 1, .block = 32 };
-    struct tt_copy_params nothing = { 0 };
+    struct tt_dev_launch none = {
+        .kernel = tt_kernel_number(TT_KERNEL_MOVE, 0, 0), .grid = 1, .grid_y = 1, .block = 32
+    };
+    struct tt_fused_params nothing = { 0 };
     none.params = &nothing;
     none.params_bytes = sizeof nothing;
     gpu_fine(me, me->dev->use(me->device), "use");
-    gpu_fine(me, me->dev->facts(me->device, &facts), "facts");
-    b.sms = (uint32_t)facts.sms;
     b.stream = gpu_stream(me);
     if (me->dev->launch(&none, b.stream) == TT_DEV_UNSUPPORTED)
         gpu_skip(me, "%s", me->dev->why());

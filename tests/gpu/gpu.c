@@ -292,8 +292,10 @@ void gpu_await(struct gpu_me *me, const uint32_t *word, uint32_t value, const ch
 enum tt_dev_error gpu_launch_copy(
     struct gpu_me *me, void *dst, const void *src, uint64_t bytes, uint32_t grid, void *stream)
 {
-    struct tt_copy_params params = { dst, src, bytes };
-    struct tt_dev_launch launch = { .kernel = tt_kernel_number(TT_KERNEL_COPY, 0, 0),
+    struct tt_fused_params params = { .own = { .in = { src }, .out = { dst } },
+        .rects = 1,
+        .rect = { { .count = bytes, .sources = 1, .dsts = 1 } } };
+    struct tt_dev_launch launch = { .kernel = tt_kernel_number(TT_KERNEL_MOVE, 0, 0),
         .grid = grid,
         .grid_y = 1,
         .block = 256,

@@ -360,32 +360,36 @@ static double kernel_ms(
     return median(times, TIMES);
 }
 
-static void fold_rates(struct gpu_me *me, uint64_t bytes, uint32_t grid, void *stream, void *events[2])
+static void fold_rates(struct gpu_me *me, uint64_t bytes, void *stream, void *events[2])
 {
     static const struct {
         const char *name;
         tutti_type type;
         unsigned size;
     } types[] = { { "float32", TUTTI_FLOAT32, 4 }, { "bfloat16", TUTTI_BFLOAT16, 2 } };
-    uint8_t *memory = gpu_alloc(me, TT_DEV_DEVICE, bytes * (TT_FOLD_OPERANDS + 1));
-    gpu_fine(me, me->dev->fill(memory, 61, bytes * (TT_FOLD_OPERANDS + 1), stream), "fill");
+    uint8_t *memory = gpu_alloc(me, TT_DEV_DEVICE, bytes * 2 * TT_FUSED_RANKS);
+    gpu_fine(me, me->dev->fill(memory, 61, bytes * 2 * TT_FUSED_RANKS, stream), "fill");
     for (unsigned t = 0; t < sizeof types / sizeof types[0]; t++)
-        for (uint32_t k = 2; k <= TT_FOLD_OPERANDS; k *= 2) {
-            struct tt_fold_params params = { .dst = memory, .count = bytes / types[t].size, .k = k };
+        for (uint32_t k = 2; k <= TT_FUSED_RANKS; k *= 2) {
+            uint8_t all = (uint8_t)((1U << k) - 1);
+            struct tt_fused_params params = { .rects = 1,
+                .rect = { { .count = bytes / types[t].size, .sources = all, .dsts = all } } };
             struct tt_dev_launch launch = {
-                .kernel = tt_kernel_number(TT_KERNEL_CHAIN, types[t].type, TUTTI_SUM),
-                .grid = grid,
+                .kernel = tt_kernel_number(TT_KERNEL_FUSED_CHAIN, types[t].type, TUTTI_SUM),
+                .grid = tt_fused_grid(bytes),
                 .grid_y = 1,
-                .block = TT_KERNEL_BLOCK,
+                .block = TT_FUSED_BLOCK,
                 .params = &params,
                 .params_bytes = sizeof params,
             };
             char name[40];
-            for (uint32_t i = 0; i < k; i++)
-                params.sources[i] = memory + (i + 1) * bytes;
+            for (uint32_t i = 0; i < k; i++) {
+                params.own.in[i] = memory + i * bytes;
+                params.own.out[i] = memory + (TT_FUSED_RANKS + i) * bytes;
+            }
             snprintf(name, sizeof name, "%s_of_%u_gb_s", types[t].name, k);
             gpu_number(me, name,
-                1e-6 * (double)(bytes * (k + 1)) / kernel_ms(me, &launch, stream, events[0], events[1]));
+                1e-6 * (double)(bytes * 2 * k) / kernel_ms(me, &launch, stream, events[0], events[1]));
         }
 }
 
@@ -399,24 +403,25 @@ static void kernel_rates(struct gpu_me *me)
     for (int i = 0; i < 2; i++)
         gpu_fine(me, me->dev->event.create(true, &events[i]), "event.create");
     uint64_t bytes = facts.bytes / 256 < 4 * LARGE ? facts.bytes / 256 & ~UINT64_C(15) : 4 * LARGE;
-    uint32_t grid = tt_kernel_grid(bytes, (uint32_t)facts.sms);
     uint8_t *memory = gpu_alloc(me, TT_DEV_DEVICE, 2 * bytes);
     gpu_fine(me, me->dev->fill(memory, 61, 2 * bytes, stream), "fill");
-    struct tt_copy_params params = { memory, memory + bytes, bytes };
+    struct tt_fused_params params = { .own = { .in = { memory + bytes }, .out = { memory } },
+        .rects = 1,
+        .rect = { { .count = bytes, .sources = 1, .dsts = 1 } } };
     struct tt_dev_launch launch = {
-        .kernel = tt_kernel_number(TT_KERNEL_COPY, 0, 0),
-        .grid = grid,
+        .kernel = tt_kernel_number(TT_KERNEL_MOVE, 0, 0),
+        .grid = tt_fused_grid(bytes),
         .grid_y = 1,
-        .block = TT_KERNEL_BLOCK,
+        .block = TT_FUSED_BLOCK,
         .params = &params,
         .params_bytes = sizeof params,
     };
     if (me->dev->launch(&launch, stream) == TT_DEV_UNSUPPORTED)
         gpu_skip(me, "%s", me->dev->why());
     gpu_number(me, "copy_gb_s", 2e-6 * (double)bytes / kernel_ms(me, &launch, stream, events[0], events[1]));
-    fold_rates(me, bytes, grid, stream, events);
+    fold_rates(me, bytes, stream, events);
     double paid[ROUNDS], whole[ROUNDS];
-    params.bytes = 8;
+    params.rect[0].count = 8;
     launch.grid = 1;
     for (int i = 0; i < ROUNDS; i++) {
         double before = gpu_seconds();

@@ -369,7 +369,7 @@ static void kernels(struct gpu_me *me)
     gpu_expect(me, back[0] == 0, "the kernel wrote before its memory");
     same(me, back + 1, given, BYTES - 1, "a copy by a kernel");
     gpu_fine(me, me->dev->preload(), "preload");
-    gpu_fine(me, me->dev->occupancy(tt_kernel_number(TT_KERNEL_COPY, 0, 0), 256, 0, &blocks), "occupancy");
+    gpu_fine(me, me->dev->occupancy(tt_kernel_number(TT_KERNEL_MOVE, 0, 0), 256, 0, &blocks), "occupancy");
     gpu_expect(me, blocks > 0, "%d blocks of the copy fit a multiprocessor", blocks);
     gpu_number(me, "copy_blocks_per_multiprocessor", blocks);
     struct tt_dev_launch none = { .kernel = UINT32_MAX, .grid = 1, .grid_y = 1, .block = 32 };

@@ -2,7 +2,7 @@
 /* tsan_emulated.c: emulated kernels, a thread of the system for each of theirs.
  *
  * On this machine a store that forgets to release still gives the right values; ThreadSanitizer tells all the
- * same. That it does is shown by a kernel with that mistake, in a process of its own. */
+ * same. That it does is shown by kernels with that mistake, in processes of their own. */
 #include "tests/tsan/tsan_emulated.h"
 
 #include <pthread.h>
@@ -44,31 +44,71 @@ static bool probe(const void *function)
     return run(function, &params);
 }
 
-static bool copy(void)
+/* The host's side: the word tells that the results may be read, and nothing else does. */
+struct waiter {
+    const uint32_t *over;
+    const uint8_t *got, *want;
+    size_t bytes;
+    bool right;
+};
+
+static void *read_when_over(void *of)
 {
-    static uint8_t from[BYTES], to[BYTES];
-    struct tt_dev_kernel found;
-    struct tt_copy_params params = { to + 1, from + 5, BYTES - 9 };
-    for (int i = 0; i < BYTES; i++)
-        from[i] = (uint8_t)i;
-    return tt_dev_kernel_find(tt_kernel_number(TT_KERNEL_COPY, TUTTI_INT8, TUTTI_SUM), &found) &&
-           run(found.function, &params) && memcmp(to + 1, from + 5, BYTES - 9) == 0;
+    struct waiter *w = of;
+    while (__atomic_load_n(w->over, __ATOMIC_ACQUIRE) == 0)
+        usleep(100);
+    w->right = memcmp(w->got, w->want, w->bytes) == 0;
+    return NULL;
 }
 
-/* In place, and at offsets that differ: neighbours share packets. */
-static bool fold(void)
+/* Two blocks, and a thread that reads the results as soon as the kernel is over. */
+static bool run_fused(const void *function, struct tt_fused_params *p, const void *want, size_t bytes)
+{
+    static uint32_t blocks_over, over;
+    pthread_t host;
+    struct waiter waiter = { &over, p->own.out[0], want, bytes, false };
+    over = 0;
+    p->rects = 1;
+    p->blocks_over = &blocks_over;
+    p->over = &over;
+    p->over_value = 1;
+    if (pthread_create(&host, NULL, read_when_over, &waiter) != 0)
+        return false;
+    bool ran = run(function, p);
+    return pthread_join(host, NULL) == 0 && ran && waiter.right && blocks_over == 0;
+}
+
+static bool move(const void *function)
+{
+    static uint8_t from[BYTES], to[BYTES], also[BYTES];
+    struct tt_fused_params p = { .own = { .in = { from + 5 }, .out = { to + 1, also + 4 } },
+        .rect = { { .count = BYTES - 9, .sources = 1, .dsts = 3 } } };
+    for (int i = 0; i < BYTES; i++)
+        from[i] = (uint8_t)i;
+    return run_fused(function, &p, from + 5, BYTES - 9) && memcmp(also + 4, from + 5, BYTES - 9) == 0;
+}
+
+/* In place, at offsets that differ, so that neighbours share packets; bases in memory. */
+static bool fold(const void *function)
 {
     enum { COUNT = 500 };
-    static uint16_t a[COUNT + 1], b[COUNT + 3];
-    struct tt_dev_kernel found;
-    struct tt_fold_params params = { a + 1, { a + 1, b + 3 }, COUNT, 2, 0 };
-    for (int i = 0; i < COUNT; i++)
+    static uint16_t a[COUNT + 1], b[COUNT + 3], want[COUNT];
+    struct tt_bases bases = { .in = { a + 1, b + 3 }, .out = { a + 1, b + 3 } };
+    struct tt_fused_params p = {
+        .bases = &bases, .own = bases, .rect = { { .count = COUNT, .sources = 3, .dsts = 3 } }
+    };
+    for (int i = 0; i < COUNT; i++) {
         a[1 + i] = b[3 + i] = 0x3c00; /* 1 as a half; 0x4000 is 2 */
-    bool right = tt_dev_kernel_find(tt_kernel_number(TT_KERNEL_TREE, TUTTI_FLOAT16, TUTTI_SUM), &found) &&
-                 run(found.function, &params);
-    for (int i = 0; i < COUNT; i++)
-        right &= a[1 + i] == 0x4000 && b[3 + i] == 0x3c00;
-    return right;
+        want[i] = 0x4000;
+    }
+    return run_fused(function, &p, want, sizeof want) && memcmp(b + 3, want, sizeof want) == 0;
+}
+
+static const void *find(enum tt_kernel kernel)
+{
+    struct tt_dev_kernel found = { 0 };
+    tt_dev_kernel_find(tt_kernel_number(kernel, TUTTI_FLOAT16, TUTTI_SUM), &found);
+    return found.function;
 }
 
 bool tsan_emulated_kernels(void)
@@ -76,7 +116,7 @@ bool tsan_emulated_kernels(void)
     bool right = probe(tt_probe_exchange) && result[THREADS] == 3 * (1 + 1);
     right &= probe(tt_probe_hand_over) && result[THREADS] == 10;
     right &= probe(tt_probe_count) && result[0] == 4 * THREADS;
-    return right && copy() && fold();
+    return right && move(find(TT_KERNEL_MOVE)) && fold(find(TT_KERNEL_FUSED_TREE)) && move(tt_probe_over);
 }
 
 int tsan_lose_release(void)
@@ -84,7 +124,12 @@ int tsan_lose_release(void)
     return probe(tt_probe_hand_over_relaxed) && result[THREADS] == 10 ? 0 : 1;
 }
 
-bool tsan_lost_release_is_reported(const char *word)
+int tsan_lose_end(void)
+{
+    return move(tt_probe_over_relaxed) ? 0 : 1;
+}
+
+bool tsan_lost_release_is_reported(const char *word, const char *kernel)
 {
     char *arguments[] = { (char *)"tsan_suite", (char *)word, NULL };
     char said[16384] = "";
@@ -107,6 +152,5 @@ bool tsan_lost_release_is_reported(const char *word)
     }
     close(ends[0]);
     right = right && waitpid(child, &status, 0) == child;
-    return right && status != 0 && strstr(said, "data race") != NULL &&
-           strstr(said, "probe_hand_over") != NULL;
+    return right && status != 0 && strstr(said, "data race") != NULL && strstr(said, kernel) != NULL;
 }

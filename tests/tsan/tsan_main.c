@@ -396,10 +396,16 @@ static bool end_of_placing(void)
 /* Emulated kernels. */
 
 #define LOST_RELEASE "lost_release"
+#define LOST_END "lost_end"
 
 static bool lost_release(void)
 {
-    return tsan_lost_release_is_reported(LOST_RELEASE);
+    return tsan_lost_release_is_reported(LOST_RELEASE, "probe_hand_over");
+}
+
+static bool lost_end(void)
+{
+    return tsan_lost_release_is_reported(LOST_END, "probe_over");
 }
 
 static const struct {
@@ -423,12 +429,15 @@ static const struct {
     { "stub", tsan_stub },
     { "device", tsan_device },
     { LOST_RELEASE, lost_release },
+    { LOST_END, lost_end },
 };
 
 int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], LOST_RELEASE) == 0)
         return tsan_lose_release();
+    if (argc > 1 && strcmp(argv[1], LOST_END) == 0)
+        return tsan_lose_end();
     int failures = 0;
     int n = sizeof cases / sizeof cases[0];
     for (int i = 0; i < n; i++) {
