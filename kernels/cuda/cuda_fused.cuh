@@ -123,12 +123,24 @@ struct unscaled {
         return Number::widen(raw);
     }
 };
+/* By shifts: through an array of bytes it would go by way of memory. */
+template <class Element> INLINE vec in_all_lanes(uint64_t bits)
+{
+    vec v;
+    bits &= ~UINT64_C(0) >> (64 - 8 * sizeof(Element));
+    UNROLL
+    for (uint32_t shift = 8 * sizeof(Element); shift < 64; shift *= 2)
+        bits |= bits << shift;
+    UNROLL
+    for (int i = 0; i < vec::COUNT; i++)
+        v.of[i] = static_cast<uint32_t>(bits >> i % 2 * 32);
+    return v;
+}
 template <class Product> struct scaled {
     enum { SCALES = 1 };
     template <class Number> static MEMBER struct wide operand(Number, vec raw, uint64_t factor)
     {
-        using Element = typename Number::element;
-        const struct wide by = Number::widen(vec(lanes<Element>(static_cast<Element>(factor))));
+        const struct wide by = Number::widen(in_all_lanes<typename Number::element>(factor));
         return Number::widen(stored(Number(), combined<Product>(Number(), Number::widen(raw), by)));
     }
 };
@@ -227,13 +239,14 @@ KERNEL void AT_MOST_THREADS(TT_FUSED_BLOCK) fused_kernel(const PARAMS tt_fused_p
 
 /* --- Rows of the table. */
 
-#define FUSED(shape, number, operation, ...)                                                                 \
-    KERNEL_FUNCTION(                                                                                         \
-        tt_fused_params, fused_kernel<number##_number, shape##_of<number##_number, operation##_of_lanes>,    \
-                             __VA_ARGS__, operation##_of_lanes::DIVIDES != 0>)
-#define CHAIN_OF(number, operation) FUSED(chain, number, operation, unscaled)
-#define TREE_OF(number, operation) FUSED(tree, number, operation, unscaled)
-#define SCALED_OF(shape, number, lane) FUSED(shape, number, sum_##lane, scaled<prod_##lane##_of_lanes>)
+#define FUSED(shape, number, operation, scaling, divides)                                                    \
+    KERNEL_FUNCTION(tt_fused_params,                                                                         \
+        fused_kernel<number##_number, shape##_of<number##_number, operation##_of_lanes>, scaling, divides>)
+#define CHAIN_OF(number, operation)                                                                          \
+    FUSED(chain, number, operation, unscaled, operation##_of_lanes::DIVIDES != 0)
+#define TREE_OF(number, operation)                                                                           \
+    FUSED(tree, number, operation, unscaled, operation##_of_lanes::DIVIDES != 0)
+#define SCALED_OF(shape, number, lane) FUSED(shape, number, sum_##lane, scaled<prod_##lane##_of_lanes>, false)
 
 /* SUM, PROD, MAX, MIN, AND, OR, XOR, the scaled sum: of signed integers only what their signs make different.
  */
