@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test_rectangles.c: the rectangles of a collective compute what the schedules of `direct` do.
  *
- * Memory holds symbols, one an element: leaves, which are operands of ranks, and nodes, which are ordered pairs
- * (as in verify_symbolic.c). The rectangles run on such memory, element by element in several orders, since a
- * device promises none; the schedules are evaluated chunk by chunk. Both must leave the same expression in each
- * element, and all else as it was. */
+ * Memory holds symbols, one an element: leaves, operands of ranks, and nodes, ordered pairs of symbols
+ * (verify_symbolic.c). The rectangles run on such memory, element by element in several orders, since a
+ * device promises none; the schedules are evaluated chunk by chunk. Both must leave the same expression in
+ * each element, and all else as it was. */
 #include <stdlib.h>
 #include <string.h>
 
