@@ -129,7 +129,7 @@ int tsan_lose_end(void)
     return move(tt_probe_over_relaxed) ? 0 : 1;
 }
 
-bool tsan_lost_release_is_reported(const char *word, const char *kernel)
+bool tsan_lost_release_is_reported(const char *word, const char *reader)
 {
     char *arguments[] = { (char *)"tsan_suite", (char *)word, NULL };
     char said[16384] = "";
@@ -152,5 +152,5 @@ bool tsan_lost_release_is_reported(const char *word, const char *kernel)
     }
     close(ends[0]);
     right = right && waitpid(child, &status, 0) == child;
-    return right && status != 0 && strstr(said, "data race") != NULL && strstr(said, kernel) != NULL;
+    return right && status != 0 && strstr(said, "data race") != NULL && strstr(said, reader) != NULL;
 }

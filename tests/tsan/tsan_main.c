@@ -405,7 +405,7 @@ static bool lost_release(void)
 
 static bool lost_end(void)
 {
-    return tsan_lost_release_is_reported(LOST_END, "probe_over");
+    return tsan_lost_release_is_reported(LOST_END, "read_when_over");
 }
 
 static const struct {
