@@ -17,6 +17,7 @@
 #include <linux/futex.h>
 #include <sched.h>
 #include <stddef.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -25,6 +26,7 @@
 
 enum { SPINNING, YIELDING, ARMED }; /* tt_wait_is_long and _asleep know their order */
 enum { TICK_NS = TT_TICK_MS * 1000000, NAP_NS = 1000000, FIRST_NAP_NS = 20000, JUDGE_NS = 50 * 1000000 };
+enum { LOOK_NS = 50000, LOOK_PART = 1000 };
 
 /* The system's headers may be older than the call. */
 enum { CALL_FUTEX_WAITV = 449, WAITV_32_BITS = 2 };
@@ -101,8 +103,20 @@ void tt_wait_begin(struct tt_wait *w, struct tt_wait_policy policy, struct tt_do
     w->checked_ns = 0;
     w->until_ns = INT64_MAX;
     w->nap_ns = FIRST_NAP_NS;
+    w->asleep_ns = 0;
+    w->looks = false;
     w->timed_out = false;
     w->unsure = false;
+}
+
+void tt_wait_look(struct tt_wait *w, bool looks)
+{
+    w->looks = looks;
+}
+
+void tt_wait_be_prompt(void)
+{
+    prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
 }
 
 void tt_wait_until(struct tt_wait *w, int64_t until_ns)
@@ -221,21 +235,35 @@ static bool check_due(struct tt_wait *w, int64_t now)
     return true;
 }
 
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t longest_sleep(struct tt_wait *w, int64_t now)
+{
+    if (w->asleep_ns == 0)
+        w->asleep_ns = now;
+    if (!w->looks)
+        return TICK_NS;
+    int64_t part = (now - w->asleep_ns) / LOOK_PART;
+    return part < LOOK_NS ? LOOK_NS : smaller(part, NAP_NS);
+}
+
 static bool sleep_armed(struct tt_wait *w)
 {
     int64_t now = tt_now_ns();
     w->timed_out = false;
     if (check_due(w, now))
         return true;
-    int64_t end = w->checked_ns + TICK_NS;
-    end = w->until_ns < end ? w->until_ns : end;
+    int64_t end = smaller(w->until_ns, smaller(w->checked_ns + TICK_NS, now + longest_sleep(w, now)));
     if (end > now)
         sleep_on_bells(w, end - now);
     bool due = check_due(w, tt_now_ns());
     if (rung(w))
         take_tickets(w);
     else
-        w->timed_out = due && w->nbells > 0;
+        w->timed_out = due && w->nbells > 0 && !w->looks;
     return due;
 }
 
@@ -315,6 +343,7 @@ void tt_wait_awake(struct tt_wait *w)
     w->stage = SPINNING;
     w->polls = 0;
     w->nap_ns = FIRST_NAP_NS;
+    w->asleep_ns = 0;
 }
 
 uint64_t tt_wait_lost(void)

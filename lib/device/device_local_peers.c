@@ -12,6 +12,7 @@
  * has a process, or a device, to itself waits for nobody. */
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/status.h"
 #include "base/wait.h"
@@ -27,6 +28,7 @@ struct member {
 struct tt_local_peers {
     uint64_t id; /* of the communicator */
     int device, n, users;
+    struct tt_doorbell told; /* who waits for another one's place sleeps here */
     struct tt_local_peers *next;
     struct member members[];
 };
@@ -46,9 +48,12 @@ static struct tt_local_peers *find_or_make(const struct tt_comm *comm)
         c = c->next;
     if (c != NULL)
         return c;
-    c = calloc(1, sizeof *c + (size_t)comm->n * sizeof c->members[0]);
+    size_t bytes = sizeof *c + (size_t)comm->n * sizeof c->members[0];
+    size_t line = _Alignof(struct tt_local_peers);
+    c = aligned_alloc(line, (bytes + line - 1) / line * line);
     if (c == NULL)
         return NULL;
+    memset(c, 0, bytes);
     c->id = comm->identity.id;
     c->device = comm->device->number;
     c->n = comm->n;
@@ -98,6 +103,8 @@ void tt_local_peers_leave(struct tt_comm *comm)
     bool last = --c->users == 0;
     if (last)
         unlink_peers(c);
+    else
+        tt_doorbell_ring(&c->told);
     pthread_mutex_unlock(&local_peers_lock);
     for (int r = 0; last && r < c->n; r++)
         free(c->members[r].in);
@@ -113,13 +120,15 @@ static uint32_t other_gate(const struct tt_comm *comm, const struct tt_rendezvou
 
 void tt_local_peers_tell(struct tt_comm *comm, const struct tt_rendezvous *m, uint32_t slices)
 {
-    struct member *me = &comm->device->local_peers->members[comm->rank];
+    struct tt_local_peers *c = comm->device->local_peers;
+    struct member *me = &c->members[comm->rank];
     if (m->peer != TT_NONE)
         atomic_store_explicit(
             &me->in[tt_device_gate(m->peer, m->receives)], m->gate->base + slices, memory_order_release);
     else
         atomic_store_explicit(&me->place,
             m->operation << 32 | (slices < m->gate->slices ? slices : UINT32_MAX), memory_order_release);
+    tt_doorbell_ring(&c->told);
 }
 
 static bool is_there(const struct tt_comm *comm, int rank, const struct tt_rendezvous *m, uint32_t slices)
@@ -144,14 +153,17 @@ bool tt_local_peers_has(const struct tt_comm *comm, int rank)
 tutti_status tt_local_peers_await(struct tt_comm *comm, const struct tt_rendezvous *m, uint32_t slices)
 {
     tutti_status status = TUTTI_OK;
+    struct tt_doorbell *bell = &comm->device->local_peers->told;
     struct tt_wait w;
     int first = m->peer != TT_NONE ? m->peer : 0, last = m->peer != TT_NONE ? m->peer : comm->n - 1;
-    tt_wait_begin(&w, comm->waiting.policy, NULL, 0);
+    tt_wait_begin(&w, comm->waiting.policy, &bell, 1);
     for (int r = first; r <= last && status == TUTTI_OK; r++)
         while (status == TUTTI_OK && !is_there(comm, r, m, slices)) {
             tt_wait_idle(&w);
             status = tt_comm_check(comm);
         }
+    if (status != TUTTI_OK)
+        tt_doorbell_ring_always(bell); /* this wait ends for another reason than a ring */
     tt_wait_awake(&w);
     return status;
 }

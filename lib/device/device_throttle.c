@@ -31,6 +31,7 @@ void tt_device_throttle(struct tt_device *d)
     if (d->enqueued - d->completed < TT_DEVICE_ENQUEUED)
         return;
     tt_wait_begin(&w, tt_wait_policy_for(1), NULL, 0);
+    tt_wait_look(&w, true);
     for (pass(d); d->nmarks > 0 && d->enqueued - d->completed >= TT_DEVICE_ENQUEUED; pass(d))
         tt_wait_idle(&w);
     tt_wait_awake(&w);

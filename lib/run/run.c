@@ -57,6 +57,7 @@ struct runner {
     struct tt_pending *polled, **end; /* the calls whose turn it is */
     tutti_status status;
     bool waiting, tidy;
+    bool staged; /* some call is on a device, which opens gates and rings no bell */
     bool serves; /* some communicator has an on_wait, and this is the caller's thread */
     int64_t serve_ns, pause_ns; /* when on_wait is run next, and how long after that; 0: not yet */
     int64_t stalled_ns; /* since when nothing moves; 0: it does */
@@ -194,17 +195,17 @@ static void begin_waiting(struct runner *r)
 {
     struct tt_doorbell *bells[TT_WAIT_BELLS];
     int n = 0;
-    bool deaf = false; /* a device opens gates, and rings no bell */
+    r->staged = false;
     for (const struct tt_pending *p = r->polled; p != NULL && n < TT_WAIT_BELLS; p = p->next) {
         struct tt_doorbell *bell = p->call.comm->endpoint->doorbell;
         bool known = p->over;
-        deaf = deaf || p->call.staging != NULL;
+        r->staged = r->staged || p->call.staging != NULL;
         for (int j = 0; j < n && !known; j++)
             known = bells[j] == bell;
         if (!known)
             bells[n++] = bell;
     }
-    tt_wait_begin(&r->wait, r->polled->call.comm->waiting.policy, bells, deaf ? 0 : n);
+    tt_wait_begin(&r->wait, r->polled->call.comm->waiting.policy, bells, n);
     r->waiting = true;
 }
 
@@ -243,6 +244,15 @@ static void serve(struct runner *r)
     tt_wait_until(&r->wait, r->serve_ns);
 }
 
+/* True if some call waits for its gate: a word of a device, for which nobody rings. */
+static bool some_is_held(const struct runner *r)
+{
+    bool held = false;
+    for (const struct tt_pending *p = r->polled; p != NULL && !held; p = p->next)
+        held = !p->over && p->op != NULL && tt_exec_is_held(p->op);
+    return held;
+}
+
 /* Idles once, because nothing moved; looks whether somebody has ended a communicator, and, if it is time,
  * around. */
 static void idle(struct runner *r)
@@ -251,6 +261,8 @@ static void idle(struct runner *r)
         begin_waiting(r);
     if (r->serves && tt_wait_is_long(&r->wait))
         serve(r);
+    if (r->staged && tt_wait_is_long(&r->wait))
+        tt_wait_look(&r->wait, some_is_held(r));
     bool look = tt_wait_idle(&r->wait);
     if (!r->tidy && tt_wait_is_long(&r->wait))
         tidy(r);

@@ -85,13 +85,16 @@ static void idle(struct tt_stream *s, struct tt_wait *w)
     tt_wait_idle(w);
 }
 
-/* Waits until the hook lets the item begin. No doorbell rings for that, so the worker serves and looks. */
+/* Waits until the hook lets the item begin. The bell rings when there is something to serve meanwhile; that the
+ * item may begin a device's word tells, for which nobody rings. */
 static void await_turn(struct tt_stream *s, const struct tt_work_item *item)
 {
+    struct tt_doorbell *bell = &s->fed;
     struct tt_wait w;
     if (s->idle_hook == NULL)
         return;
-    tt_wait_begin(&w, s->policy, NULL, 0);
+    tt_wait_begin(&w, s->policy, &bell, 1);
+    tt_wait_look(&w, true);
     while (!s->idle_hook->may_begin(s->idle_hook->context, item->batch))
         idle(s, &w);
     tt_wait_awake(&w);
@@ -192,6 +195,8 @@ static void *work(void *argument)
 {
     struct tt_stream *s = argument;
     struct tt_work_item *item;
+    if (s->idle_hook != NULL) /* a device's worker, which looks for its words */
+        tt_wait_be_prompt();
     while ((item = next_item(s)) != NULL) {
         for (int i = 0; i < item->nwaits; i++)
             tt_position_wait(item->waits[i], -1);

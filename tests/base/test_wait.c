@@ -329,6 +329,23 @@ Test(wait, a_late_ring_is_no_lost_one)
     cr_expect(counts_lost(write_and_ring_late, 0), "it seems lost");
 }
 
+/* Who looks for a word sleeps on its bells, too, and expects no ring for the word. */
+Test(wait, a_word_without_a_ring_is_no_lost_one)
+{
+    struct pair p = { .policy = at_once };
+    struct tt_doorbell *bells[] = { &p.bell[0] };
+    struct tt_wait w;
+    pthread_t thread;
+    uint64_t before = tt_wait_lost();
+    cr_assert_eq(pthread_create(&thread, NULL, write_in_silence, &p), 0);
+    tt_wait_begin(&w, p.policy, bells, 1);
+    tt_wait_look(&w, true);
+    await(&w, &p.number[0], 1);
+    pthread_join(thread, NULL);
+    cr_expect_eq(tt_wait_lost(), before);
+    cr_expect_eq(atomic_load(&p.bell[0].sleeping), 0);
+}
+
 static double cpu_seconds(const struct rusage *u)
 {
     return (double)(u->ru_utime.tv_sec + u->ru_stime.tv_sec) +

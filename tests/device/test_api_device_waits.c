@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test_api_device_waits.c: who waits how for a device's calls: the worker, which looks for words of the device
+ * and sleeps until its peers ring.
+ *
+ * Nothing here is timed by a clock, for the machine may be busy: a thread's naps are counted, and compared with
+ * those of a thread that is as busy. */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/handle.h"
+#include "device/device.h"
+#include "graph_rig.h"
+#include "run/comm.h"
+#include "stream/stream_internal.h"
+#include "tests/rig/plugin.h"
+
+TestSuite(api_device_waits, .timeout = 120);
+
+enum { TRIES = 9, PART = 4, BEGIN_US = 5000, WHILE_NS = 40 * 1000000, NAP_NS = 50000 };
+
+/* How often this thread of the process has gone to sleep. */
+static long sleeps_of(clockid_t clock)
+{
+    char path[64], line[128];
+    long sleeps = -1;
+    snprintf(path, sizeof path, "/proc/self/task/%d/status", (int)~(clock >> 3)); /* the kernel's way */
+    FILE *file = fopen(path, "r");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        if (sscanf(line, "voluntary_ctxt_switches: %ld", &sleeps) == 1)
+            break;
+    if (file != NULL)
+        fclose(file);
+    return sleeps;
+}
+
+static clockid_t worker_of(const struct graph_rig *rig)
+{
+    clockid_t clock = 0;
+    const struct tt_device *d = tt_comm_find(rig->comm)->device;
+    const struct tt_stream *s = tt_handle_find(TT_HANDLE_STREAM, d->worker.handle);
+    ranks_expect(rig->me, s != NULL && pthread_getcpuclockid(s->worker, &clock) == 0, "no worker");
+    return clock;
+}
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* How many naps of 50 us this thread takes meanwhile. */
+static long nap(int64_t ns)
+{
+    long naps = 0;
+    for (int64_t until = now_ns() + ns; now_ns() < until; naps++)
+        nanosleep(&(struct timespec){ .tv_nsec = NAP_NS }, NULL);
+    return naps;
+}
+
+/* --- A gate of the device: soon after it has opened, its worker has seen that. */
+
+static bool looks_often(const struct graph_rig *rig, clockid_t worker)
+{
+    *rig->word = 0;
+    graph_fine(rig, rig->dev->wait_word(rig->streams[0], rig->word, 1));
+    graph_reduce(rig, GIVEN, REDUCED, rig->streams[0]);
+    ranks_sleep_us(BEGIN_US);
+    long before = sleeps_of(worker), mine = nap(WHILE_NS), its = sleeps_of(worker) - before;
+    __atomic_store_n(rig->word, 1, __ATOMIC_RELEASE);
+    graph_settle(rig);
+    ranks_at(rig->me, "the worker slept %ld times while another thread took %ld naps", its, mine);
+    return its > mine / PART;
+}
+
+static void look_for_gates(struct ranks_me *me)
+{
+    struct graph_rig rig;
+    int often = 0;
+    if (!graph_rig_make(me, &rig) || !graph_rig_join(&rig))
+        return;
+    clockid_t worker = worker_of(&rig);
+    for (int i = 0; i < TRIES; i++)
+        often += looks_often(&rig, worker);
+    ranks_expect(me, often > TRIES / 2, "only in %d of %d waits the worker looked often", often, TRIES);
+    ranks_part(me, rig.comm);
+}
+
+Test(api_device_waits, a_gate_is_looked_for)
+{
+    plugin_must_be_stub();
+    graph_run({ "queues=8", 1, RANKS_PROCESSES, look_for_gates, NULL, 0 });
+}
+
+/* --- A peer rings: until then its worker sleeps, and does not look a thousand times a second. */
+
+static void sleep_for_peers(struct ranks_me *me)
+{
+    enum { HALF_US = 500000, MOST = 100, WAITS = 30 };
+    struct graph_rig rig;
+    if (!graph_rig_make(me, &rig) || !graph_rig_join(&rig))
+        return;
+    if (me->rank == 1)
+        ranks_meet(me);
+    graph_reduce(&rig, GIVEN, REDUCED, rig.streams[0]);
+    long slept = MOST;
+    for (int i = 0; me->rank == 0 && i < WAITS && slept >= MOST; i++) { /* the copies may be late */
+        long before = sleeps_of(worker_of(&rig));
+        ranks_sleep_us(HALF_US);
+        slept = sleeps_of(worker_of(&rig)) - before;
+    }
+    ranks_expect(me, me->rank == 1 || slept < MOST, "it woke %ld times in half a second", slept);
+    if (me->rank == 0)
+        ranks_meet(me);
+    graph_settle(&rig);
+    ranks_ok(me, tutti_comm_state(rig.comm), "state");
+    ranks_part(me, rig.comm);
+}
+
+Test(api_device_waits, a_peer_is_slept_for)
+{
+    plugin_must_be_stub();
+    graph_run({ "queues=8", 2, RANKS_PROCESSES, sleep_for_peers, NULL, 0 });
+}
