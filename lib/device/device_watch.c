@@ -69,7 +69,8 @@ static void look_at(const struct tt_device *d)
     bool busy = atomic_load(&comm->streams.queued) > 0 || tt_replays_live(d);
     if (!busy || atomic_load(&comm->status) != TUTTI_OK || d->dev->use(d->number) != TT_DEV_OK)
         return;
-    if (d->dev->stream.capture(TT_DEV_STREAM_PER_THREAD, &capture) == TT_DEV_BROKEN)
+    if (d->dev->stream.capture(TT_DEV_STREAM_PER_THREAD, &capture) == TT_DEV_BROKEN ||
+        d->dev->event.query(d->order_event) == TT_DEV_BROKEN)
         tt_device_broken(d);
 }
 

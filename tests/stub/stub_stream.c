@@ -100,7 +100,7 @@ struct stub_stream *tt_stub_stream_enter(void *handle, enum stub_function functi
         return NULL;
     pthread_mutex_lock(&tt_stub_runtime.lock);
     struct stub_stream *stream = find(handle);
-    bool broken = stream != NULL && stream->device->broken;
+    bool broken = stream != NULL && stream->device->broken && function != STUB_stream_capture;
     pthread_mutex_unlock(&tt_stub_runtime.lock);
     if (stream == NULL)
         *error = tt_stub_fail(TT_DEV_INVALID, function, "stream is %p, which is none, or is gone", handle);
