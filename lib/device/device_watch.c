@@ -4,8 +4,10 @@
  * A device that meets an address without memory gives up all its work: a gate is then never opened, and the
  * worker behind it, which must not ask CUDA, would wait for as long as the device might need. So one thread
  * of the process, which nobody waits for, asks each device that has calls under way, ten times a second. The
- * question is one that neither waits nor disturbs a capture. What it finds ends the communicator, on all
- * ranks; their gates are opened as ever. A fork does not wait for the lock, which is held while CUDA is
+ * questions are such as neither wait nor disturb a capture: what a stream's capture is, which may tell of a
+ * failure, and whether an event has passed, for which the runtime must look at the device. What it finds ends
+ * the communicator, on all ranks; their gates are opened as ever. The exit of the process ends the thread first,
+ * for the runtime's own exit comes soon after, and nothing may be asked then. A fork does not wait for the lock, which is held while CUDA is
  * asked, and a child never does: it can end none of the communicators that are watched, and has no device.
  *
  * Host memory is used where it lies, by the worker, whom a page that is gone would kill. It is looked at when
@@ -13,6 +15,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -23,7 +26,7 @@
 #include "base/wait.h"
 #include "device/device.h"
 
-enum { LOOK_MS = 100, DESCRIPTION = 128 };
+enum { LOOK_MS = 100, DESCRIPTION = 128, EXIT_MS = 1000 };
 
 static struct {
     pthread_mutex_t lock;
@@ -31,6 +34,7 @@ static struct {
     pthread_t thread;
     _Atomic uint64_t number; /* of the thread: one of another number ends */
     struct tt_doorbell bell;
+    pid_t process; /* whose exit ends the thread */
 } watch = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* --- Devices */
@@ -104,9 +108,35 @@ static void *run(void *argument)
 
 /* --- Who is watched */
 
+/* The process exits: from here on no device is asked. A look that is under way is waited for, but not for good,
+ * since a driver may have stopped to answer. A child of fork has none of this. */
+static void end_with_process(void)
+{
+    if (getpid() != watch.process)
+        return;
+    atomic_fetch_add(&watch.number, 1);
+    for (int ms = 0; ms < EXIT_MS; ms++) {
+        if (pthread_mutex_trylock(&watch.lock) == 0) {
+            pthread_mutex_unlock(&watch.lock);
+            return;
+        }
+        tt_sleep_ms(1);
+    }
+}
+
+/* What is asked for last is done first at an exit: so this is asked for when the runtime is there, which has asked
+ * for its own. */
+static void await_exit(void)
+{
+    watch.process = getpid();
+    atexit(end_with_process);
+}
+
 tutti_status tt_watch_begin(struct tt_device *d)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     tutti_status status = TUTTI_OK;
+    pthread_once(&once, await_exit);
     pthread_mutex_lock(&watch.lock);
     if (watch.first == NULL)
         status = tt_thread_start(

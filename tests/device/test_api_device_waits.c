@@ -8,7 +8,9 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/handle.h"
 #include "device/device.h"
@@ -124,4 +126,52 @@ Test(api_device_waits, a_peer_is_slept_for)
 {
     plugin_must_be_stub();
     graph_run({ "queues=8", 2, RANKS_PROCESSES, sleep_for_peers, NULL, 0 });
+}
+
+/* --- A process that exits with calls under way: its device is asked nothing more, for the runtime may be gone. */
+
+enum { ASKED = 1, NOT_ASKED, NEVER_ASKED };
+static uint64_t asked_before;
+
+static uint64_t questions(void)
+{
+    return plugin_stub()->calls("stream_capture") + plugin_stub()->calls("event_query");
+}
+
+/* The first that was to be done at an exit is the last that is. */
+static void look_back(void)
+{
+    uint64_t asked = questions();
+    ranks_sleep_us(350000);
+    _exit(asked == asked_before ? NEVER_ASKED : questions() == asked ? NOT_ASKED : ASKED);
+}
+
+static void leave_by_exit(struct ranks_me *me)
+{
+    struct graph_rig rig;
+    if (atexit(look_back) != 0 || !graph_rig_make(me, &rig) || !graph_rig_join(&rig))
+        return;
+    graph_fine(&rig, rig.dev->wait_word(rig.streams[0], rig.word, 1));
+    graph_reduce(&rig, GIVEN, REDUCED, rig.streams[0]);
+    asked_before = questions();
+    while (questions() == asked_before)
+        ranks_sleep_us(1000);
+    exit(0);
+}
+
+/* By a child of the rank's own: how it ends is what is looked at. */
+static void exit_while_a_call_waits(struct ranks_me *me)
+{
+    int how = 0;
+    pid_t child = fork();
+    if (child == 0)
+        leave_by_exit(me);
+    ranks_expect(me, waitpid(child, &how, 0) == child && WIFEXITED(how) && WEXITSTATUS(how) == NOT_ASKED,
+        "the child ended so: %#x", how);
+}
+
+Test(api_device_waits, an_exit_ends_the_questions)
+{
+    plugin_must_be_stub();
+    graph_run({ "queues=8", 1, RANKS_PROCESSES, exit_while_a_call_waits, NULL, 0 });
 }
