@@ -390,11 +390,13 @@ tutti_status tutti_comm_abort(tutti_comm *comm);
  * ones. */
 tutti_status tutti_comm_refuse(tutti_comm *comm, int peer, const char *why);
 
-/* Local, never waits for others; then the handle is dead, and using it is an INVALID_ARGUMENT. A rank that
- * destroys its end while others still need it makes them fail with PEER_LOST. Calls that are still in streams
- * are aborted, on all ranks; when it returns no stream touches their buffers any more (a group that has begun
- * is waited for; its calls on other communicators go on). Errors: INVALID_ARGUMENT, INVALID_USAGE (inside a
- * group; made before a fork, as where a child's language cleans up: nobody else is harmed). */
+/* Local; then the handle is dead, and using it is an INVALID_ARGUMENT. A rank that destroys its end while others
+ * still need it makes them fail with PEER_LOST. Calls on CUDA streams that have been enqueued are waited for, as
+ * long as a call may wait (timeout_ms); who does not want that aborts first, also from another thread meanwhile.
+ * Calls that are in host streams, or past that time, and replays that wait are aborted, on all ranks; when it
+ * returns no stream touches their buffers any more (a group that has begun is waited for; its calls on other
+ * communicators go on). Errors: INVALID_ARGUMENT, INVALID_USAGE (inside a group; made before a fork, as where a
+ * child's language cleans up: nobody else is harmed). */
 tutti_status tutti_comm_destroy(tutti_comm *comm);
 
 /* ---- Memory ---- */

@@ -153,9 +153,10 @@ tutti_status tutti_comm_destroy(tutti_comm *comm)
     struct tt_comm *c = tt_comm_find(comm);
     if (c == NULL)
         return tt_handle_fault(comm);
-    tt_comm_take(comm);
     bool busy = atomic_load(&c->streams.queued) > 0 || (c->device != NULL && tt_replays_run(c->device));
-    if (busy && (c->device == NULL || !tt_device_settle(c)))
+    bool flushed = !busy || (c->device != NULL && tt_device_flush(c)); /* others may abort it meanwhile */
+    tt_comm_take(comm);
+    if (!flushed)
         end(c, "destroy", "destroyed, with calls in streams,");
     tt_comm_let_go(c);
     return TUTTI_OK;

@@ -210,27 +210,52 @@ static bool is_drained(const struct tt_device *d)
     return over;
 }
 
-bool tt_device_settle(const struct tt_comm *comm)
+/* The streams have passed what was enqueued. */
+static bool has_passed(const struct tt_comm *comm)
 {
     const struct tt_device *d = comm->device;
-    int64_t until = tt_deadline_ns(DRAIN_MS);
+    return d->ordered && d->dev->event.query(d->order_event) != TT_DEV_NOT_READY;
+}
+
+static bool has_calls(const struct tt_comm *comm)
+{
+    return atomic_load(&comm->streams.queued) > atomic_load(&comm->streams.elsewhere);
+}
+
+static bool is_flushed(const struct tt_comm *comm)
+{
+    return !has_calls(comm) && has_passed(comm);
+}
+
+/* Nothing of a replay is under way, either, and nothing on streams of the host. */
+static bool is_idle(const struct tt_comm *comm)
+{
+    return atomic_load(&comm->streams.queued) == 0 && !tt_replays_run(comm->device);
+}
+
+/* False if that does not come true in this time, or the communicator ends first. */
+static bool await(struct tt_comm *comm, bool (*is_true)(const struct tt_comm *comm), int64_t timeout_ms)
+{
+    int64_t until = tt_deadline_ns(timeout_ms);
     struct tt_wait w;
-    int before;
-    bool over = false;
-    if (!d->ordered || !enter(d, &before))
-        return false;
-    bool passed = d->dev->event.query(d->order_event) == TT_DEV_OK;
-    tt_device_leave(d, before);
-    if (!passed)
-        return false;
+    bool over;
     tt_wait_begin(&w, tt_wait_policy_for(1), NULL, 0);
-    while (!over && tt_now_ns() < until) {
-        over = atomic_load(&comm->streams.queued) == 0 && !tt_replays_run(d);
-        if (!over)
-            tt_wait_idle(&w);
-    }
+    tt_wait_look(&w, true);
+    while (!(over = is_true(comm)) && tt_comm_check(comm) == TUTTI_OK && tt_now_ns() < until)
+        tt_wait_idle(&w);
     tt_wait_awake(&w);
     return over;
+}
+
+bool tt_device_flush(struct tt_comm *comm)
+{
+    int before;
+    if (!enter(comm->device, &before))
+        return false;
+    bool over = !has_calls(comm) || await(comm, is_flushed, comm->waiting.timeout_ms);
+    over = over && has_passed(comm);
+    tt_device_leave(comm->device, before);
+    return over && await(comm, is_idle, DRAIN_MS);
 }
 
 /* Gives back what the communicator has on its device. In a thread that uses no device, CUDA would choose one

@@ -82,9 +82,10 @@ tutti_status tt_device_settings(struct tt_settings *settings, int n);
 /* Give the communicator its device, if it is to have one. Not while streams of the process wait. */
 tutti_status tt_device_open(struct tt_comm *comm);
 void tt_device_close(struct tt_comm *comm);
-/* True if the streams have passed all calls: the worker, which may still be at the end of the last, is waited
- * for. */
-bool tt_device_settle(const struct tt_comm *comm);
+/* Waits until the streams have passed the calls that are enqueued, as long as a call may wait, and a moment for
+ * the rest of what the communicator does. False: there is still something: a call that has come to its deadline, a
+ * replay that waits, a call on a stream of the host; or the communicator has ended. */
+bool tt_device_flush(struct tt_comm *comm);
 
 /* The device becomes the thread's current one, which names default streams and what addresses are; and what
  * was current before becomes so again. */

@@ -152,7 +152,7 @@ class Comm(Blocks):
             raise failure(status, "abort")
 
     def close(self) -> None:
-        """tutti_comm_destroy: waits for nobody. Others that still need this rank get PeerLost."""
+        """tutti_comm_destroy: waits for calls on CUDA streams. Others that still need this rank get PeerLost."""
         if self._handle is None:
             return
         status = library.tutti_comm_destroy(self._handle)

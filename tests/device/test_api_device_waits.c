@@ -175,3 +175,77 @@ Test(api_device_waits, an_exit_ends_the_questions)
     plugin_must_be_stub();
     graph_run({ "queues=8", 1, RANKS_PROCESSES, exit_while_a_call_waits, NULL, 0 });
 }
+
+/* --- Destroyed right after a call: the stream passes the call first, as it should, and the result is there. */
+
+static void reduce_and_leave(struct ranks_me *me)
+{
+    enum { ROUNDS = 5, LATE_US = 100000 };
+    struct graph_rig rig;
+    if (!graph_rig_make(me, &rig))
+        return;
+    for (int round = 0; round < ROUNDS && graph_rig_join(&rig); round++) {
+        if (me->rank == round % me->n)
+            ranks_sleep_us(LATE_US);
+        graph_give(&rig, round, rig.streams[0]);
+        graph_reduce(&rig, GIVEN, EAGER, rig.streams[0]);
+        graph_reduce(&rig, EAGER, REDUCED, rig.streams[0]);
+        ranks_ok(me, tutti_comm_destroy(rig.comm), "tutti_comm_destroy");
+        graph_fetch(&rig, round, REDUCED, rig.streams[0]);
+        graph_settle(&rig);
+        graph_is_sum(&rig, round, REDUCED, (uint32_t)me->n);
+    }
+}
+
+Test(api_device_waits, destroy_waits_for_calls)
+{
+    graph_run({ "queues=8,copy_delay=2000", 2, RANKS_PROCESSES, reduce_and_leave, NULL, 0 },
+        { "queues=1", 3, RANKS_PROCESSES, reduce_and_leave, NULL, 0 });
+}
+
+/* The stream is held up: another thread aborts it. */
+static void *abort_soon(void *comm)
+{
+    ranks_sleep_us(50000);
+    return (void *)(intptr_t)tutti_comm_abort(comm);
+}
+
+static void destroy_and_abort(struct ranks_me *me)
+{
+    struct graph_rig rig;
+    pthread_t thread;
+    void *status;
+    if (!graph_rig_make(me, &rig) || !graph_rig_join(&rig))
+        return;
+    graph_fine(&rig, rig.dev->wait_word(rig.streams[0], rig.word, 1));
+    graph_reduce(&rig, GIVEN, REDUCED, rig.streams[0]);
+    pthread_create(&thread, NULL, abort_soon, rig.comm);
+    ranks_ok(me, tutti_comm_destroy(rig.comm), "tutti_comm_destroy");
+    pthread_join(thread, &status);
+    ranks_ok(me, (tutti_status)(intptr_t)status, "tutti_comm_abort");
+    __atomic_store_n(rig.word, 1, __ATOMIC_RELEASE);
+    graph_settle(&rig);
+}
+
+/* Its deadline is a call's. */
+static void destroy_at_deadline(struct ranks_me *me)
+{
+    struct graph_rig rig;
+    tutti_config config = { .size = sizeof config, .options = "device=0", .timeout_ms = 300 };
+    if (!graph_rig_make(me, &rig) || (rig.comm = ranks_join(me, &config)) == NULL)
+        return;
+    graph_fine(&rig, rig.dev->wait_word(rig.streams[0], rig.word, 1));
+    graph_reduce(&rig, GIVEN, REDUCED, rig.streams[0]);
+    int64_t began = ranks_now_ms();
+    ranks_ok(me, tutti_comm_destroy(rig.comm), "tutti_comm_destroy");
+    ranks_expect(me, ranks_now_ms() - began >= 300, "it gave up after %lld ms",
+        (long long)(ranks_now_ms() - began));
+    __atomic_store_n(rig.word, 1, __ATOMIC_RELEASE);
+    graph_settle(&rig);
+}
+
+Test(api_device_waits, destroy_ends_by_abort_and_in_time)
+{
+    graph_run({ "queues=8", 1, RANKS_PROCESSES, destroy_at_deadline, NULL, 0 },
+        { "queues=8", 1, RANKS_PROCESSES, destroy_and_abort, NULL, 0 });
+}

@@ -69,6 +69,7 @@ static void leave_busy(struct ranks_me *me)
     uint64_t unpinned = plugin_stub()->calls("unpin");
     hold_up(&rig, rig.streams[0]);
     graph_reduce(&rig, GIVEN, REDUCED, rig.streams[0]);
+    ranks_ok(me, tutti_comm_abort(rig.comm), "tutti_comm_abort"); /* else the stream is waited for */
     ranks_ok(me, tutti_comm_destroy(rig.comm), "tutti_comm_destroy");
     ranks_expect(me, log_has("its stream is still busy on device 0;") && log_has("pinned bytes stay"),
         "the log does not say that the stream is busy");
@@ -114,6 +115,7 @@ static void leave_for_graph(struct ranks_me *me)
     graph_settle(&rig);
     hold_up(&rig, rig.streams[0]);
     graph_reduce(&rig, GIVEN, EAGER, rig.streams[0]);
+    ranks_ok(me, tutti_comm_abort(rig.comm), "tutti_comm_abort");
     ranks_ok(me, tutti_comm_destroy(rig.comm), "tutti_comm_destroy");
     graph_fine(&rig, rig.dev->graph.runnable_destroy(runnable));
     for (int i = 0; i < SEVERAL; i++) { /* the runtime tells the end of a graph in its own time */
