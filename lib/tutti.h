@@ -196,9 +196,10 @@ typedef struct {
  * one carries them, and the others wait for it. An error that is found after the call has returned is the
  * communicator's (tutti_comm_state); the stream goes on, with results that mean nothing.
  *
- * Several ranks of one process on one device share the queues of that device, so there a call returns only
- * when all of them have called; one thread that has several such ranks calls in a group. A call also waits,
- * for its own stream, when that has hundreds of copies still to do.
+ * Several ranks of one process share the locks of its driver, and those on one device its queues. So among
+ * them a call returns only when all of them have called, on CUDA streams, too; one thread that has several
+ * such ranks calls in a group. A call also waits, for its own stream, when that has hundreds of copies still
+ * to do.
  *
  * On a stream that is being captured a call becomes a part of the graph, and each replay is that call once
  * more, with what the buffers hold by then; all ranks replay, or call, alike. A communicator's replays and
@@ -315,7 +316,10 @@ tutti_status tutti_comm_init_env(const tutti_config *config, tutti_comm **comm);
 
 /* All n ranks in this process: comms[n] in rank order, for n threads, or for one thread that groups its
  * calls. devices: the CUDA device of each rank, -1 for host memory only; several ranks may share one. NULL:
- * as the setting `device` says, for all. Errors as tutti_comm_init_rank, and UNSUPPORTED, DEVICE_ERROR. */
+ * as the setting `device` says, for all. A communicator with a device pins memory for all devices of the
+ * process, and CUDA may wait for what they have to do meanwhile: so none is made, by this or another way,
+ * while a call of this process on a CUDA stream waits for its peers and a thread that makes one has yet to
+ * call what that waits for. Errors as tutti_comm_init_rank, and UNSUPPORTED, DEVICE_ERROR. */
 tutti_status tutti_comm_init_all(int n, const int *devices, const tutti_config *config, tutti_comm **comms);
 
 /* Collective over comm: ranks of one colour (0 and up) form a child, in the order of (key, rank in comm);

@@ -111,9 +111,9 @@ struct tt_wait {
 void tt_wait_begin(struct tt_wait *w, struct tt_wait_policy policy, struct tt_doorbell *const *bells, int n);
 /* No sleep of this wait goes beyond this moment of tt_now_ns; the caller looks at the clock itself. */
 void tt_wait_until(struct tt_wait *w, int64_t until_ns);
-/* True: from now on something may end this wait, too, for which nobody rings, as a device's word. Then no sleep
- * is longer than 50 us, or than a thousandth of the sleep so far, which is up to 1 ms; and work that is found
- * without a ring is no lost wake-up. */
+/* True: from now on something may end this wait, too, for which nobody rings, as a device's word. Then no
+ * sleep is longer than 50 us, or than a thousandth of the sleep so far, which is up to 1 ms; and work that is
+ * found without a ring is no lost wake-up. */
 void tt_wait_look(struct tt_wait *w, bool looks);
 /* Naps of the calling thread end when they are over. Others the kernel prolongs by some 50 us. */
 void tt_wait_be_prompt(void);

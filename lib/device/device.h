@@ -57,7 +57,7 @@ struct tt_device { /* of a communicator; used by who calls on it */
     uint64_t capture; /* the last one that has a call of this communicator */
     bool ordered; /* order_event has been recorded */
     struct tt_replays *replays; /* captured calls */
-    struct tt_local_peers *local_peers; /* the ranks of this process on this device */
+    struct tt_local_peers *local_peers; /* the ranks of this process */
     uint64_t operations; /* collectives so far, from first_number on */
     struct tt_prepared_cache prepared; /* for their schedules: the worker has others */
 
@@ -82,9 +82,9 @@ tutti_status tt_device_settings(struct tt_settings *settings, int n);
 /* Give the communicator its device, if it is to have one. Not while streams of the process wait. */
 tutti_status tt_device_open(struct tt_comm *comm);
 void tt_device_close(struct tt_comm *comm);
-/* Waits until the streams have passed the calls that are enqueued, as long as a call may wait, and a moment for
- * the rest of what the communicator does. False: there is still something: a call that has come to its deadline, a
- * replay that waits, a call on a stream of the host; or the communicator has ended. */
+/* Waits until the streams have passed the calls that are enqueued, as long as a call may wait, and a moment
+ * for the rest of what the communicator does. False: there is still something: a call that has come to its
+ * deadline, a replay that waits, a call on a stream of the host; or the communicator has ended. */
 bool tt_device_flush(struct tt_comm *comm);
 
 /* The device becomes the thread's current one, which names default streams and what addresses are; and what
@@ -166,7 +166,7 @@ static inline uint32_t tt_device_gate(int peer, bool receives)
     return 1 + 2 * (uint32_t)peer + receives;
 }
 
-/* Ranks of one process on one device (device_local_peers.c), behind one lock. Join when connected. */
+/* Ranks of one process, on whatever devices (device_local_peers.c), behind one lock. Join when connected. */
 tutti_status tt_local_peers_join(struct tt_comm *comm);
 void tt_local_peers_leave(struct tt_comm *comm);
 struct tt_rendezvous { /* of a call */
@@ -177,8 +177,8 @@ struct tt_rendezvous { /* of a call */
 };
 /* `tell` says that so many slices of this rank are in; `await` waits until as many of all others are. */
 void tt_local_peers_tell(struct tt_comm *comm, const struct tt_rendezvous *rendezvous, uint32_t slices);
-/* True if this rank is in this process, and on this device. */
-bool tt_local_peers_has(const struct tt_comm *comm, int rank);
+/* True if that rank is in this process, and on this rank's device. */
+bool tt_local_peers_share(const struct tt_comm *comm, int rank);
 tutti_status tt_local_peers_await(
     struct tt_comm *comm, const struct tt_rendezvous *rendezvous, uint32_t slices);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* device_local_peers.c: ranks of one process on one device wait for each other on the host.
+/* device_local_peers.c: ranks of one process wait for each other on the host.
  *
  * Streams of one process may share a hardware queue, and then a wait of one rank stands before what another
  * rank enqueues later, even if that is what would end it:
@@ -7,9 +7,16 @@
  *     rank 0: in | wait          one queue: in 0 | wait 0 | in 1 | wait 1 ...
  *     rank 1:       in | wait    rank 0's worker needs what rank 1 has in, and that comes after wait 0
  *
- * So before a rank enqueues a wait, all that are with it in one process on one device must have enqueued what
- * goes in. Who is early waits here, on the host; ranks of one thread therefore call in a group. A rank that
- * has a process, or a device, to itself waits for nobody. */
+ * Nor do ranks on different devices of a process progress by themselves. What allocates or frees takes locks
+ * of the whole process and keeps them until a device is idle, and who enqueues waits for them meanwhile:
+ *
+ *     rank 0, device 0: in | wait            the wait ends when rank 1 has its part in,
+ *     any thread:                 free       which needs the lock,
+ *     rank 1, device 1:                in    which is free when the wait has ended
+ *
+ * So before a rank enqueues a wait, all that are with it in one process must have enqueued what goes in. Who
+ * is early waits here, on the host; ranks of one thread therefore call in a group. A rank that has a process
+ * to itself waits for nobody. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,13 +28,14 @@
 
 struct member {
     _Atomic bool here;
+    int device;
     _Atomic uint64_t place; /* of collectives, cyclic: the operation, and in the low half its slices */
     _Atomic uint32_t *in; /* of messages, per gate: slices that are in */
 };
 
 struct tt_local_peers {
     uint64_t id; /* of the communicator */
-    int device, n, users;
+    int n, users;
     struct tt_doorbell told; /* who waits for another one's place sleeps here */
     struct tt_local_peers *next;
     struct member members[];
@@ -44,7 +52,7 @@ __attribute__((constructor)) static void watch_forks(void)
 static struct tt_local_peers *find_or_make(const struct tt_comm *comm)
 {
     struct tt_local_peers *c = all_local_peers;
-    while (c != NULL && (c->id != comm->identity.id || c->device != comm->device->number || c->n != comm->n))
+    while (c != NULL && (c->id != comm->identity.id || c->n != comm->n))
         c = c->next;
     if (c != NULL)
         return c;
@@ -55,7 +63,6 @@ static struct tt_local_peers *find_or_make(const struct tt_comm *comm)
         return NULL;
     memset(c, 0, bytes);
     c->id = comm->identity.id;
-    c->device = comm->device->number;
     c->n = comm->n;
     c->next = all_local_peers;
     all_local_peers = c;
@@ -73,6 +80,7 @@ tutti_status tt_local_peers_join(struct tt_comm *comm)
     if (c != NULL) {
         c->users++;
         c->members[comm->rank].in = in;
+        c->members[comm->rank].device = d->number;
         atomic_init(&c->members[comm->rank].place, d->operations << 32);
         atomic_store_explicit(&c->members[comm->rank].here, true, memory_order_release);
     }
@@ -81,7 +89,7 @@ tutti_status tt_local_peers_join(struct tt_comm *comm)
     if (c != NULL)
         return TUTTI_OK;
     free(in);
-    return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the ranks of device %d", d->number);
+    return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the ranks of this process on devices");
 }
 
 static void unlink_peers(const struct tt_local_peers *c)
@@ -143,9 +151,10 @@ static bool is_there(const struct tt_comm *comm, int rank, const struct tt_rende
     return (int32_t)(in - m->gate->base - slices) >= 0;
 }
 
-bool tt_local_peers_has(const struct tt_comm *comm, int rank)
+bool tt_local_peers_share(const struct tt_comm *comm, int rank)
 {
-    return atomic_load_explicit(&comm->device->local_peers->members[rank].here, memory_order_acquire);
+    const struct member *other = &comm->device->local_peers->members[rank];
+    return atomic_load_explicit(&other->here, memory_order_acquire) && other->device == comm->device->number;
 }
 
 /* This wait ends: the worker has the call already, and ends the communicator if a rank is missing too

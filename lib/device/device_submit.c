@@ -463,7 +463,7 @@ static tutti_status check_local_peers(const struct tt_batch *batch, const struct
 {
     const struct tt_comm *comm = call->comm;
     for (int rank = 0; rank < comm->n; rank++) {
-        if (rank == comm->rank || (is_p2p(call) && call->root != rank) || !tt_local_peers_has(comm, rank) ||
+        if (rank == comm->rank || (is_p2p(call) && call->root != rank) || !tt_local_peers_share(comm, rank) ||
             has_rank(batch, comm->identity.id, rank))
             continue;
         return tt_fail(TUTTI_INVALID_USAGE,

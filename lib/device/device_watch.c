@@ -6,9 +6,10 @@
  * of the process, which nobody waits for, asks each device that has calls under way, ten times a second. The
  * questions are such as neither wait nor disturb a capture: what a stream's capture is, which may tell of a
  * failure, and whether an event has passed, for which the runtime must look at the device. What it finds ends
- * the communicator, on all ranks; their gates are opened as ever. The exit of the process ends the thread first,
- * for the runtime's own exit comes soon after, and nothing may be asked then. A fork does not wait for the lock, which is held while CUDA is
- * asked, and a child never does: it can end none of the communicators that are watched, and has no device.
+ * the communicator, on all ranks; their gates are opened as ever. The exit of the process ends the thread
+ * first, for the runtime's own exit comes soon after, and nothing may be asked then. A fork does not wait for
+ * the lock, which is held while CUDA is asked, and a child never does: it can end none of the communicators
+ * that are watched, and has no device.
  *
  * Host memory is used where it lies, by the worker, whom a page that is gone would kill. It is looked at when
  * the call begins, which for a replay is when the device has reached it. */
@@ -108,8 +109,8 @@ static void *run(void *argument)
 
 /* --- Who is watched */
 
-/* The process exits: from here on no device is asked. A look that is under way is waited for, but not for good,
- * since a driver may have stopped to answer. A child of fork has none of this. */
+/* The process exits: from here on no device is asked. A look that is under way is waited for, but not for
+ * good, since a driver may have stopped to answer. A child of fork has none of this. */
 static void end_with_process(void)
 {
     if (getpid() != watch.process)
@@ -124,8 +125,8 @@ static void end_with_process(void)
     }
 }
 
-/* What is asked for last is done first at an exit: so this is asked for when the runtime is there, which has asked
- * for its own. */
+/* What is asked for last is done first at an exit: so this is asked for when the runtime is there, which has
+ * asked for its own. */
 static void await_exit(void)
 {
     watch.process = getpid();

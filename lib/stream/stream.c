@@ -85,8 +85,8 @@ static void idle(struct tt_stream *s, struct tt_wait *w)
     tt_wait_idle(w);
 }
 
-/* Waits until the hook lets the item begin. The bell rings when there is something to serve meanwhile; that the
- * item may begin a device's word tells, for which nobody rings. */
+/* Waits until the hook lets the item begin. The bell rings when there is something to serve meanwhile; that
+ * the item may begin a device's word tells, for which nobody rings. */
 static void await_turn(struct tt_stream *s, const struct tt_work_item *item)
 {
     struct tt_doorbell *bell = &s->fed;

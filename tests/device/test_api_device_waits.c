@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_api_device_waits.c: who waits how for a device's calls: the worker, which looks for words of the device
- * and sleeps until its peers ring.
+/* test_api_device_waits.c: who waits how for a device's calls: the worker, which looks for words of the
+ * device and sleeps until its peers ring.
  *
- * Nothing here is timed by a clock, for the machine may be busy: a thread's naps are counted, and compared with
- * those of a thread that is as busy. */
+ * Nothing here is timed by a clock, for the machine may be busy: a thread's naps are counted, and compared
+ * with those of a thread that is as busy. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -128,7 +128,8 @@ Test(api_device_waits, a_peer_is_slept_for)
     graph_run({ "queues=8", 2, RANKS_PROCESSES, sleep_for_peers, NULL, 0 });
 }
 
-/* --- A process that exits with calls under way: its device is asked nothing more, for the runtime may be gone. */
+/* --- A process that exits with calls under way: its device is asked nothing more, for the runtime may be
+ * gone. */
 
 enum { ASKED = 1, NOT_ASKED, NEVER_ASKED };
 static uint64_t asked_before;
@@ -176,7 +177,8 @@ Test(api_device_waits, an_exit_ends_the_questions)
     graph_run({ "queues=8", 1, RANKS_PROCESSES, exit_while_a_call_waits, NULL, 0 });
 }
 
-/* --- Destroyed right after a call: the stream passes the call first, as it should, and the result is there. */
+/* --- Destroyed right after a call: the stream passes the call first, as it should, and the result is
+ * there. */
 
 static void reduce_and_leave(struct ranks_me *me)
 {
@@ -238,8 +240,8 @@ static void destroy_at_deadline(struct ranks_me *me)
     graph_reduce(&rig, GIVEN, REDUCED, rig.streams[0]);
     int64_t began = ranks_now_ms();
     ranks_ok(me, tutti_comm_destroy(rig.comm), "tutti_comm_destroy");
-    ranks_expect(me, ranks_now_ms() - began >= 300, "it gave up after %lld ms",
-        (long long)(ranks_now_ms() - began));
+    ranks_expect(
+        me, ranks_now_ms() - began >= 300, "it gave up after %lld ms", (long long)(ranks_now_ms() - began));
     __atomic_store_n(rig.word, 1, __ATOMIC_RELEASE);
     graph_settle(&rig);
 }

@@ -423,6 +423,12 @@ static void call_write(void *stream)
     cr_expect_eq(dev->write_word(stream, &rig_words[9], 1), TT_DEV_OK);
 }
 
+static void call_write_there(void *stream)
+{
+    cr_expect_eq(dev->use(1), TT_DEV_OK);
+    call_write(stream);
+}
+
 /* An allocation waits for a stream that waits for what another thread would enqueue, which waits for the
  * allocation. */
 Test(stub, allocation_while_a_stream_waits)
@@ -438,6 +444,39 @@ Test(stub, allocation_while_a_stream_waits)
     rig_open_word(&rig_words[0], 1);
     rig_call_ends(&alloc);
     rig_call_ends(&write);
+}
+
+/* On one device that keeps the others from enqueueing too, unless each device has a lock of its own. */
+static void write_on_the_other(bool one_lock)
+{
+    struct rig_call alloc, write;
+    rig_start(one_lock ? "devices=2" : "devices=2,lock=device");
+    void *first = rig_stream();
+    cr_expect_eq(dev->use(1), TT_DEV_OK);
+    void *second = rig_stream();
+    cr_expect_eq(dev->use(0), TT_DEV_OK);
+    cr_expect_eq(dev->wait_word(first, &rig_words[0], 1), TT_DEV_OK);
+    rig_call(&alloc, call_alloc, first);
+    rig_call_hangs(&alloc);
+    rig_call(&write, call_write_there, second);
+    if (one_lock)
+        rig_call_hangs(&write);
+    else
+        rig_call_ends(&write);
+    rig_open_word(&rig_words[0], 1);
+    rig_call_ends(&alloc);
+    if (one_lock)
+        rig_call_ends(&write);
+}
+
+Test(stub, one_lock_for_all_devices)
+{
+    write_on_the_other(true);
+}
+
+Test(stub, a_lock_for_each_device)
+{
+    write_on_the_other(false);
 }
 
 /* What is enqueued on a full queue waits, and so does all else that is enqueued meanwhile. */

@@ -10,6 +10,8 @@
  *   devices=2     how many; 0: no device, and the calls say so
  *   queues=8      hardware queues of each device, which streams share
  *   depth=1024    what a queue holds; an enqueue beyond that waits, and keeps others from enqueueing
+ *   lock=process  who enqueues, allocates or frees keeps all others of the process from it, on any device;
+ *                 lock=device: on the same device
  *   memory=1024   MiB of each device
  *   sms=8 blocks_per_sm=2     places for blocks, each kept until its block ends
  *   launch_blocking=0         1: a launch returns when its kernel is over

@@ -9,9 +9,10 @@
 
 #include "stub_internal.h"
 
-struct stub_runtime tt_stub_runtime = {
-    .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .host = PTHREAD_MUTEX_INITIALIZER
-};
+struct stub_runtime tt_stub_runtime = { .lock = PTHREAD_MUTEX_INITIALIZER,
+    .api = PTHREAD_MUTEX_INITIALIZER,
+    .changed = PTHREAD_COND_INITIALIZER,
+    .host = PTHREAD_MUTEX_INITIALIZER };
 
 static struct {
     _Atomic uint64_t calls, fail_at;
@@ -66,7 +67,8 @@ static void read_config(void)
         .words = true,
         .managed = true,
         .fds = true,
-        .one_address = true };
+        .one_address = true,
+        .one_lock = true };
     const char *text = getenv("STUB_GPU");
     if (text != NULL)
         tt_stub_config_read(config, text, config_why, sizeof config_why);
@@ -83,7 +85,7 @@ static void begin(void)
     for (int i = 0; i < tt_stub_runtime.config.devices; i++) {
         struct stub_device *device = &tt_stub_runtime.devices[i];
         device->number = i;
-        pthread_mutex_init(&device->api, NULL);
+        pthread_mutex_init(&device->own_api, NULL);
         for (int q = 0; q < STUB_QUEUES; q++)
             tt_stub_queue_open(&device->queues[q], device);
         tt_stub_legacy_open(device, 0);
@@ -177,8 +179,8 @@ static bool is_broken(int device)
     return broken;
 }
 
-/* What waits, asks or allocates cannot be done while anything is captured, by any thread. Events may be asked:
- * the table promises that this disturbs nobody. */
+/* What waits, asks or allocates cannot be done while anything is captured, by any thread. Events may be
+ * asked: the table promises that this disturbs nobody. */
 static bool breaks_captures(enum stub_function function)
 {
     static const bool unsafe[STUB_FUNCTION_COUNT] = { [STUB_alloc] = true,

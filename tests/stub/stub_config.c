@@ -101,6 +101,9 @@ bool tt_stub_config_read(struct stub_config *config, const char *text, char *why
             right = strlen(value) < sizeof config->share;
             if (right)
                 strcpy(config->share, value);
+        } else if (right && strcmp(part, "lock") == 0) {
+            config->one_lock = strcmp(value, "process") == 0;
+            right = config->one_lock || strcmp(value, "device") == 0;
         } else if (right) {
             long long number = strtoll(value, &end, 10);
             right = *end == '\0' && read_number(config, part, number);

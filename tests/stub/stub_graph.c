@@ -172,7 +172,7 @@ enum tt_dev_error tt_stub_graph_launch(void *handle, void *stream_handle)
     struct stub_stream *stream = tt_stub_stream_enter(stream_handle, STUB_graph_launch, &error);
     if (stream == NULL)
         return error;
-    pthread_mutex_lock(&stream->device->api);
+    tt_stub_api_lock(stream->device);
     pthread_mutex_lock(&tt_stub_runtime.lock);
     tt_stub_stream_room(stream);
     struct stub_runnable *runnable = tt_stub_runtime.runnables;
@@ -187,6 +187,6 @@ enum tt_dev_error tt_stub_graph_launch(void *handle, void *stream_handle)
         replay(runnable, stream);
     }
     pthread_mutex_unlock(&tt_stub_runtime.lock);
-    pthread_mutex_unlock(&stream->device->api);
+    tt_stub_api_unlock(stream->device);
     return error;
 }

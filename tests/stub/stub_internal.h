@@ -2,9 +2,10 @@
 /* stub_internal.h: what the files of the stub share.
  *
  * One lock, tt_stub_runtime.lock, guards all that is written here; it is held for moments only, and the
- * threads that do the work hold it between two pieces of work. A second one for each device, `api`, is what
- * the runtime of a GPU holds during a call: enqueueing takes it, and an allocation keeps it while it waits
- * for all streams. Where both are held, `api` was taken first. */
+ * threads that do the work hold it between two pieces of work. A second one, `api`, is what the runtime of a
+ * GPU holds during a call: enqueueing takes it, and an allocation keeps it while it waits for all streams of
+ * a device. The process has one, or, if so configured, each device. Where both are held, `api` was taken
+ * first. */
 #ifndef TT_STUB_INTERNAL_H
 #define TT_STUB_INTERNAL_H
 #include <pthread.h>
@@ -145,7 +146,7 @@ struct stub_event {
 
 struct stub_device {
     int number;
-    pthread_mutex_t api;
+    pthread_mutex_t own_api; /* if each device has one */
     struct stub_queue queues[STUB_QUEUES];
     int streams; /* made so far: the next one's queue */
     struct stub_stream *legacy[STUB_CONTEXTS]; /* that of the user's own is made with it */
@@ -187,11 +188,12 @@ struct stub_config {
     uint64_t memory_bytes, seed;
     int64_t delay_us[STUB_KINDS];
     bool words, managed, fds, one_address, yield, launch_blocking;
+    bool one_lock; /* of all devices */
     char share[256];
 };
 
 struct stub_runtime {
-    pthread_mutex_t lock;
+    pthread_mutex_t lock, api;
     pthread_cond_t changed; /* work was done, a place is free, a device broke: for all but the queues */
     struct stub_config config;
     struct stub_device devices[STUB_DEVICES];
@@ -258,6 +260,9 @@ void tt_stub_work_push(struct stub_queue *queue, struct stub_work *work);
 void tt_stub_work_changed(void);
 /* Waits until nothing of the device is under way. */
 void tt_stub_device_idle(const struct stub_device *device);
+/* The `api` of the device. */
+void tt_stub_api_lock(struct stub_device *device);
+void tt_stub_api_unlock(struct stub_device *device);
 /* What allocates, frees or loads has the device to itself: takes `api`, waits for all its streams, takes the
  * lock; and gives both back. */
 void tt_stub_device_seize(struct stub_device *device);

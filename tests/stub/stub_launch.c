@@ -152,7 +152,7 @@ static bool is_loaded(const struct stub_device *device, uint32_t kernel)
 /* False if that cannot be done, because something is being captured. */
 static bool load(struct stub_device *device, uint32_t kernel)
 {
-    pthread_mutex_lock(&device->api);
+    tt_stub_api_lock(device);
     pthread_mutex_lock(&tt_stub_runtime.lock);
     bool loaded = is_loaded(device, kernel), captured = !loaded && tt_stub_captures_break();
     if (!loaded && !captured) {

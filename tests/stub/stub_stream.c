@@ -2,9 +2,9 @@
 /* stub_stream.c: streams, and what is enqueued on them.
  *
  * The legacy default stream (NULL) begins after all that was enqueued before on the streams of its context
- * that block, and they go on after it; streams made by the table do neither. Every enqueue takes the device's
- * `api`, and keeps it while the queue is full: then nobody enqueues anything on that device. The handle of a
- * stream that was destroyed is the next one's, also while its work goes on, as CUDA may give it. */
+ * that block, and they go on after it; streams made by the table do neither. Every enqueue takes `api`, and
+ * keeps it while the queue is full: then nobody enqueues anything. The handle of a stream that was destroyed
+ * is the next one's, also while its work goes on, as CUDA may give it. */
 #include <stdlib.h>
 
 #include "stub_internal.h"
@@ -264,7 +264,7 @@ enum tt_dev_error tt_stub_stream_add(
     struct stub_stream *stream, const struct stub_task *task, enum stub_function function)
 {
     enum tt_dev_error error;
-    pthread_mutex_lock(&stream->device->api);
+    tt_stub_api_lock(stream->device);
     pthread_mutex_lock(&tt_stub_runtime.lock);
     if (!tt_stub_capture_takes(stream, task, function, &error)) {
         tt_stub_stream_room(stream);
@@ -275,7 +275,7 @@ enum tt_dev_error tt_stub_stream_add(
         tt_stub_stream_push(stream, work);
     }
     pthread_mutex_unlock(&tt_stub_runtime.lock);
-    pthread_mutex_unlock(&stream->device->api);
+    tt_stub_api_unlock(stream->device);
     return error;
 }
 

@@ -188,9 +188,24 @@ void tt_stub_device_idle(const struct stub_device *device)
         pthread_cond_wait(&tt_stub_runtime.changed, &tt_stub_runtime.lock);
 }
 
+static pthread_mutex_t *api_of(struct stub_device *device)
+{
+    return tt_stub_runtime.config.one_lock ? &tt_stub_runtime.api : &device->own_api;
+}
+
+void tt_stub_api_lock(struct stub_device *device)
+{
+    pthread_mutex_lock(api_of(device));
+}
+
+void tt_stub_api_unlock(struct stub_device *device)
+{
+    pthread_mutex_unlock(api_of(device));
+}
+
 void tt_stub_device_seize(struct stub_device *device)
 {
-    pthread_mutex_lock(&device->api);
+    tt_stub_api_lock(device);
     pthread_mutex_lock(&tt_stub_runtime.lock);
     tt_stub_device_idle(device);
 }
@@ -198,5 +213,5 @@ void tt_stub_device_seize(struct stub_device *device)
 void tt_stub_device_release(struct stub_device *device)
 {
     pthread_mutex_unlock(&tt_stub_runtime.lock);
-    pthread_mutex_unlock(&device->api);
+    tt_stub_api_unlock(device);
 }
