@@ -214,12 +214,14 @@ typedef struct {
  * memory, and a thread, that graphs use of a communicator that was destroyed are given back, when they are
  * gone, with the next one that this process makes or destroys on a device.
  *
- * Memory that goes too early: cudaFree and its like wait for what is enqueued, so that does calls no harm. A
- * device that copies from where nothing is any more, as a replay may, fails, and so does the communicator, on
- * all ranks, with words that name the call (DEVICE_ERROR). So it does when host memory is no longer mapped as
- * a call begins, or as the device reaches its replay (INVALID_USAGE). Not found out is memory that goes back
- * to an allocator which keeps it mapped: other data is sent then; nor host memory that is unmapped while a
- * call runs: that kills the process. */
+ * Memory that goes too early: cudaFree and its like wait, as a rule, for what is enqueued, so that does calls
+ * no harm; no contract of CUDA's says so. cudaFreeAsync, pools and allocators that keep what is freed do not
+ * wait: who frees to those does it on the call's stream, or when that has passed the call (PyTorch:
+ * record_stream). A device that copies from where nothing is any more, as a replay may, fails, and so does
+ * the communicator, on all ranks, with words that name the call (DEVICE_ERROR). So it does when host memory
+ * is no longer mapped as a call begins, or as the device reaches its replay (INVALID_USAGE). Not found out is
+ * memory that goes back to an allocator which keeps it mapped: other data is sent then; nor host memory that
+ * is unmapped while a call runs: that kills the process. */
 typedef struct {
     void *handle;
     int32_t kind;
@@ -394,13 +396,13 @@ tutti_status tutti_comm_abort(tutti_comm *comm);
  * ones. */
 tutti_status tutti_comm_refuse(tutti_comm *comm, int peer, const char *why);
 
-/* Local; then the handle is dead, and using it is an INVALID_ARGUMENT. A rank that destroys its end while others
- * still need it makes them fail with PEER_LOST. Calls on CUDA streams that have been enqueued are waited for, as
- * long as a call may wait (timeout_ms); who does not want that aborts first, also from another thread meanwhile.
- * Calls that are in host streams, or past that time, and replays that wait are aborted, on all ranks; when it
- * returns no stream touches their buffers any more (a group that has begun is waited for; its calls on other
- * communicators go on). Errors: INVALID_ARGUMENT, INVALID_USAGE (inside a group; made before a fork, as where a
- * child's language cleans up: nobody else is harmed). */
+/* Local; then the handle is dead, and using it is an INVALID_ARGUMENT. A rank that destroys its end while
+ * others still need it makes them fail with PEER_LOST. Calls on CUDA streams that have been enqueued are
+ * waited for, as long as a call may wait (timeout_ms); who does not want that aborts first, also from another
+ * thread meanwhile. Calls that are in host streams, or past that time, and replays that wait are aborted, on
+ * all ranks; when it returns no stream touches their buffers any more (a group that has begun is waited for;
+ * its calls on other communicators go on). Errors: INVALID_ARGUMENT, INVALID_USAGE (inside a group; made
+ * before a fork, as where a child's language cleans up: nobody else is harmed). */
 tutti_status tutti_comm_destroy(tutti_comm *comm);
 
 /* ---- Memory ---- */
