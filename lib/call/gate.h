@@ -6,6 +6,9 @@
  * back. Both count on from `base`, call after call, and are compared cyclically, so a gate is never reset.
  * The factor of a pre-mul-sum comes with slice 0, if the stream has it.
  *
+ * Calls of one slice may share a gate. Then they run one after the other, and the last one tells that all are
+ * done; the others have no `done`.
+ *
  * Replays of captured calls cannot count on: their gates begin at 0 each time. Who waits for a word makes it
  * 0 again: the thread `ready`, when the call is over, and the stream `done`, when it has passed all of what
  * was captured together. So a thread tells the last slice once, as the last that it does with the gate. */
@@ -17,7 +20,7 @@
 
 struct tt_gate {
     _Atomic uint32_t *ready; /* written by the stream */
-    _Atomic uint32_t *done; /* by the thread */
+    _Atomic uint32_t *done; /* by the thread; NULL: a later call tells */
     uint8_t *factor; /* by the stream, before it writes `ready`; one element */
     uint32_t base;
     uint32_t slices;
@@ -33,6 +36,8 @@ static inline bool tt_gate_is_open(const struct tt_gate *g, uint32_t z)
 /* The first so many slices are done. The fence is for stores past the caches, which no release orders. */
 static inline void tt_gate_tell(const struct tt_gate *g, uint32_t slices)
 {
+    if (g->done == NULL)
+        return;
     atomic_thread_fence(memory_order_seq_cst);
     atomic_store_explicit(g->done, g->base + slices, memory_order_release);
 }

@@ -12,9 +12,9 @@
  * are. Host memory is used where it lies. Faults are found where they always are: by who runs the call; every
  * work item of the worker opens its gate at its end, however it ended, and the stream goes on.
  *
- * What is enqueued is bounded: a stream whose queue is full makes its caller wait with the driver's lock in
- * hand, and other ranks of the process could not go on. So beyond TT_DEVICE_ENQUEUED pieces of work the
- * caller waits here, for its own oldest slice. */
+ * What is enqueued is bounded: a stream whose queue is full, as CUDA's are of some 1000 pieces of work, makes its
+ * caller wait with the driver's lock in hand, and other ranks of the process could not go on. So beyond
+ * TT_DEVICE_ENQUEUED pieces the caller waits here, for its own oldest slice. */
 #ifndef TT_DEVICE_H
 #define TT_DEVICE_H
 #include "base/dev.h"
@@ -23,7 +23,8 @@
 
 enum {
     TT_DEVICE_MARKS = 256,
-    TT_DEVICE_ENQUEUED = 512
+    TT_DEVICE_ENQUEUED = 896,
+    TT_DEVICE_FUSED = TT_DEVICE_ENQUEUED / 2 - 4 /* calls that share a gate: a copy each way, words, events */
 };
 
 struct tt_device_words { /* of a gate; each side that writes has a cache line */
@@ -107,6 +108,9 @@ tutti_status tt_device_check_absent(const struct tt_call *call);
 tutti_status tt_device_check_kept(const struct tt_call *call);
 /* Enqueues calls that are checked, all on CUDA streams. */
 tutti_status tt_device_submit(const struct tt_batch *batch);
+/* Finds the capture that all streams of the batch are in, or none (device_in_capture.c); fails if they are not in
+ * the same, or if a call must not be captured. */
+tutti_status tt_device_find_capture(const struct tt_batch *batch, struct tt_dev_capture *capture);
 
 /* The communicator ends with this, and with the thread's last error. */
 void tt_device_fail(struct tt_comm *comm, tutti_status status);
@@ -123,8 +127,24 @@ tutti_status tt_watch_memory(const struct tt_batch *batch);
 
 /* Notes that all that was enqueued so far is over when this gate has told `done` slices. */
 void tt_device_mark(struct tt_device *device, const struct tt_gate *gate, uint32_t done);
-/* Waits while more work is enqueued than a device may have. */
-void tt_device_throttle(struct tt_device *device);
+/* Waits while with so many pieces more a device would have more work than it may. */
+void tt_device_throttle(struct tt_device *device, uint32_t pieces);
+
+/* Calls that share a gate (device_fuse.c). */
+struct tt_span { /* of addresses; as long as 0: none */
+    uintptr_t begin, end;
+};
+struct tt_fuse {
+    int count; /* calls that share the last gate */
+    uint64_t used[2]; /* bytes of cells, of operands and of results */
+    uintptr_t low, high; /* all results lie between */
+    struct tt_span results[TT_DEVICE_FUSED];
+};
+/* The next call shares its gate with none before it. */
+void tt_fuse_begin(struct tt_fuse *fuse);
+/* True if this call, of these operands and results, shares the gate of the one before. Sets where its cells begin
+ * among `room` bytes for each. */
+bool tt_fuse_joins(struct tt_fuse *fuse, const struct tt_span spans[2], uint64_t room, uint64_t offsets[2]);
 
 /* The device's address of what lies in the pinned memory. */
 static inline void *tt_device_seen(const struct tt_device *device, const void *at)
@@ -187,10 +207,12 @@ struct tt_device_move {
     const struct tt_layout *layout;
     struct tt_space space; /* the user's buffer */
     uint8_t *cells; /* as the device sees them */
-    uint64_t stride;
+    uint64_t stride; /* 0: the cells lie as the chunks do */
     struct tt_part chunks;
     bool back; /* from the cells */
 };
+/* Where the user's buffer has these chunks, of a call that lies in one piece. */
+struct tt_span tt_device_span(const struct tt_device_move *m);
 enum tt_dev_error tt_device_move(
     struct tt_device *device, const struct tt_device_move *m, uint32_t slice, void *stream);
 

@@ -42,9 +42,31 @@ static bool extend(
     return true;
 }
 
+/* All chunks are one piece, here and there. */
+static enum tt_dev_error move_packed(struct tt_device *d, const struct tt_device_move *m, void *stream)
+{
+    struct tt_span part = tt_device_span(m);
+    struct rectangle r = { .user = part.begin, .cell = m->cells, .row_bytes = part.end - part.begin };
+    r.rows = r.row_bytes > 0;
+    return copy(d, m, &r, stream);
+}
+
+struct tt_span tt_device_span(const struct tt_device_move *m)
+{
+    const struct tt_layout *l = m->layout;
+    if (m->chunks.count == 0)
+        return (struct tt_span){ 0 };
+    struct tt_part first = tt_layout_chunk(l, (uint32_t)m->chunks.first),
+                   last = tt_layout_chunk(l, (uint32_t)(m->chunks.first + m->chunks.count - 1));
+    return (struct tt_span){ m->space.base + first.first * l->element_bytes,
+        m->space.base + (last.first + last.count) * l->element_bytes };
+}
+
 enum tt_dev_error tt_device_move(
     struct tt_device *device, const struct tt_device_move *m, uint32_t slice, void *stream)
 {
+    if (m->stride == 0)
+        return move_packed(device, m, stream);
     struct rectangle r = { 0 };
     enum tt_dev_error error = TT_DEV_OK;
     uint8_t *window = m->cells + slice % TT_WINDOW * m->chunks.count * m->stride;

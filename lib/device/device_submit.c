@@ -11,6 +11,10 @@
  * since ranks may cut a call into different numbers of slices. So a wait for slice z of round w needs only
  * what all ranks have enqueued before their waits for slice z of round w, on any communicator.
  *
+ * Small collectives of a submission share gates, and so rounds, if it is of one communicator (device_fuse.c).
+ * Ranks may fuse differently: each wait then needs operands of that communicator only, and of earlier calls. Of
+ * several communicators, ranks that differ could wait for each other in a circle.
+ *
  * While the streams are being captured, the same work becomes a part of a graph, and the worker gets the
  * calls when that is replayed (device_capture.c). */
 #include <stdlib.h>
@@ -28,6 +32,9 @@ struct op { /* one call */
     struct tt_staging staging;
     struct tt_call_layout laid;
     struct tt_part chunks[2];
+    uint64_t offsets[2]; /* of its cells */
+    bool packed; /* it is staged in one piece */
+    bool joins, followed; /* it shares the gate of the call before; the next one shares its */
     void *stream; /* the caller's */
     struct tt_rendezvous rendezvous;
     uint32_t round;
@@ -63,9 +70,44 @@ static tutti_status lay(struct comm_batch *b, struct op *op)
     if (status != TUTTI_OK)
         return status;
     tt_lay_out_call(&op->call, prepared, &op->laid);
+    op->packed = tt_call_is_packed(&op->call, &op->laid.out);
     for (unsigned side = 0; side < 2; side++)
         op->chunks[side] = tt_call_chunks(&op->call, &prepared->schedule, side);
     return TUTTI_OK;
+}
+
+static struct tt_device_move move_of(const struct op *op, unsigned side)
+{
+    return (struct tt_device_move){ .layout = side == TT_IN ? &op->laid.in : &op->laid.out,
+        .space = op->laid.spaces[side],
+        .stride = op->packed ? 0 : op->laid.stride,
+        .chunks = op->chunks[side],
+        .back = side == TT_OUT };
+}
+
+/* What a call has staged of a buffer. */
+static struct tt_span span_of(const struct op *op, unsigned side)
+{
+    struct tt_device_move m = move_of(op, side);
+    return op->call.staged[side] ? tt_device_span(&m) : (struct tt_span){ 0 };
+}
+
+/* Finds which calls share gates. A factor that the device has comes by a gate of its own. */
+static void fuse(struct comm_batch *b, int count)
+{
+    struct tt_fuse fuse;
+    tt_fuse_begin(&fuse);
+    for (int i = 0; i < count; i++) {
+        struct op *op = &b->ops[i];
+        struct tt_span spans[2] = { span_of(op, TT_IN), span_of(op, TT_OUT) };
+        bool scaled = op->call.created != NULL && op->call.created->scalar != NULL;
+        if (op->packed && !scaled)
+            op->joins = tt_fuse_joins(&fuse, spans, b->device->cells_bytes / 2, op->offsets);
+        else
+            tt_fuse_begin(&fuse);
+        if (op->joins)
+            b->ops[i - 1].followed = true;
+    }
 }
 
 /* Gives a call its cells: operands have one half of them, results the other. Messages of a group have a share
@@ -76,14 +118,16 @@ static tutti_status set_cells(struct comm_batch *b, struct op *op, unsigned side
     bool p2p = is_p2p(&op->call);
     uint64_t share = p2p ? d->cells_bytes / (d->ngates - 1) : d->cells_bytes / 2;
     uint64_t index = p2p ? 2 * (uint64_t)op->call.root + side : side;
-    uint64_t bytes = TT_WINDOW * op->chunks[side].count * op->laid.stride;
+    struct tt_span packed = span_of(op, side);
+    uint64_t bytes =
+        op->packed ? packed.end - packed.begin : TT_WINDOW * op->chunks[side].count * op->laid.stride;
     if (!op->call.staged[side] || bytes == 0)
         return TUTTI_OK;
     if (bytes > share)
         return tt_fail(TUTTI_UNSUPPORTED, "%s: %llu bytes of cells are needed, and device %d has %llu",
             tt_collectives[op->call.collective].name, (unsigned long long)bytes, d->number,
             (unsigned long long)share);
-    op->staging.cells[side] = d->cells + index * share;
+    op->staging.cells[side] = d->cells + index * share + op->offsets[side];
     return TUTTI_OK;
 }
 
@@ -105,12 +149,12 @@ static void set_gate(const struct comm_batch *b, struct op *op)
         op->staging.gate = tt_captured_gate(b->captured, gate, op->laid.out.slices);
         return;
     }
+    d->counts[gate] += op->joins ? 0 : op->laid.out.slices;
     op->staging.gate = (struct tt_gate){ .ready = &d->words[gate].ready,
-        .done = &d->words[gate].done,
+        .done = op->followed ? NULL : &d->words[gate].done,
         .factor = d->words[gate].factor,
-        .base = d->counts[gate],
+        .base = d->counts[gate] - op->laid.out.slices,
         .slices = op->laid.out.slices };
-    d->counts[gate] += op->laid.out.slices;
     op->rendezvous.operation = gate == 0 ? ++d->operations : 0;
 }
 
@@ -118,11 +162,11 @@ static void set_gate(const struct comm_batch *b, struct op *op)
  * alike. */
 static void return_gate(struct tt_device *d, const struct op *op)
 {
-    d->counts[gate_of(op)] -= op->staging.gate.slices;
+    d->counts[gate_of(op)] -= op->joins ? 0 : op->staging.gate.slices;
     d->operations -= gate_of(op) == 0;
 }
 
-static tutti_status stage(struct comm_batch *b, struct op *op)
+static tutti_status begin_call(struct comm_batch *b, struct op *op)
 {
     struct tt_call *call = &op->call;
     bool meets = call->collective == TT_P2P_SEND && call->met; /* the receive has the bytes */
@@ -131,7 +175,13 @@ static tutti_status stage(struct comm_batch *b, struct op *op)
     call->in_place = call->in_place && !call->staged[TT_IN] && !call->staged[TT_OUT];
     op->stream = call->stream.handle;
     call->stream = b->device->worker;
-    tutti_status status = lay(b, op);
+    return lay(b, op);
+}
+
+static tutti_status stage(struct comm_batch *b, struct op *op)
+{
+    struct tt_call *call = &op->call;
+    tutti_status status = TUTTI_OK;
     for (unsigned side = 0; side < 2 && status == TUTTI_OK; side++)
         status = set_cells(b, op, side);
     if (status != TUTTI_OK)
@@ -156,14 +206,17 @@ static uint32_t find_round(const struct comm_batch *b, uint32_t from)
     return first;
 }
 
-/* The round of a call is its index among the messages of its peer and direction, or among the collectives. */
+/* The round of a call is its index among the messages of its peer and direction, or among the collectives. Calls
+ * that share a gate are one. */
 static void set_rounds(struct comm_batch *b)
 {
     for (int i = 0; i < b->count; i++) {
         struct op *op = &b->ops[i];
         op->round = is_p2p(&op->call) ? 0 : ROUNDS_OF_MESSAGES;
-        for (int j = 0; j < i; j++)
-            op->round += gate_of(&b->ops[j]) == gate_of(op);
+        if (op->joins)
+            op->round = b->ops[i - 1].round;
+        for (int j = 0; j < i && !op->joins; j++)
+            op->round += gate_of(&b->ops[j]) == gate_of(op) && !b->ops[j].followed;
     }
     b->round = find_round(b, 0);
 }
@@ -175,12 +228,8 @@ static enum tt_dev_error move(struct comm_batch *b, struct op *op, unsigned side
     struct tt_device *d = b->device;
     if (op->staging.cells[side] == NULL)
         return TT_DEV_OK;
-    struct tt_device_move m = { .layout = side == TT_IN ? &op->laid.in : &op->laid.out,
-        .space = op->laid.spaces[side],
-        .cells = tt_device_seen(d, op->staging.cells[side]),
-        .stride = op->laid.stride,
-        .chunks = op->chunks[side],
-        .back = side == TT_OUT };
+    struct tt_device_move m = move_of(op, side);
+    m.cells = tt_device_seen(d, op->staging.cells[side]);
     return tt_device_move(d, &m, slice, b->ops[0].stream);
 }
 
@@ -202,6 +251,8 @@ static enum tt_dev_error enqueue_operands(struct comm_batch *b, struct op *op, u
     enum tt_dev_error error = slice == 0 ? enqueue_factor(b, op) : TT_DEV_OK;
     if (error == TT_DEV_OK)
         error = move(b, op, TT_IN, slice);
+    if (op->followed)
+        return error;
     d->enqueued++;
     if (error == TT_DEV_OK)
         error = d->dev->write_word(b->ops[0].stream, tt_device_seen(d, gate->ready), gate->base + slice + 1);
@@ -210,15 +261,31 @@ static enum tt_dev_error enqueue_operands(struct comm_batch *b, struct op *op, u
     return error;
 }
 
+/* Of the calls that share its gate the last: the one that the worker tells. */
+static const struct op *last_of(const struct op *op)
+{
+    while (op->followed)
+        op++;
+    return op;
+}
+
+static enum tt_dev_error enqueue_wait(struct comm_batch *b, const struct op *op, uint32_t slice)
+{
+    struct tt_device *d = b->device;
+    const struct tt_gate *gate = &last_of(op)->staging.gate;
+    d->enqueued++;
+    return d->dev->wait_word(b->ops[0].stream, tt_device_seen(d, gate->done), gate->base + slice + 1);
+}
+
 static enum tt_dev_error enqueue_results(struct comm_batch *b, struct op *op, uint32_t slice)
 {
     struct tt_device *d = b->device;
     const struct tt_gate *gate = &op->staging.gate;
-    d->enqueued++;
-    enum tt_dev_error error =
-        d->dev->wait_word(b->ops[0].stream, tt_device_seen(d, gate->done), gate->base + slice + 1);
+    enum tt_dev_error error = op->joins ? TT_DEV_OK : enqueue_wait(b, op, slice);
     if (error == TT_DEV_OK)
         error = move(b, op, TT_OUT, slice);
+    if (op->followed)
+        return error;
     if (b->captured == NULL)
         tt_device_mark(d, gate, slice + 1);
     else if (error == TT_DEV_OK && tt_captured_ends(b->captured, gate_of(op), gate->base + slice + 1))
@@ -254,8 +321,9 @@ static tutti_status enqueue_step(struct comm_batch *b)
         if (op->round != b->round || error != TT_DEV_OK)
             continue;
         if (b->slice > 0 && b->slice <= op->laid.out.slices) {
-            tutti_status status =
-                b->captured == NULL ? tt_local_peers_await(b->comm, &op->rendezvous, b->slice) : TUTTI_OK;
+            tutti_status status = TUTTI_OK;
+            if (b->captured == NULL && !op->joins)
+                status = tt_local_peers_await(b->comm, &last_of(op)->rendezvous, b->slice);
             if (status != TUTTI_OK)
                 return status;
             error = enqueue_results(b, op, b->slice - 1);
@@ -267,6 +335,15 @@ static tutti_status enqueue_step(struct comm_batch *b)
     return told(b, error);
 }
 
+/* How many events joining or forking the streams takes at most. */
+static uint32_t count_events(const struct comm_batch *b)
+{
+    uint32_t events = 1;
+    for (int i = 1; i < b->count; i++)
+        events += b->ops[i].stream != b->ops[0].stream;
+    return events;
+}
+
 /* Makes the first stream, which gets all the work, wait for the other streams and for the communicator's last
  * call. */
 static enum tt_dev_error join_streams(const struct comm_batch *b)
@@ -274,6 +351,7 @@ static enum tt_dev_error join_streams(const struct comm_batch *b)
     struct tt_device *d = b->device;
     void *lead = b->ops[0].stream;
     enum tt_dev_error error = TT_DEV_OK;
+    d->enqueued += count_events(b);
     if (b->captured == NULL && d->ordered) /* on any stream: one that is gone may have had the same handle */
         error = d->dev->event.wait(d->order_event, lead, false);
     for (int i = 1; i < b->count && error == TT_DEV_OK; i++) {
@@ -291,6 +369,7 @@ static enum tt_dev_error join_streams(const struct comm_batch *b)
 static enum tt_dev_error fork_streams(const struct comm_batch *b)
 {
     struct tt_device *d = b->device;
+    d->enqueued += count_events(b);
     void *lead = b->ops[0].stream, *last = b->captured == NULL ? d->order_event : d->inside;
     enum tt_dev_error error = b->captured == NULL ? d->dev->event.record(d->order_event, lead, false)
                                                   : tt_captured_leave(b->captured, d, lead);
@@ -343,13 +422,17 @@ static tutti_status set_batch(const struct submission *t, struct comm_batch *b, 
         status = tt_captured_create(comm, t->capture.id, &b->captured);
     else if ((b->item = tt_work_item_take(NULL)) == NULL)
         status = TUTTI_OUT_OF_MEMORY;
+    int count = 0;
     for (int i = 0; i < batch->count && status == TUTTI_OK; i++) {
         if (call_of(batch, i)->comm != comm)
             continue;
-        ops[b->count] = (struct op){ .call = *call_of(batch, i) };
-        status = stage(b, &ops[b->count]);
-        b->count += status == TUTTI_OK;
+        ops[count] = (struct op){ .call = *call_of(batch, i) };
+        status = begin_call(b, &ops[count++]);
     }
+    if (status == TUTTI_OK && b->captured == NULL && count == batch->count)
+        fuse(b, count);
+    for (; b->count < count && status == TUTTI_OK; b->count += status == TUTTI_OK)
+        status = stage(b, &ops[b->count]);
     set_rounds(b);
     return status;
 }
@@ -390,6 +473,17 @@ static uint32_t current_round(const struct submission *t)
     return first;
 }
 
+/* How many pieces of work the next step takes, roughly. */
+static uint32_t count_pieces(const struct comm_batch *b)
+{
+    enum { WORD = 1, PACKED = 1, CUT = 8 /* a slice each way: some rectangles, and a word */ };
+    uint32_t pieces = WORD;
+    for (int i = 0; i < b->count; i++)
+        if (b->ops[i].round == b->round)
+            pieces += b->ops[i].packed ? PACKED : CUT;
+    return pieces;
+}
+
 static tutti_status run_rounds(struct submission *t)
 {
     tutti_status status = begin(t);
@@ -399,7 +493,7 @@ static tutti_status run_rounds(struct submission *t)
             if (b->round != round)
                 continue;
             if (b->captured == NULL)
-                tt_device_throttle(b->device);
+                tt_device_throttle(b->device, count_pieces(b));
             status = use(t, b);
             if (status == TUTTI_OK)
                 status = enqueue_step(b);
@@ -449,80 +543,13 @@ static tutti_status submit(struct submission *t, const struct tt_batch *batch)
     return status;
 }
 
-static bool has_rank(const struct tt_batch *batch, uint64_t id, int rank)
-{
-    for (int i = 0; i < batch->count; i++)
-        if (call_of(batch, i)->comm->identity.id == id && call_of(batch, i)->comm->rank == rank)
-            return true;
-    return false;
-}
-
-/* Ranks of one process and device need each other's operands before they wait, and replays of two graphs do
- * not meet for that. */
-static tutti_status check_local_peers(const struct tt_batch *batch, const struct tt_call *call)
-{
-    const struct tt_comm *comm = call->comm;
-    for (int rank = 0; rank < comm->n; rank++) {
-        if (rank == comm->rank || (is_p2p(call) && call->root != rank) || !tt_local_peers_share(comm, rank) ||
-            has_rank(batch, comm->identity.id, rank))
-            continue;
-        return tt_fail(TUTTI_INVALID_USAGE,
-            "%s: captured for rank %d alone; rank %d is in this process and on device %d, too: legal: both "
-            "in one group, on streams of one capture",
-            tt_collectives[call->collective].name, comm->rank, rank, comm->device->number);
-    }
-    return TUTTI_OK;
-}
-
-static tutti_status ask_capture(const struct tt_call *call, struct tt_dev_capture *capture)
-{
-    const struct tt_device *d = call->comm->device;
-    int before;
-    tutti_status status = tt_device_enter(d, &before);
-    if (status != TUTTI_OK)
-        return status;
-    if (d->dev->stream.capture(call->stream.handle, capture) != TT_DEV_OK)
-        status = tt_fail(
-            TUTTI_INVALID_ARGUMENT, "%s: stream: %s", tt_collectives[call->collective].name, d->dev->why());
-    tt_device_leave(d, before);
-    return status;
-}
-
-/* Finds the capture that all streams of the batch are in, or none; fails if they are not in the same. */
-static tutti_status find_capture(const struct tt_batch *batch, struct tt_dev_capture *capture)
-{
-    tutti_status status = TUTTI_OK;
-    for (int i = 0; i < batch->count && status == TUTTI_OK; i++) {
-        const struct tt_call *call = call_of(batch, i);
-        const char *name = tt_collectives[call->collective].name;
-        struct tt_dev_capture this;
-        status = ask_capture(call, &this);
-        if (status != TUTTI_OK)
-            return status;
-        if (this.broken)
-            return tt_fail(TUTTI_INVALID_USAGE,
-                "%s: the capture of its stream is broken: meanwhile something was done that cannot be "
-                "captured",
-                name);
-        if (i == 0)
-            *capture = this;
-        if (this.active != capture->active || (this.active && this.id != capture->id))
-            return tt_fail(TUTTI_INVALID_USAGE,
-                "group: the streams of some calls are being captured; legal: all of them, in one capture, or "
-                "none");
-        if (this.active)
-            status = check_local_peers(batch, call);
-    }
-    return status;
-}
-
 tutti_status tt_device_submit(const struct tt_batch *batch)
 {
     struct op op;
     struct comm_batch comm_batch;
     struct submission submission = { .batches = &comm_batch, .ops = &op };
     const struct tt_dev *dev = call_of(batch, 0)->comm->device->dev;
-    tutti_status status = find_capture(batch, &submission.capture);
+    tutti_status status = tt_device_find_capture(batch, &submission.capture);
     if (status != TUTTI_OK)
         return status;
     if (batch->count > 1) {

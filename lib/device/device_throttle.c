@@ -25,14 +25,14 @@ void tt_device_mark(struct tt_device *d, const struct tt_gate *gate, uint32_t do
 }
 
 /* This wait ends: a gate tells all its slices at the latest when its call fails. */
-void tt_device_throttle(struct tt_device *d)
+void tt_device_throttle(struct tt_device *d, uint32_t pieces)
 {
     struct tt_wait w;
-    if (d->enqueued - d->completed < TT_DEVICE_ENQUEUED)
+    if (d->enqueued + pieces - d->completed <= TT_DEVICE_ENQUEUED)
         return;
     tt_wait_begin(&w, tt_wait_policy_for(1), NULL, 0);
     tt_wait_look(&w, true);
-    for (pass(d); d->nmarks > 0 && d->enqueued - d->completed >= TT_DEVICE_ENQUEUED; pass(d))
+    for (pass(d); d->nmarks > 0 && d->enqueued + pieces - d->completed > TT_DEVICE_ENQUEUED; pass(d))
         tt_wait_idle(&w);
     tt_wait_awake(&w);
 }

@@ -41,17 +41,21 @@ static void mark(const struct tt_call *call, struct tt_op *op)
         tt_hash_short(p2p ? op->messages.hash : tt_call_history(call->comm, op->messages.hash));
 }
 
-/* Puts IN or OUT in cells like those of TMP, if the call has them staged. */
+/* Puts IN or OUT in cells like those of TMP, or in one piece, if the call has them staged. */
 static void stage(const struct tt_call *call, unsigned buffer, struct tt_op *op)
 {
-    uint64_t stride = op->spaces[TT_TMP].stride;
+    const struct tt_layout *layout = &op->layout;
+    uint64_t stride = op->spaces[TT_TMP].stride, before;
     op->window_bytes[buffer] = 0;
     if (call->staging == NULL || call->staging->cells[buffer] == NULL)
         return;
     struct tt_part chunks = tt_call_chunks(call, op->schedule, buffer);
-    op->spaces[buffer] = (struct tt_space){
-        .base = (uintptr_t)call->staging->cells[buffer] - (uintptr_t)(chunks.first * stride), .stride = stride
-    };
+    bool packed = tt_call_is_packed(call, layout);
+    before = packed ? tt_layout_chunk(layout, (uint32_t)chunks.first).first * layout->element_bytes
+                    : chunks.first * stride;
+    op->spaces[buffer] =
+        (struct tt_space){ .base = (uintptr_t)call->staging->cells[buffer] - (uintptr_t)before,
+            .stride = packed ? 0 : stride };
     op->window_bytes[buffer] = chunks.count * stride;
 }
 

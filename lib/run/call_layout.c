@@ -110,6 +110,11 @@ void tt_call_set_layouts(const struct tt_call *call, const struct tt_prepared *p
     }
 }
 
+bool tt_call_is_packed(const struct tt_call *call, const struct tt_layout *layout)
+{
+    return layout->slices == 1 && layout->counts == NULL && !tt_collectives[call->collective].p2p;
+}
+
 uint64_t tt_call_stride(const struct tt_call *call, struct tt_slicing slicing)
 {
     uint64_t bytes = (slicing.longest * call->element_bytes + 63) / 64 * 64;

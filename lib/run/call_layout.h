@@ -18,6 +18,10 @@ void tt_call_set_layouts(const struct tt_call *call, const struct tt_prepared *p
 void tt_call_set_buffers(const struct tt_call *call, const struct tt_layout *in, const struct tt_layout *out,
     struct tt_space *spaces);
 
+/* True if a call of this layout is staged in one piece, as it lies in the buffer: it is one slice of even
+ * chunks. */
+bool tt_call_is_packed(const struct tt_call *call, const struct tt_layout *layout);
+
 /* Bytes of a cell that holds a slice of any chunk. */
 uint64_t tt_call_stride(const struct tt_call *call, struct tt_slicing slicing);
 /* The bounce buffer comes first in the arena. It is what an operation touches most, and so all operations

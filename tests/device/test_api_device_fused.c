@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test_api_device_fused.c: many calls in a group on a stream: they share gates, so that a group of hundreds is
+ * enqueued at once, and are what they would be one by one.
+ *
+ * A rank keeps a model of the memory of all ranks, in which it does one call after the other. How ranks group the
+ * same calls, and where each has its memory, is everybody's own: so they fuse differently. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/dev.h"
+#include "tests/rig/plugin.h"
+#include "tests/rig/ranks.h"
+
+TestSuite(api_device_fused, .timeout = 120);
+
+enum { AREAS = 12, ROOM = 6000, N = 3, CALLS = 60, ROUNDS = 6 };
+
+struct bench { /* of a rank */
+    struct ranks_me *me;
+    const struct tt_dev *dev;
+    tutti_comm *comm;
+    void *stream;
+    uint32_t *memory, *host; /* AREAS times ROOM words; `host` is pinned */
+};
+
+static bool fine(const struct bench *b, enum tt_dev_error error)
+{
+    return ranks_expect(b->me, error == TT_DEV_OK, "device: %s", error == TT_DEV_OK ? "" : b->dev->why());
+}
+
+static bool set_up(struct ranks_me *me, struct bench *b, size_t words, bool pinned)
+{
+    char options[64];
+    int device = me->kind == RANKS_PROCESSES ? 0 : me->rank % 2; /* threads: two share one device */
+    tutti_config config = { .size = sizeof config, .options = options, .timeout_ms = 60000 };
+    void *memory = NULL, *host = NULL;
+    snprintf(options, sizeof options, "slice=8K;device=%d", device);
+    *b = (struct bench){ .me = me };
+    bool good = ranks_ok(me, tt_dev_find(plugin_path(), &b->dev), "tt_dev_find") &&
+                fine(b, b->dev->use(device)) && fine(b, b->dev->stream.create(&b->stream)) &&
+                fine(b, b->dev->memory.alloc_pinned(words * 4, &host)) &&
+                fine(b, pinned ? b->dev->memory.alloc_pinned(words * 4, &memory)
+                               : b->dev->memory.alloc(words * 4, &memory));
+    b->memory = memory;
+    b->host = host;
+    return good && (b->comm = ranks_join(me, &config)) != NULL;
+}
+
+static void take_down(struct bench *b, bool pinned)
+{
+    ranks_part(b->me, b->comm);
+    fine(b, pinned ? b->dev->memory.free_pinned(b->memory) : b->dev->memory.free(b->memory));
+    fine(b, b->dev->memory.free_pinned(b->host));
+    fine(b, b->dev->stream.destroy(b->stream));
+}
+
+/* --- Calls that read and write each other's memory. */
+
+struct plan { /* of one call: the same at all ranks */
+    enum { REDUCE_ALL, REDUCE, BROADCAST, GATHER_ALL, SCATTER_SUM, BARRIER, KINDS } kind;
+    int from, to, root;
+    size_t count; /* of the whole vector, or of a block */
+};
+
+static uint32_t model[N][N][AREAS][ROOM]; /* threads have one each: [who models][rank] */
+
+static struct plan draw(uint64_t *random, int n)
+{
+    static const size_t counts[] = { 1, 2, 3, 17, 64, 200, 333, 1999 };
+    struct plan p = { .kind = (int)ranks_below(random, KINDS) };
+    p.from = (int)ranks_below(random, AREAS);
+    p.to = (int)ranks_below(random, AREAS);
+    p.root = (int)ranks_below(random, (uint32_t)n);
+    p.count = ranks_below(random, 12) == 0 ? ROOM / N : counts[ranks_below(random, 8)];
+    if (p.from == p.to && (p.kind == GATHER_ALL || p.kind == SCATTER_SUM))
+        p.to = (p.from + 1) % AREAS; /* in place these take other addresses */
+    return p;
+}
+
+static void call(const struct bench *b, const struct plan *p)
+{
+    uint32_t *from = b->memory + p->from * ROOM, *to = b->memory + p->to * ROOM;
+    tutti_stream s = tutti_cuda_stream(b->stream);
+    tutti_type u = TUTTI_UINT32;
+    tutti_status status =
+        p->kind == REDUCE_ALL    ? tutti_all_reduce(from, to, p->count, u, TUTTI_SUM, b->comm, s)
+        : p->kind == REDUCE      ? tutti_reduce(from, to, p->count, u, TUTTI_SUM, p->root, b->comm, s)
+        : p->kind == BROADCAST   ? tutti_broadcast(from, to, p->count, u, p->root, b->comm, s)
+        : p->kind == GATHER_ALL  ? tutti_all_gather(from, to, p->count, u, b->comm, s)
+        : p->kind == SCATTER_SUM ? tutti_reduce_scatter(from, to, p->count, u, TUTTI_SUM, b->comm, s)
+                                 : tutti_barrier(b->comm, s);
+    ranks_ok(b->me, status, "a call");
+}
+
+static void do_in_model(int n, uint32_t (*m)[AREAS][ROOM], const struct plan *p)
+{
+    static _Thread_local uint32_t was[N][ROOM];
+    for (int r = 0; r < n; r++)
+        memcpy(was[r], m[r][p->from], sizeof was[r]);
+    for (int r = 0; r < n; r++)
+        for (size_t i = 0; i < p->count && p->kind != BARRIER; i++) {
+            uint32_t sum = 0;
+            for (int k = 0; k < n; k++)
+                sum += was[k][p->kind == SCATTER_SUM ? (size_t)r * p->count + i : i];
+            for (int k = 0; k < n && p->kind == GATHER_ALL; k++)
+                m[r][p->to][(size_t)k * p->count + i] = was[k][i];
+            if (p->kind == REDUCE_ALL || p->kind == SCATTER_SUM || (p->kind == REDUCE && r == p->root))
+                m[r][p->to][i] = sum;
+            if (p->kind == BROADCAST)
+                m[r][p->to][i] = was[p->root][i];
+        }
+}
+
+static bool is_as_modelled(const struct bench *b, int round, uint32_t (*m)[AREAS][ROOM])
+{
+    const uint32_t *mine = &m[b->me->rank][0][0];
+    for (size_t i = 0; i < (size_t)AREAS * ROOM; i++)
+        if (b->host[i] != mine[i])
+            return ranks_expect(b->me, false, "round %d, area %zu, word %zu is %u, expected %u", round,
+                i / ROOM, i % ROOM, b->host[i], mine[i]);
+    return true;
+}
+
+static void give_values(const struct bench *b, int round, uint32_t (*m)[AREAS][ROOM])
+{
+    for (int r = 0; r < b->me->n; r++)
+        for (size_t i = 0; i < (size_t)AREAS * ROOM; i++)
+            m[r][i / ROOM][i % ROOM] =
+                (uint32_t)ranks_mix((uint64_t)r << 40 | (uint64_t)round << 32 | (uint64_t)i);
+    memcpy(b->host, m[b->me->rank], (size_t)AREAS * ROOM * 4);
+    fine(b, b->dev->copy(b->memory, b->host, (size_t)AREAS * ROOM * 4, b->stream));
+}
+
+/* Ranks have their groups where they like. */
+static void call_in_groups(const struct bench *b, uint64_t *shared, uint32_t (*m)[AREAS][ROOM])
+{
+    struct plan plans[CALLS];
+    int left = 0;
+    for (int i = 0; i < CALLS; i++) {
+        plans[i] = draw(shared, b->me->n);
+        do_in_model(b->me->n, m, &plans[i]);
+    }
+    for (int i = 0; i < CALLS; i++) {
+        if (left == 0 && ranks_ok(b->me, tutti_group_start(), "group_start"))
+            left = b->me->rank == 0 ? CALLS : 1 + (int)ranks_below(&b->me->random, 20);
+        call(b, &plans[i]);
+        if (--left == 0 || i + 1 == CALLS)
+            ranks_ok(b->me, tutti_group_end(), "group_end");
+    }
+}
+
+static void fuse_differently(struct ranks_me *me)
+{
+    struct bench b;
+    bool pinned = me->rank == 1;
+    uint64_t shared = 12345;
+    uint32_t(*m)[AREAS][ROOM] = model[me->rank];
+    if (!set_up(me, &b, (size_t)AREAS * ROOM, pinned))
+        return;
+    for (int round = 0; round < ROUNDS && me->world->slots[me->rank].failures == 0; round++) {
+        ranks_at(me, "round %d", round);
+        give_values(&b, round, m);
+        if (pinned) /* the host works in it: its own work must be over */
+            fine(&b, b.dev->stream.sync(b.stream));
+        call_in_groups(&b, &shared, m);
+        fine(&b, b.dev->copy(b.host, b.memory, (size_t)AREAS * ROOM * 4, b.stream));
+        fine(&b, b.dev->stream.sync(b.stream));
+        if (!ranks_ok(me, tutti_comm_state(b.comm), "state") || !is_as_modelled(&b, round, m))
+            return;
+    }
+    take_down(&b, pinned);
+}
+
+static void run_with(const char *stub, int n, enum ranks_kind kind)
+{
+    setenv("STUB_GPU", stub, 1);
+    ranks_run(&(struct ranks_plan){ .n = n, .kind = kind, .run = fuse_differently, .seed = 7 });
+}
+
+Test(api_device_fused, groups_are_as_calls_one_by_one)
+{
+    plugin_must_be_stub();
+    run_with("queues=8,delay=20", 2, RANKS_PROCESSES);
+    run_with("queues=1", 3, RANKS_PROCESSES);
+    run_with("queues=1,devices=2", 2, RANKS_THREADS);
+    run_with("queues=8,devices=2", 3, RANKS_THREADS);
+}
+
+/* --- Hundreds of calls are enqueued though no peer has called, each as a copy each way. */
+
+enum { MANY = 400, PATIENCE_MS = 20000, STEP = 16 };
+
+struct scene { /* in the shared mapping */
+    _Atomic int returned;
+};
+
+static uint64_t pieces(void)
+{
+    static const char *const functions[] = { "copy", "copy_rows", "write_word", "wait_word", "event_wait",
+        "event_record" };
+    uint64_t calls = 0;
+    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++)
+        calls += plugin_stub()->calls(functions[i]);
+    return calls;
+}
+
+static void sum_many(const struct bench *b)
+{
+    ranks_ok(b->me, tutti_group_start(), "group_start");
+    for (int i = 0; i < MANY; i++)
+        ranks_ok(b->me,
+            tutti_all_reduce(b->memory + i * STEP, b->memory + i * STEP, (size_t)(1 + i % STEP), TUTTI_UINT32,
+                TUTTI_SUM, b->comm, tutti_cuda_stream(b->stream)),
+            "all_reduce");
+    ranks_ok(b->me, tutti_group_end(), "group_end");
+}
+
+static void enqueue_many(struct ranks_me *me)
+{
+    enum { MOST = 2 * MANY + 8 };
+    struct scene *scene = me->shared;
+    struct bench b;
+    if (!set_up(me, &b, MANY * STEP, false))
+        return;
+    for (int i = 0; i < MANY * STEP; i++)
+        b.host[i] = (uint32_t)(i + me->rank);
+    fine(&b, b.dev->copy(b.memory, b.host, (size_t)MANY * STEP * 4, b.stream));
+    for (int ms = 0; me->rank == 1 && !atomic_load(&scene->returned) && ms < PATIENCE_MS; ms++)
+        ranks_sleep_us(1000);
+    ranks_expect(me, me->rank == 0 || atomic_load(&scene->returned), "the end of the group waits for a peer");
+    uint64_t before = pieces();
+    sum_many(&b);
+    uint64_t took = pieces() - before;
+    atomic_store(&scene->returned, 1);
+    ranks_expect(me, took <= MOST, "%d calls are %llu pieces of work", MANY, (unsigned long long)took);
+    fine(&b, b.dev->copy(b.host, b.memory, (size_t)MANY * STEP * 4, b.stream));
+    fine(&b, b.dev->stream.sync(b.stream));
+    for (int i = 0; i < MANY * STEP; i++) {
+        bool summed = i % STEP < 1 + i / STEP % STEP;
+        uint32_t expected = summed ? (uint32_t)(2 * i + 1) : (uint32_t)(i + me->rank);
+        if (!ranks_expect(me, b.host[i] == expected, "word %d is %u, expected %u", i, b.host[i], expected))
+            break;
+    }
+    ranks_meet(me);
+    take_down(&b, false);
+}
+
+Test(api_device_fused, a_group_of_hundreds_returns_at_once)
+{
+    plugin_must_be_stub();
+    setenv("STUB_GPU", "queues=8", 1);
+    ranks_run(&(struct ranks_plan){ .n = 2, .run = enqueue_many });
+}
