@@ -12,10 +12,11 @@
 #include "base/status.h"
 #include "device/dev.h"
 #include "base/handle.h"
+#include "run/call_layout.h"
 #include "stream/stream.h"
 #include "transports/arena.h"
 
-enum { SIDES = 2, BLOCKS_LEAST = 8 /* chunks of a schedule that has more than ranks */, DRAIN_MS = 1000 };
+enum { SIDES = 2, CHUNKS_LEAST = 8 /* of a schedule that has more than ranks */, DRAIN_MS = 1000 };
 
 /* --- Which device */
 
@@ -59,16 +60,19 @@ tutti_status tt_device_adopt(const struct tt_settings *settings, int device)
     return status;
 }
 
-/* Four cells of each chunk fill the pinned memory: two slices of operands and two of results. */
-static uint64_t blocks_of(int n)
-{
-    return n > BLOCKS_LEAST ? (uint64_t)n : BLOCKS_LEAST;
-}
-
+/* Slices are as long as the pinned memory has room for, since each is several pieces of work, and there is a
+ * bound of those. */
 uint64_t tt_device_slice_bytes(int n)
 {
-    enum { SLICE_OF_ALL = 4 << 20 };
-    return SLICE_OF_ALL / blocks_of(n);
+    return TT_SLICE_OF_ALL / (uint64_t)n;
+}
+
+/* Two slices of operands and two of results fill the pinned memory. */
+static uint64_t cells_bytes(int n, uint64_t slot_bytes)
+{
+    uint64_t chunks = n > CHUNKS_LEAST ? (uint64_t)n : CHUNKS_LEAST, all = tt_slice_of_all(slot_bytes, n);
+    uint64_t slice = chunks * slot_bytes < all ? chunks * slot_bytes : all;
+    return SIDES * TT_WINDOW * slice;
 }
 
 tutti_status tt_device_settings(struct tt_settings *settings, int n)
@@ -95,10 +99,9 @@ static void set_gates(struct tt_device *d, uint32_t first)
 
 static tutti_status make_staging(struct tt_device *d, int n, uint64_t slot_bytes)
 {
-    uint64_t blocks = blocks_of(n);
     void *pinned, *seen;
-    d->ngates = (uint32_t)(1 + 2 * blocks);
-    d->cells_bytes = SIDES * TT_WINDOW * blocks * slot_bytes;
+    d->ngates = 1 + 2 * (uint32_t)n;
+    d->cells_bytes = cells_bytes(n, slot_bytes);
     uint64_t words_bytes = (2 * (uint64_t)d->ngates + 1) * sizeof *d->words;
     d->pinned_bytes = words_bytes + d->cells_bytes;
     d->counts = calloc(d->ngates, sizeof *d->counts);

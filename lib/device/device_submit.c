@@ -12,8 +12,8 @@
  * what all ranks have enqueued before their waits for slice z of round w, on any communicator.
  *
  * Small collectives of a submission share gates, and so rounds, if it is of one communicator (device_fuse.c).
- * Ranks may fuse differently: each wait then needs operands of that communicator only, and of earlier calls. Of
- * several communicators, ranks that differ could wait for each other in a circle.
+ * Ranks may fuse differently: each wait then needs operands of that communicator only, and of earlier calls.
+ * Of several communicators, ranks that differ could wait for each other in a circle.
  *
  * While the streams are being captured, the same work becomes a part of a graph, and the worker gets the
  * calls when that is replayed (device_capture.c). */
@@ -116,7 +116,7 @@ static tutti_status set_cells(struct comm_batch *b, struct op *op, unsigned side
 {
     const struct tt_device *d = b->device;
     bool p2p = is_p2p(&op->call);
-    uint64_t share = p2p ? d->cells_bytes / (d->ngates - 1) : d->cells_bytes / 2;
+    uint64_t share = p2p ? d->cells_bytes / (d->ngates - 1) / 64 * 64 : d->cells_bytes / 2;
     uint64_t index = p2p ? 2 * (uint64_t)op->call.root + side : side;
     struct tt_span packed = span_of(op, side);
     uint64_t bytes =
@@ -206,8 +206,8 @@ static uint32_t find_round(const struct comm_batch *b, uint32_t from)
     return first;
 }
 
-/* The round of a call is its index among the messages of its peer and direction, or among the collectives. Calls
- * that share a gate are one. */
+/* The round of a call is its index among the messages of its peer and direction, or among the collectives.
+ * Calls that share a gate are one. */
 static void set_rounds(struct comm_batch *b)
 {
     for (int i = 0; i < b->count; i++) {

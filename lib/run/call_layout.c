@@ -42,9 +42,10 @@ static uint64_t longest_block(const struct tt_call *call, uint32_t chunks)
 
 struct tt_slicing tt_call_slicing(const struct tt_call *call, const struct tt_schedule *schedule)
 {
-    uint64_t chunk = longest_block(call, schedule->chunks);
+    uint64_t chunk = longest_block(call, schedule->chunks), slot = call->comm->endpoint->slot_bytes;
+    uint64_t share = tt_slice_of_all(slot, call->comm->n) / schedule->chunks * schedule->max_chunks;
     struct tt_slicing slicing =
-        tt_layout_slicing(chunk, call->comm->endpoint->slot_bytes, call->element_bytes, schedule->max_chunks);
+        tt_layout_slicing(chunk, share < slot ? share : slot, call->element_bytes, schedule->max_chunks);
     if (tt_call_is_one_sided(call)) /* slices are as long as a message may be, but for the last */
         slicing.longest = chunk < slicing.most ? chunk : slicing.most;
     return slicing;

@@ -8,6 +8,15 @@
 #define TT_LAY_H
 #include "run/run.h"
 
+/* Returns how long a slice of all chunks may be: one of a chunk for each rank, of the length of a slot, or
+ * this. A schedule that has more chunks has shorter slices. */
+enum { TT_SLICE_OF_ALL = 4 << 20 };
+static inline uint64_t tt_slice_of_all(uint64_t slot_bytes, int n)
+{
+    uint64_t bytes = slot_bytes * (uint64_t)n;
+    return bytes < TT_SLICE_OF_ALL ? TT_SLICE_OF_ALL : bytes;
+}
+
 /* Returns a slicing in which the longest message of a call fits a slot. */
 struct tt_slicing tt_call_slicing(const struct tt_call *call, const struct tt_schedule *schedule);
 

@@ -177,7 +177,7 @@ Test(api_device_faults, threads_of_several_devices_allocate)
 
 /* What is enqueued is bounded: a queue that is full would hold up all ranks of the process. */
 
-enum { MANY = 300, BOUND = 600 };
+enum { MANY = 300, BOUND = 1000 };
 
 static uint64_t enqueued(const struct desk *d)
 {

@@ -443,3 +443,97 @@ Test(api_device_more, many_messages)
     ranks_run(&(struct ranks_plan){ .n = 3, .run = exchange });
     ranks_run(&(struct ranks_plan){ .n = 3, .kind = RANKS_THREADS, .run = exchange });
 }
+
+/* --- Long calls, of the slices that a communicator has by itself: by each algorithm, of whatever chunks. */
+
+enum { LONG = 2500000, STEP = 997 }; /* words: 10 MB, several slices */
+
+static uint32_t *long_memory(struct ranks_me *me, const struct tt_dev *dev)
+{
+    void *memory = NULL;
+    ranks_expect(me, dev->memory.alloc_managed(LONG * 4, &memory) == TT_DEV_OK, "%s", dev->why());
+    return memory;
+}
+
+static void reduce_long(struct ranks_me *me, const struct tt_dev *dev, const char *options)
+{
+    tutti_config config = { .size = sizeof config, .options = options, .timeout_ms = 200000 };
+    uint32_t *in = long_memory(me, dev), *out = long_memory(me, dev), n = (uint32_t)me->n;
+    tutti_comm *comm = ranks_join(me, &config);
+    void *stream = NULL;
+    if (comm == NULL || in == NULL || out == NULL)
+        return;
+    ranks_expect(me, dev->stream.create(&stream) == TT_DEV_OK, "%s", dev->why());
+    for (uint32_t i = 0; i < LONG; i++)
+        in[i] = i * 3 + (uint32_t)me->rank;
+    tutti_stream on = tutti_cuda_stream(stream);
+    ranks_ok(me, tutti_all_reduce(in, out, LONG, TUTTI_UINT32, TUTTI_SUM, comm, on), options);
+    ranks_ok(me, tutti_broadcast(in, in, LONG, TUTTI_UINT32, me->n - 1, comm, on), options);
+    ranks_expect(me, dev->stream.sync(stream) == TT_DEV_OK, "%s", dev->why());
+    ranks_ok(me, tutti_comm_state(comm), options);
+    for (uint32_t i = 0; i < LONG; i += STEP)
+        if (!ranks_expect(me, out[i] == n * i * 3 + n * (n - 1) / 2 && in[i] == i * 3 + n - 1,
+                "%s: words %u are %u, %u", options, i, out[i], in[i]))
+            break;
+    ranks_part(me, comm);
+    dev->stream.destroy(stream);
+    dev->memory.free(in);
+    dev->memory.free(out);
+}
+
+static void reduce_by_each(struct ranks_me *me)
+{
+    const struct tt_dev *dev;
+    if (!ranks_ok(me, tt_dev_find(plugin_path(), &dev), "tt_dev_find") || dev->use(0) != TT_DEV_OK)
+        return;
+    char options[512] = "device=0";
+    for (int k = 0; ranks_algorithms(k, options, sizeof options); k++) {
+        ranks_at(me, "%s", options);
+        reduce_long(me, dev, options);
+        if (me->world->slots[me->rank].failures > 0)
+            return;
+        strcpy(options, "device=0");
+    }
+}
+
+Test(api_device_more, long_calls_by_each_algorithm)
+{
+    setenv("STUB_GPU", "queues=8", 1);
+    ranks_run(&(struct ranks_plan){ .n = 2, .run = reduce_by_each });
+    ranks_run(&(struct ranks_plan){ .n = 3, .run = reduce_by_each });
+}
+
+/* The longer a slice, the fewer pieces of work: of two ranks it is 4 MiB, and four pieces. */
+static void enqueue_long(struct ranks_me *me)
+{
+    enum { MIB = 64, MOST = MIB / 4 * 4 + 8 };
+    static const char *const functions[] = { "copy", "copy_rows", "write_word", "wait_word" };
+    tutti_config config = { .size = sizeof config, .options = "device=0", .timeout_ms = 200000 };
+    const struct tt_dev *dev;
+    void *memory = NULL;
+    uint64_t before = 0, after = 0;
+    if (!ranks_ok(me, tt_dev_find(plugin_path(), &dev), "tt_dev_find") || dev->use(0) != TT_DEV_OK)
+        return;
+    tutti_comm *comm = ranks_join(me, &config);
+    ranks_expect(me, dev->memory.alloc((size_t)MIB << 20, &memory) == TT_DEV_OK, "%s", dev->why());
+    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++)
+        before += plugin_stub()->calls(functions[i]);
+    ranks_ok(me,
+        tutti_all_reduce(
+            memory, memory, (size_t)MIB << 18, TUTTI_FLOAT32, TUTTI_SUM, comm, tutti_cuda_stream(NULL)),
+        "all_reduce");
+    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++)
+        after += plugin_stub()->calls(functions[i]);
+    ranks_expect(
+        me, after - before <= MOST, "%d MiB are %llu pieces", MIB, (unsigned long long)(after - before));
+    ranks_expect(me, dev->stream.sync(NULL) == TT_DEV_OK, "%s", dev->why());
+    ranks_part(me, comm);
+    dev->memory.free(memory);
+}
+
+Test(api_device_more, slices_are_as_long_as_there_is_room)
+{
+    plugin_must_be_stub();
+    setenv("STUB_GPU", "queues=8", 1);
+    ranks_run(&(struct ranks_plan){ .n = 2, .run = enqueue_long });
+}
