@@ -162,6 +162,38 @@ static bool is_new(const struct tt_cores *cores, int i)
     return true;
 }
 
+/* Reads a list as "0-3,8,10-11". */
+static bool read_cores(const char *list, cpu_set_t *cores)
+{
+    CPU_ZERO(cores);
+    for (const char *at = list; *at >= '0' && *at <= '9';) {
+        char *end;
+        long first = strtol(at, &end, 10), last = *end == '-' ? strtol(end + 1, &end, 10) : first;
+        for (long core = first; core <= last && core < CPU_SETSIZE; core++)
+            CPU_SET((size_t)core, cores);
+        at = *end == ',' ? end + 1 : end;
+    }
+    return CPU_COUNT(cores) > 0;
+}
+
+bool tt_cores_bind_near(const char *root, const char *address, struct tt_cores_kept *before)
+{
+    char path[PATH_BYTES], list[FILE_BYTES];
+    cpu_set_t near, both;
+    int length = (int)strcspn(address, "/"); /* what follows tells parts of one device apart */
+    snprintf(path, sizeof path, "%s/bus/pci/devices/%.*s/local_cpulist", root, length, address);
+    if (!read_text(path, list, sizeof list) || !read_cores(list, &near) ||
+        sched_getaffinity(0, sizeof before->cores, &before->cores) != 0)
+        return false;
+    CPU_AND(&both, &near, &before->cores);
+    return CPU_COUNT(&both) > 0 && sched_setaffinity(0, sizeof both, &both) == 0;
+}
+
+void tt_cores_unbind(const struct tt_cores_kept *before)
+{
+    sched_setaffinity(0, sizeof before->cores, &before->cores);
+}
+
 int tt_cores_together(const struct tt_cores *cores, int n)
 {
     uint64_t sum = 0, machine = (uint64_t)tt_cores_machine();

@@ -13,6 +13,7 @@
  * no ring, would be a lost wake-up: it is counted, and tests demand that the count stays 0. */
 #ifndef TT_BASE_WAIT_H
 #define TT_BASE_WAIT_H
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -89,6 +90,15 @@ int tt_cores_machine(void);
 /* Returns how many cores, at most `cores`, the cgroups in `groups` (as in /proc/self/cgroup), mounted at
  * `root`, grant. */
 int tt_cores_quota(const char *root, const char *groups, int cores);
+
+/* Binds the calling thread, and so the threads that it starts and the memory that it touches first, to those
+ * of its cores that are near the device of this address on the PCI bus, as sysfs at `root` tells. False:
+ * nothing is known of that device, or none of the cores is near; then nothing has changed. */
+struct tt_cores_kept {
+    cpu_set_t cores;
+};
+bool tt_cores_bind_near(const char *root, const char *address, struct tt_cores_kept *before);
+void tt_cores_unbind(const struct tt_cores_kept *before);
 
 struct tt_wait {
     struct tt_wait_policy policy;

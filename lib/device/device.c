@@ -18,6 +18,8 @@
 
 enum { SIDES = 2, CHUNKS_LEAST = 8 /* of a schedule that has more than ranks */, DRAIN_MS = 1000 };
 
+const char *tt_device_sysfs = "/sys";
+
 /* --- Which device */
 
 tutti_status tt_device_resolve(const struct tt_settings *settings, int *number)
@@ -132,21 +134,30 @@ static tutti_status make_events(struct tt_device *d)
     return tt_fail(TUTTI_DEVICE_ERROR, "no events of device %d: %s", d->number, d->dev->why());
 }
 
+/* All of this near the device: pinning touches the memory, and the worker has the cores of who starts it. */
+static tutti_status make_parts(struct tt_comm *comm, struct tt_device *d)
+{
+    tutti_status status = make_staging(d, comm->n, comm->endpoint->slot_bytes);
+    if (status == TUTTI_OK)
+        status = make_events(d);
+    if (status == TUTTI_OK)
+        status = tt_prepared_cache_create(&d->prepared);
+    return status == TUTTI_OK ? tt_replays_open(d) : status;
+}
+
 static tutti_status make(struct tt_comm *comm, struct tt_device *d)
 {
+    struct tt_cores_kept before;
     struct tt_dev_facts facts;
     if (d->dev->facts(d->number, &facts) != TT_DEV_OK)
         return tt_fail(TUTTI_DEVICE_ERROR, "device %d: %s", d->number, d->dev->why());
     if (!facts.words)
         return tt_fail(TUTTI_UNSUPPORTED, "device %d (%s): its streams cannot wait for words in memory",
             d->number, facts.name);
-    tutti_status status = make_staging(d, comm->n, comm->endpoint->slot_bytes);
-    if (status == TUTTI_OK)
-        status = make_events(d);
-    if (status == TUTTI_OK)
-        status = tt_prepared_cache_create(&d->prepared);
-    if (status == TUTTI_OK)
-        status = tt_replays_open(d);
+    bool bound = tt_cores_bind_near(tt_device_sysfs, facts.address, &before);
+    tutti_status status = make_parts(comm, d);
+    if (bound)
+        tt_cores_unbind(&before);
     return status == TUTTI_OK ? tt_watch_begin(d) : status;
 }
 

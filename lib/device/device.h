@@ -12,8 +12,8 @@
  * are. Host memory is used where it lies. Faults are found where they always are: by who runs the call; every
  * work item of the worker opens its gate at its end, however it ended, and the stream goes on.
  *
- * What is enqueued is bounded: a stream whose queue is full, as CUDA's are of some 1000 pieces of work, makes its
- * caller wait with the driver's lock in hand, and other ranks of the process could not go on. So beyond
+ * What is enqueued is bounded: a stream whose queue is full, as CUDA's are of some 1000 pieces of work, makes
+ * its caller wait with the driver's lock in hand, and other ranks of the process could not go on. So beyond
  * TT_DEVICE_ENQUEUED pieces the caller waits here, for its own oldest slice. */
 #ifndef TT_DEVICE_H
 #define TT_DEVICE_H
@@ -70,6 +70,9 @@ struct tt_device { /* of a communicator; used by who calls on it */
     struct tt_device *next; /* of those */
 };
 
+/* Where the system tells which cores are near a device; tests have it elsewhere. */
+extern const char *tt_device_sysfs;
+
 /* The device that these settings give a communicator; -1: none. */
 tutti_status tt_device_resolve(const struct tt_settings *settings, int *number);
 /* A thread that makes a communicator for another one has that one's device: asked for there, and adopted here
@@ -108,8 +111,8 @@ tutti_status tt_device_check_absent(const struct tt_call *call);
 tutti_status tt_device_check_kept(const struct tt_call *call);
 /* Enqueues calls that are checked, all on CUDA streams. */
 tutti_status tt_device_submit(const struct tt_batch *batch);
-/* Finds the capture that all streams of the batch are in, or none (device_in_capture.c); fails if they are not in
- * the same, or if a call must not be captured. */
+/* Finds the capture that all streams of the batch are in, or none (device_in_capture.c); fails if they are
+ * not in the same, or if a call must not be captured. */
 tutti_status tt_device_find_capture(const struct tt_batch *batch, struct tt_dev_capture *capture);
 
 /* The communicator ends with this, and with the thread's last error. */
@@ -142,8 +145,8 @@ struct tt_fuse {
 };
 /* The next call shares its gate with none before it. */
 void tt_fuse_begin(struct tt_fuse *fuse);
-/* True if this call, of these operands and results, shares the gate of the one before. Sets where its cells begin
- * among `room` bytes for each. */
+/* True if this call, of these operands and results, shares the gate of the one before. Sets where its cells
+ * begin among `room` bytes for each. */
 bool tt_fuse_joins(struct tt_fuse *fuse, const struct tt_span spans[2], uint64_t room, uint64_t offsets[2]);
 
 /* The device's address of what lies in the pinned memory. */

@@ -8,6 +8,8 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -250,4 +252,90 @@ Test(api_device_waits, destroy_ends_by_abort_and_in_time)
 {
     graph_run({ "queues=8", 1, RANKS_PROCESSES, destroy_at_deadline, NULL, 0 },
         { "queues=8", 1, RANKS_PROCESSES, destroy_and_abort, NULL, 0 });
+}
+
+/* --- The worker has the cores that are near its device, of those that the process may use. */
+
+static char sysfs[] = "/tmp/tutti_sysfs_XXXXXX", list_path[300];
+
+static void tell_cores(const char *list)
+{
+    FILE *file = fopen(list_path, "w");
+    if (file != NULL) {
+        fprintf(file, "%s\n", list);
+        fclose(file);
+    }
+}
+
+/* The stub's device 0 on a bus of its own. */
+static void make_bus(void)
+{
+    static const char *const parts[] = { "bus", "bus/pci", "bus/pci/devices", "bus/pci/devices/stub:00.0" };
+    char path[256];
+    cr_assert_not_null(mkdtemp(sysfs));
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        snprintf(path, sizeof path, "%s/%s", sysfs, parts[i]);
+        cr_assert_eq(mkdir(path, 0700), 0);
+    }
+    snprintf(list_path, sizeof list_path, "%s/local_cpulist", path);
+}
+
+static void clear_bus(void)
+{
+    char path[sizeof list_path];
+    unlink(list_path);
+    strcpy(path, list_path);
+    while (strlen(path) > strlen(sysfs)) {
+        *strrchr(path, '/') = '\0';
+        rmdir(path);
+    }
+}
+
+/* The worker's cores are `near`, and this thread's are what they were. */
+static void join_near(struct ranks_me *me, const char *list, const cpu_set_t *near)
+{
+    struct graph_rig rig = { .me = me };
+    cpu_set_t before, after, its;
+    pthread_getaffinity_np(pthread_self(), sizeof before, &before);
+    tell_cores(list);
+    if (!graph_rig_join(&rig))
+        return;
+    const struct tt_device *d = tt_comm_find(rig.comm)->device;
+    const struct tt_stream *s = tt_handle_find(TT_HANDLE_STREAM, d->worker.handle);
+    pthread_getaffinity_np(s->worker, sizeof its, &its);
+    pthread_getaffinity_np(pthread_self(), sizeof after, &after);
+    ranks_expect(me, CPU_EQUAL(&its, near), "near \"%s\": the worker has %d cores, not %d", list,
+        CPU_COUNT(&its), CPU_COUNT(near));
+    ranks_expect(me, CPU_EQUAL(&after, &before), "near \"%s\": this thread has other cores now", list);
+    ranks_part(me, rig.comm);
+}
+
+static void work_near(struct ranks_me *me)
+{
+    cpu_set_t mine, one;
+    int last = 0;
+    char list[64];
+    tt_device_sysfs = sysfs;
+    pthread_getaffinity_np(pthread_self(), sizeof mine, &mine);
+    for (int core = 0; core < CPU_SETSIZE; core++)
+        last = CPU_ISSET(core, &mine) ? core : last;
+    CPU_ZERO(&one);
+    CPU_SET(last, &one);
+    snprintf(list, sizeof list, "%d-%d,1000-1023,99999", last, last + 2);
+    join_near(me, list, &one);
+    snprintf(list, sizeof list, "1022,%d", last);
+    join_near(me, list, &one);
+    join_near(me, "0-1023", &mine);
+    join_near(me, "1023", &mine); /* none of its own: as without a list */
+    join_near(me, "", &mine);
+    join_near(me, "none", &mine);
+    join_near(me, "3-1", &mine);
+}
+
+Test(api_device_waits, a_worker_is_near_its_device)
+{
+    plugin_must_be_stub();
+    make_bus();
+    graph_run({ "queues=8", 1, RANKS_PROCESSES, work_near, NULL, 0 });
+    clear_bus();
 }
