@@ -143,7 +143,12 @@ enum {
  * thread that made the call, then again and again, at first a millisecond apart, later ten. Calls with a
  * stream return at once and so do not run it, nor does a thread of the library's. If it answers anything but
  * 0 the communicator ends, on all ranks, with TUTTI_ABORTED. It must not call this library, but for
- * tutti_comm_abort, tutti_comm_state, tutti_comm_get_error and tutti_query of the "recorder". */
+ * tutti_comm_abort, tutti_comm_state, tutti_comm_get_error and tutti_query of the "recorder".
+ *
+ * device is the CUDA device of the communicator, and beats the setting `device`, in options, too. The default
+ * takes a device only where the process uses CUDA already and the thread has one. TUTTI_DEVICE_CURRENT asks
+ * for one, as NCCL does: that of cudaGetDevice, which is device 0 in a thread that has chosen none; where
+ * there is no device it is UNSUPPORTED, with words that say what is missing. It makes no device current. */
 typedef struct {
     size_t size;
     uint64_t flags; /* TUTTI_COMM_EXACT, TUTTI_COMM_NONBLOCKING, or both */
@@ -152,7 +157,14 @@ typedef struct {
     const char *options; /* "algo=all_reduce:ring;slice=64K"; tutti-info lists them; beats the environment */
     int (*on_wait)(void *context); /* NULL: none; see below */
     void *on_wait_context;
+    int64_t device; /* 0: as the setting `device` says; else one of the following */
 } tutti_config;
+enum { TUTTI_DEVICE_NONE = -1 /* host memory only */, TUTTI_DEVICE_CURRENT = -2 };
+/* Of a number from 0 up; of -1, which tutti_comm_device tells where there is none, TUTTI_DEVICE_NONE. */
+static inline int64_t tutti_device(int number)
+{
+    return number < 0 ? (int64_t)TUTTI_DEVICE_NONE : (int64_t)number + 1;
+}
 
 /* Flags. TUTTI_COMM_EXACT: every reduction is the canonical tree, each node rounded to the type: a sum of
  * equal contiguous parts has the same bits on 1, 2, 4 and 8 ranks (version 1 of that promise). Rank 0's
@@ -185,8 +197,8 @@ typedef struct {
 /* The stream on which a call is ordered: 16 bytes, by value. NONE: nowhere, the call returns when its result
  * is there. HOST: a stream of tutti_stream_create. CUDA: a cudaStream_t, of the communicator's device.
  *
- * A communicator has the device that the setting `device` says: by default the one that is current in the
- * thread that makes it, if the process uses CUDA by then. On a CUDA stream a call is enqueued and returns: it
+ * A communicator has the device that its config or the setting `device` says: by default the one that is
+ * current in the thread that makes it, if the process uses CUDA by then. On a CUDA stream a call is enqueued and returns: it
  * runs after what the stream has so far, and what comes later on the stream runs after it. Each buffer may be
  * memory of the communicator's device, managed, pinned or ordinary host memory, whatever the others are, and
  * must stay, and be left alone, until the stream has passed the call: memory of the host is read and written
@@ -318,7 +330,7 @@ tutti_status tutti_comm_init_env(const tutti_config *config, tutti_comm **comm);
 
 /* All n ranks in this process: comms[n] in rank order, for n threads, or for one thread that groups its
  * calls. devices: the CUDA device of each rank, -1 for host memory only; several ranks may share one. NULL:
- * as the setting `device` says, for all. A communicator with a device pins memory for all devices of the
+ * as config or the setting `device` says, for all. A communicator with a device pins memory for all devices of the
  * process, and CUDA may wait for what they have to do meanwhile: so none is made, by this or another way,
  * while a call of this process on a CUDA stream waits for its peers and a thread that makes one has yet to
  * call what that waits for. Errors as tutti_comm_init_rank, and UNSUPPORTED, DEVICE_ERROR. */
@@ -331,9 +343,10 @@ tutti_status tutti_comm_init_all(int n, const int *devices, const tutti_config *
  *   flags: TUTTI_COMM_EXACT, which options can end ("exact=off"). NONBLOCKING is refused.
  *   timeout_ms: 0 is the parent's, unless options name a `timeout`.
  *   name: a child without one is "split K of PARENT", the K-th.
- *   options: each setting that they do not name is the parent's, whatever the environment says by now. So is
- *     the device, which is the one that the parent has, or none, whatever is current in this thread; "auto"
- *     looks anew. Which ranks share a cache is known of the parent, and `topology` says it of the child.
+ *   options: each setting that they do not name is the parent's, whatever the environment says by now.
+ *     Which ranks share a cache is known of the parent, and `topology` says it of the child.
+ *   device: unless options name one, 0 is the parent's: the one that it has, or none, whatever is current in
+ *     this thread; TUTTI_DEVICE_CURRENT, and device=auto in options, look anew.
  *   on_wait: NULL is the parent's, with its on_wait_context.
  * Shared settings are those of the child's rank 0 (tutti-info config tells which are).
  *
@@ -406,6 +419,14 @@ tutti_status tutti_comm_refuse(tutti_comm *comm, int peer, const char *why);
 tutti_status tutti_comm_destroy(tutti_comm *comm);
 
 /* ---- Memory ---- */
+
+/* How many CUDA devices this process can use: numbers below *count are legal where a device is named. Where
+ * there is none, *count is 0, the status TUTTI_OK, and tutti_get_last_error(NULL) says what is missing: the
+ * plugin, a driver, a newer one, or a device. It starts CUDA, unless the process uses that already, so that
+ * children that are forked later can use no device; it makes none current. Errors: INVALID_ARGUMENT (count
+ * NULL), INVALID_USAGE (this process was forked by one that uses devices; another device_library than the
+ * process uses), OUT_OF_MEMORY. */
+tutti_status tutti_device_count(int *count);
 
 /* The owner of memory: the host, or a CUDA device. */
 typedef enum { TUTTI_MEM_HOST = 0, TUTTI_MEM_CUDA = 1 } tutti_mem_kind;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* api_comm.c: the public functions about communicators and memory. Those that make communicators are in
+/* api_comm.c: the public functions about communicators, devices and memory. Those that make communicators are in
  * api_init.c and split.c. */
 #include <stdio.h>
 #include <string.h>
@@ -8,6 +8,7 @@
 #include "comm/async_init.h"
 #include "base/status.h"
 #include "bootstrap/bootstrap.h"
+#include "device/dev.h"
 #include "device/device.h"
 #include "api/group.h"
 #include "base/handle.h"
@@ -174,6 +175,15 @@ tutti_status tutti_comm_traffic(tutti_comm *comm, tutti_traffic *traffic)
     tutti_traffic known = tt_traffic_total(c);
     tt_traffic_give(traffic, &known);
     return TUTTI_OK;
+}
+
+tutti_status tutti_device_count(int *count)
+{
+    struct tt_settings settings;
+    if (count == NULL)
+        return tt_fail(TUTTI_INVALID_ARGUMENT, "device_count: count is NULL");
+    tutti_status status = tt_comm_settings(NULL, &settings);
+    return status == TUTTI_OK ? tt_dev_count(settings.device_library, count) : status;
 }
 
 tutti_status tutti_mem_alloc(size_t bytes, tutti_mem_kind kind, void **ptr)

@@ -165,12 +165,13 @@ static void find_members(struct split *s)
         s->host[i] = s->parent->identity.host != NULL ? s->parent->identity.host[s->members[i]] : 0;
 }
 
-/* Names the device of the child, which is its parent's unless the child's own options say another. */
+/* Names the device of the child, which is its parent's unless the child's own config says another. */
 static tutti_status set_device(const struct tt_comm *parent, struct tt_settings *settings)
 {
     int number = parent->device != NULL ? parent->device->number : -1;
     tutti_status status = TUTTI_OK;
-    if (tt_setting_origin(settings, &settings->device) == TT_FROM_OPTIONS)
+    enum tt_origin origin = tt_setting_origin(settings, &settings->device);
+    if (origin == TT_FROM_OPTIONS || origin == TT_FROM_CONFIG)
         status = tt_device_resolve(settings, &number);
     settings->device = number < 0 ? TT_DEVICE_NONE : TT_DEVICE_FIRST + (uint64_t)number;
     return status;

@@ -70,8 +70,8 @@ const struct tt_setting tt_setting_table[] = {
         "of "
         "all ranks together fill the last level cache" },
     { "device", TT_LOCAL, TT_KIND_DEVICE, FIELD(device), "auto",
-        "CUDA device of the communicator: a number, none, or auto (the thread's current device, if the "
-        "process uses CUDA)" },
+        "CUDA device of the communicator: a number, none, auto (the thread's current device, if the process "
+        "uses CUDA), or current (that, and device 0 where the thread has none)" },
     { "isa", TT_LOCAL, TT_KIND_ISA, FIELD(isa), "auto",
         "instruction set of the reductions; all give the same bits; auto: the widest of this CPU" },
     { "device_library", TT_LOCAL, TT_KIND_PATH, FIELD(device_library), "",
@@ -81,10 +81,11 @@ const struct tt_setting tt_setting_table[] = {
 const int tt_setting_count = sizeof tt_setting_table / sizeof tt_setting_table[0];
 _Static_assert(sizeof tt_setting_table / sizeof tt_setting_table[0] <= TT_SETTINGS_MAX, "an origin each");
 
-/* The values of isa, in the order of enum tt_isa, but for the first; and those of network. */
+/* The values of isa, in the order of enum tt_isa, but for the first; and those of network and device. */
 enum { ISA_WORDS = 4, NETWORK_WORDS = 3 };
 static const char *const isa_words[ISA_WORDS] = { "auto", "generic", "avx2", "avx512" };
 static const char *const network_words[NETWORK_WORDS] = { "auto", "tcp", "ucx" };
+static const char *const device_words[TT_DEVICE_FIRST] = { "auto", "none", "current" };
 
 /* Known to the library, but not settings: where this process stands, and what it tells of itself. */
 static const struct {
@@ -221,10 +222,8 @@ static bool parse_word(const char *text, const char *const *words, uint64_t coun
 static bool parse_device(const char *text, uint64_t *value)
 {
     uint64_t number;
-    if (strcmp(text, "auto") == 0 || strcmp(text, "none") == 0) {
-        *value = text[0] == 'a' ? TT_DEVICE_AUTO : TT_DEVICE_NONE;
+    if (parse_word(text, device_words, TT_DEVICE_FIRST, value))
         return true;
-    }
     if (!tt_parse_number(text, &number) || number > DEVICES_MAX)
         return false;
     *value = TT_DEVICE_FIRST + number;
@@ -296,7 +295,7 @@ static void describe_legal(enum tt_kind kind, struct tt_text *t)
             tt_put(t, "%s %s", i > 0 ? "," : "", tt_collectives[i].name);
         break;
     case TT_KIND_DEVICE:
-        tt_put(t, "auto, none, or a number from 0 to %d", DEVICES_MAX);
+        tt_put(t, "auto, none, current, or a number from 0 to %d", DEVICES_MAX);
         break;
     case TT_KIND_ISA:
         for (int i = 0; i < ISA_WORDS; i++)
@@ -463,12 +462,23 @@ tutti_status tt_settings_inherit(
     return status;
 }
 
-enum tt_origin tt_setting_origin(const struct tt_settings *settings, const void *member)
+static int index_of(const struct tt_settings *settings, const void *member)
 {
     int i = 0;
     while (i < tt_setting_count - 1 && (const char *)settings + tt_setting_table[i].offset != member)
         i++;
-    return (enum tt_origin)settings->origin[i];
+    return i;
+}
+
+enum tt_origin tt_setting_origin(const struct tt_settings *settings, const void *member)
+{
+    return (enum tt_origin)settings->origin[index_of(settings, member)];
+}
+
+void tt_settings_take_device(struct tt_settings *settings, uint64_t device)
+{
+    settings->device = device;
+    settings->origin[index_of(settings, &settings->device)] = TT_FROM_CONFIG;
 }
 
 static size_t value_bytes(enum tt_kind kind)
@@ -535,7 +545,7 @@ static void put_value(const struct tt_setting *row, const struct tt_settings *se
     case TT_KIND_DEVICE:
         number = *(const uint64_t *)field;
         if (number < TT_DEVICE_FIRST)
-            tt_put(t, "%s", number == TT_DEVICE_AUTO ? "auto" : "none");
+            tt_put(t, "%s", device_words[number]);
         else
             tt_put(t, "%llu", (unsigned long long)(number - TT_DEVICE_FIRST));
         break;
@@ -549,7 +559,8 @@ static void put_value(const struct tt_setting *row, const struct tt_settings *se
 
 size_t tt_settings_print(const struct tt_settings *settings, char *text, size_t bytes)
 {
-    static const char *const origins[] = { "default", "environment", "options", "rank 0", "parent" };
+    static const char *const origins[] = { "default", "environment", "options", "rank 0", "parent",
+        "config" };
     struct tt_text t = { text, bytes, 0 };
     for (int i = 0; i < tt_setting_count; i++) {
         const struct tt_setting *row = &tt_setting_table[i];

@@ -22,13 +22,20 @@ enum tt_kind {
     TT_KIND_CHOICES, /* collective:algorithm,... */
     TT_KIND_TOPOLOGY, /* auto, or domains of ranks (topology.h) */
     TT_KIND_ISA, /* the name of an instruction set, or auto */
-    TT_KIND_DEVICE, /* auto, none, or a number */
+    TT_KIND_DEVICE, /* auto, none, current, or a number */
     TT_KIND_NETWORK, /* auto, tcp or ucx */
     TT_KIND_PATH, /* of a file; empty: none */
 };
 enum tt_network { TT_NETWORK_AUTO, TT_NETWORK_TCP, TT_NETWORK_UCX };
-enum { TT_DEVICE_AUTO, TT_DEVICE_NONE, TT_DEVICE_FIRST };
-enum tt_origin { TT_FROM_DEFAULT, TT_FROM_ENVIRONMENT, TT_FROM_OPTIONS, TT_FROM_RANK_0, TT_FROM_PARENT };
+enum { TT_DEVICE_AUTO, TT_DEVICE_NONE, TT_DEVICE_CURRENT, TT_DEVICE_FIRST };
+enum tt_origin {
+    TT_FROM_DEFAULT,
+    TT_FROM_ENVIRONMENT,
+    TT_FROM_OPTIONS,
+    TT_FROM_RANK_0,
+    TT_FROM_PARENT,
+    TT_FROM_CONFIG, /* a field of it */
+};
 
 enum {
     TT_CONFIG_TEXT = 512,
@@ -69,7 +76,7 @@ struct tt_settings {
     bool membarrier;
     bool fused;
     uint64_t stream_bytes; /* 0: as the caches are */
-    uint64_t device; /* TT_DEVICE_AUTO, _NONE, or TT_DEVICE_FIRST + its number */
+    uint64_t device; /* TT_DEVICE_AUTO, _NONE, _CURRENT, or TT_DEVICE_FIRST + its number */
     uint64_t isa; /* 0: the widest; else 1 + enum tt_isa */
     char device_library[TT_PATH_TEXT]; /* "": Tutti's own plugin (dev.h) */
     uint8_t origin[TT_SETTINGS_MAX]; /* enum tt_origin of each row of the table */
@@ -96,6 +103,8 @@ tutti_status tt_settings_inherit(
     struct tt_settings *settings, const struct tt_settings *parent, const char *options);
 /* Where a member of the struct that is a setting comes from. */
 enum tt_origin tt_setting_origin(const struct tt_settings *settings, const void *member);
+/* A field of the config says the device. */
+void tt_settings_take_device(struct tt_settings *settings, uint64_t device);
 /* Keep this process's local settings, take rank 0's shared ones. */
 void tt_settings_adopt(struct tt_settings *settings, const struct tt_settings *of_rank_0);
 /* The table with values in force and where they come from, one line each, as snprintf. What stands before

@@ -139,6 +139,17 @@ tutti_status tt_dev_find(const char *library, const struct tt_dev **dev)
     return TUTTI_OK;
 }
 
+tutti_status tt_dev_count(const char *library, int *count)
+{
+    const struct tt_dev *dev;
+    tutti_status status = tt_dev_find(library, &dev);
+    if (status == TUTTI_UNSUPPORTED)
+        *count = 0;
+    else if (status == TUTTI_OK)
+        *count = atomic_load_explicit(&known, memory_order_acquire)->n;
+    return status == TUTTI_UNSUPPORTED ? TUTTI_OK : status;
+}
+
 /* --- What there is, for people and for programs. */
 
 static const struct {

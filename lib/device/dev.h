@@ -15,6 +15,10 @@
  * was forked after it had found devices; OUT_OF_MEMORY. */
 tutti_status tt_dev_find(const char *library, const struct tt_dev **dev);
 
+/* How many devices there are; 0, with a last error that says what is missing, where tt_dev_find is
+ * UNSUPPORTED. Its other errors are errors here. */
+tutti_status tt_dev_count(const char *library, int *count);
+
 /* True if this process uses devices: it has looked for them, or their driver is loaded. */
 bool tt_dev_is_used(void);
 

@@ -32,14 +32,19 @@ tutti_status tt_device_resolve(const struct tt_settings *settings, int *number)
     tutti_status status = tt_dev_find(settings->device_library, &dev);
     if (status != TUTTI_OK) /* where nobody asked for a device, there is none */
         return settings->device == TT_DEVICE_AUTO ? TUTTI_OK : status;
-    if (settings->device == TT_DEVICE_AUTO)
-        return dev->current(number) == TT_DEV_OK ? TUTTI_OK : tt_fail(TUTTI_DEVICE_ERROR, "%s", dev->why());
+    if (settings->device == TT_DEVICE_AUTO || settings->device == TT_DEVICE_CURRENT) {
+        if (dev->current(number) != TT_DEV_OK)
+            return tt_fail(TUTTI_DEVICE_ERROR, "%s", dev->why());
+        if (*number < 0 && settings->device == TT_DEVICE_CURRENT)
+            *number = 0; /* as CUDA's runtime has it */
+        return TUTTI_OK;
+    }
     if (dev->count(&count) != TT_DEV_OK)
         return tt_fail(TUTTI_DEVICE_ERROR, "%s", dev->why());
     int wanted = (int)(settings->device - TT_DEVICE_FIRST);
     if (wanted >= count)
         return tt_fail(TUTTI_INVALID_ARGUMENT,
-            "device is %d; this process has %d: legal: 0 to %d, auto or none", wanted, count, count - 1);
+            "device is %d; this process has %d: legal: 0 to %d, auto, current or none", wanted, count, count - 1);
     *number = wanted;
     return TUTTI_OK;
 }
@@ -47,7 +52,7 @@ tutti_status tt_device_resolve(const struct tt_settings *settings, int *number)
 int tt_device_to_adopt(const struct tt_settings *settings)
 {
     int number;
-    bool open = settings->device == TT_DEVICE_AUTO;
+    bool open = settings->device == TT_DEVICE_AUTO || settings->device == TT_DEVICE_CURRENT;
     return open && tt_device_resolve(settings, &number) == TUTTI_OK ? number : -1;
 }
 

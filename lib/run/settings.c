@@ -28,9 +28,9 @@ uint64_t tt_comm_slot_bytes(const struct tt_settings *settings, int n)
 /* The sizes at which a struct of an earlier release may have ended: behind a field. */
 static const uint16_t config_ends[] = { offsetof(tutti_config, flags), offsetof(tutti_config, timeout_ms),
     offsetof(tutti_config, name), offsetof(tutti_config, options), offsetof(tutti_config, on_wait),
-    offsetof(tutti_config, on_wait_context), sizeof(tutti_config) };
+    offsetof(tutti_config, on_wait_context), offsetof(tutti_config, device), sizeof(tutti_config) };
 
-_Static_assert(sizeof(tutti_config) == offsetof(tutti_config, on_wait_context) + sizeof(void *),
+_Static_assert(sizeof(tutti_config) == offsetof(tutti_config, device) + sizeof(int64_t),
     "each field is in the list above");
 
 static tutti_status check_config_size(size_t size)
@@ -78,6 +78,21 @@ bool tt_comm_nonblocking(const tutti_config *config)
     return tt_comm_config(config, &known) == TUTTI_OK && (known.flags & TUTTI_COMM_NONBLOCKING) != 0;
 }
 
+/* 0 leaves it to the setting. */
+static tutti_status take_device(int64_t device, struct tt_settings *settings)
+{
+    if (device < TUTTI_DEVICE_CURRENT || device > tutti_device(INT32_MAX))
+        return tt_fail(TUTTI_INVALID_ARGUMENT,
+            "config.device is %lld; legal: tutti_device(K) of a number from 0 up, TUTTI_DEVICE_CURRENT, "
+            "TUTTI_DEVICE_NONE, or 0, which leaves it to the setting",
+            (long long)device);
+    if (device > 0)
+        tt_settings_take_device(settings, TT_DEVICE_FIRST + (uint64_t)(device - 1));
+    else if (device < 0)
+        tt_settings_take_device(settings, device == TUTTI_DEVICE_NONE ? TT_DEVICE_NONE : TT_DEVICE_CURRENT);
+    return TUTTI_OK;
+}
+
 /* parent NULL: there is none. */
 static tutti_status read_settings(
     const tutti_config *config, const struct tt_settings *parent, struct tt_settings *settings)
@@ -100,7 +115,7 @@ static tutti_status read_settings(
             tt_isa_name(tt_isa_of(settings->isa)), tt_isa_name(tt_isa_best()));
     if (status == TUTTI_OK && (c.flags & TUTTI_COMM_EXACT))
         settings->exact = true;
-    return status;
+    return status == TUTTI_OK ? take_device(c.device, settings) : status;
 }
 
 tutti_status tt_comm_settings(const tutti_config *config, struct tt_settings *settings)

@@ -215,3 +215,21 @@ def test_version():
 
     project = pathlib.Path(__file__).parents[1] / "pyproject.toml"
     assert re.search('^version = "(.*)"$', project.read_text(), re.M).group(1) == tutti.__version__
+
+
+DEVICES = """
+import tutti
+print(tutti.device_count())
+for device in (None, tutti.CURRENT, 1, -1):
+    (comm,) = tutti.init_all(1, device=device)
+    print(comm.device, comm.split(0, device=0).device)
+    comm.close()
+"""
+
+
+def test_devices():
+    stub = "tests/.libs/libtutti_stub.so"  # of the build folder, where tests run
+    if not os.path.exists(stub):
+        pytest.skip("there is no stub here")
+    found = run_python(DEVICES, TUTTI_DEVICE_LIBRARY=stub, STUB_GPU="devices=2")
+    assert found.stdout.split() == ["2", "-1", "0", "0", "0", "1", "0", "-1", "0"], found.stderr

@@ -8,7 +8,7 @@ with tutti.init_env() as comm:  # rank and size from mpirun, srun, torchrun or T
 """
 
 from . import _library
-from .comm import Comm, Id, get_id, init_all, init_env, init_rank, query
+from .comm import CURRENT, Comm, Id, device_count, get_id, init_all, init_env, init_rank, query
 from .errors import (
     Aborted,
     DeviceError,
@@ -40,6 +40,7 @@ __all__ = [
     "BIT_AND",
     "BIT_OR",
     "BIT_XOR",
+    "CURRENT",
     "Comm",
     "DeviceError",
     "Error",
@@ -63,6 +64,7 @@ __all__ = [
     "SystemFailure",
     "Timeout",
     "Unsupported",
+    "device_count",
     "empty",
     "get_id",
     "group",

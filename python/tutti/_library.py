@@ -36,6 +36,7 @@ class tutti_config(ctypes.Structure):
         ("options", c_char_p),
         ("on_wait", ON_WAIT),
         ("on_wait_context", c_void_p),
+        ("device", c_int64),
     ]
 
 
@@ -81,6 +82,7 @@ _FUNCTIONS = {
     "comm_rank": ("i", "p"),
     "comm_size": ("i", "p"),
     "comm_device": ("i", "p"),
+    "device_count": ("i", "p"),
     "comm_state": ("i", "p"),
     "comm_get_error": ("i", "pp"),
     "comm_finalize": ("i", "p"),

@@ -54,7 +54,8 @@ static void cut_settings(struct ranks_me *me)
 {
     static const size_t ends[] = { offsetof(tutti_config, flags), offsetof(tutti_config, timeout_ms),
         offsetof(tutti_config, name), offsetof(tutti_config, options), offsetof(tutti_config, on_wait),
-        offsetof(tutti_config, on_wait_context), sizeof(tutti_config), sizeof(tutti_config) + 1 };
+        offsetof(tutti_config, on_wait_context), offsetof(tutti_config, device), sizeof(tutti_config),
+        sizeof(tutti_config) + 1 };
     union {
         tutti_config config;
         char bytes[2 * sizeof(tutti_config)];
@@ -70,7 +71,7 @@ static void cut_settings(struct ranks_me *me)
             ranks_ok(me, tutti_comm_destroy(comm), "destroy");
         } else {
             ranks_refused(me, status, TUTTI_INVALID_ARGUMENT, "init_all",
-                "the end of no field|sizeof(tutti_config)|8, 16, 24, 32, 40, 48");
+                "the end of no field|sizeof(tutti_config)|8, 16, 24, 32, 40, 48, 56");
         }
     }
 }

@@ -13,19 +13,25 @@ static const struct child {
     const char *parent, *options; /* NULL: no config at all; "": a name alone */
     int current; /* before the split */
     int device; /* that the child has */
+    int64_t field; /* of its config */
 } children[] = {
-    { "device=1", NULL, 0, 1 },
-    { "device=1", "", 0, 1 },
-    { "device=1", "slice=64K", 0, 1 },
-    { "device=1", "device=0", 1, 0 },
-    { "device=1", "device=none", 1, -1 },
-    { "device=1", "device=auto", 0, 0 },
-    { "device=auto", NULL, 0, 1 }, /* 1 is current as the parent is made */
-    { "device=auto", "", 0, 1 },
-    { "device=none", NULL, 1, -1 },
-    { "device=none", "", 1, -1 },
-    { "device=none", "device=1", 0, 1 },
-    { "device=none", "device=auto", 0, 0 },
+    { "device=1", NULL, 0, 1, 0 },
+    { "device=1", "", 0, 1, 0 },
+    { "device=1", "slice=64K", 0, 1, 0 },
+    { "device=1", "device=0", 1, 0, 0 },
+    { "device=1", "device=none", 1, -1, 0 },
+    { "device=1", "device=auto", 0, 0, 0 },
+    { "device=auto", NULL, 0, 1, 0 }, /* 1 is current as the parent is made */
+    { "device=auto", "", 0, 1, 0 },
+    { "device=none", NULL, 1, -1, 0 },
+    { "device=none", "", 1, -1, 0 },
+    { "device=none", "device=1", 0, 1, 0 },
+    { "device=none", "device=auto", 0, 0, 0 },
+    { "device=1", "", 0, 0, 1 /* tutti_device(0) */ },
+    { "device=0", "device=0", 0, 1, 2 }, /* the field beats the options */
+    { "device=1", "", 1, -1, TUTTI_DEVICE_NONE },
+    { "device=none", "", 1, 1, TUTTI_DEVICE_CURRENT },
+    { "device=none", "", -1, 0, TUTTI_DEVICE_CURRENT },
 };
 
 /* A call on a stream of the device that the child should have, and one on none if it should have none. */
@@ -54,7 +60,7 @@ static void inherit(struct ranks_me *me)
     for (size_t i = 0; i < sizeof children / sizeof children[0]; i++) {
         const struct child *c = &children[i];
         tutti_config config = { .size = sizeof config, .options = c->parent };
-        tutti_config own = { .size = sizeof own, .name = "child", .options = c->options };
+        tutti_config own = { .size = sizeof own, .name = "child", .options = c->options, .device = c->field };
         tutti_comm *child = NULL;
         dev->use(1);
         tutti_comm *comm = ranks_join(me, &config);
