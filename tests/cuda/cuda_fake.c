@@ -206,17 +206,6 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t s, enum cudaStreamCaptureStatus *
     return fake_note("cudaStreamIsCapturing", "%lu", number(s));
 }
 
-cudaError_t cudaStreamGetCaptureInfo(cudaStream_t s, enum cudaStreamCaptureStatus *status,
-    unsigned long long *id, cudaGraph_t *graph, const cudaGraphNode_t **nodes,
-    const cudaGraphEdgeData **edges, size_t *n)
-{
-    *status = (enum cudaStreamCaptureStatus)fake.capture;
-    *id = 77;
-    *graph = handle(12);
-    return fake_note("cudaStreamGetCaptureInfo", "%lu%s", number(s),
-        nodes != NULL || edges != NULL || n != NULL ? ", more" : "");
-}
-
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 {
     *event = handle(13);

@@ -14,10 +14,12 @@ struct fake {
     const char *failing; /* this function returns that error */
     int code;
     const char *missing; /* the driver has no such function */
-    int driver_version;
+    int driver_version; /* which has the forms up to it */
     bool no_fds; /* descriptors cannot be exported */
     bool integrated; /* the devices are */
+    bool shared; /* by MPS */
     int context_device; /* of the context of this thread; -1: it has none */
+    uintptr_t pushed; /* the context that is over that; 0: none */
     int capture; /* the status of all streams */
     struct { /* what any pointer is */
         unsigned type, managed;

@@ -11,10 +11,31 @@ static unsigned long number(const void *handle)
     return (unsigned long)(uintptr_t)handle;
 }
 
+/* Contexts are numbers: 21 is that of the thread, 22 that of named streams, which is device 1's. */
+static uintptr_t context_now(void)
+{
+    return fake.pushed != 0 ? fake.pushed : fake.context_device >= 0 ? 21 : 0;
+}
+
 static CUresult get_context(CUcontext *context)
 {
-    *context = fake.context_device >= 0 ? (CUcontext)(uintptr_t)21 : NULL;
+    *context = (CUcontext)context_now();
     return fake_note("cuCtxGetCurrent", "%s", "");
+}
+
+static CUresult push_context(CUcontext context)
+{
+    int code = fake_note("cuCtxPushCurrent", "%lu", number(context));
+    if (code == CUDA_SUCCESS)
+        fake.pushed = number(context);
+    return code;
+}
+
+static CUresult pop_context(CUcontext *context)
+{
+    *context = (CUcontext)context_now();
+    fake.pushed = 0;
+    return fake_note("cuCtxPopCurrent", "%s", "");
 }
 
 static CUresult set_context(CUcontext context)
@@ -22,16 +43,21 @@ static CUresult set_context(CUcontext context)
     return fake_note("cuCtxSetCurrent", "%lu", number(context));
 }
 
-static CUresult context_device(CUdevice *device, CUcontext context)
+static CUresult current_device(CUdevice *device)
 {
-    *device = number(context) == 22 ? 1 : fake.context_device;
-    return fake_note("cuCtxGetDevice", "%lu", number(context));
+    *device = context_now() == 22 ? 1 : fake.context_device;
+    return fake_note("cuCtxGetDevice", "%s", "");
 }
 
+/* 133 is CU_DEVICE_ATTRIBUTE_MPS_ENABLED, which drivers before 12.4 do not know. */
 static CUresult attribute(int *value, CUdevice_attribute which, CUdevice device)
 {
-    *value = which != CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED || !fake.no_fds;
     (void)device;
+    if (which == 133 && fake.driver_version < 12040)
+        return CUDA_ERROR_INVALID_VALUE;
+    *value = which == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED ? !fake.no_fds
+             : which == 133                                                           ? fake.shared
+                                                                                      : 1;
     return CUDA_SUCCESS;
 }
 
@@ -64,14 +90,34 @@ static CUresult pointer_attributes(unsigned n, CUpointer_attribute *which, void 
     return fake_note("cuPointerGetAttributes", "%#llx", ptr);
 }
 
-static CUresult stream_context(CUstream stream, CUcontext *context, CUgreenCtx *green)
+static CUresult context_of(const char *function, CUstream stream, CUcontext *context)
 {
     bool named = number(stream) > 2, there = named || fake.context_device >= 0;
-    int code = fake_note("cuStreamGetCtx", "%lu", number(stream));
-    *green = NULL;
+    int code = fake_note(function, "%lu", number(stream));
     if (there)
         *context = (CUcontext)(uintptr_t)(named ? 22 : 21);
     return there || code != CUDA_SUCCESS ? code : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+static CUresult stream_context(CUstream stream, CUcontext *context)
+{
+    return context_of("cuStreamGetCtx_9.2", stream, context);
+}
+
+static CUresult stream_context_or_green(CUstream stream, CUcontext *context, void **green)
+{
+    *green = NULL;
+    return context_of("cuStreamGetCtx", stream, context);
+}
+
+static CUresult capture_info(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
+    const CUgraphNode **nodes, size_t *n)
+{
+    *status = (CUstreamCaptureStatus)fake.capture;
+    *id = 77;
+    *graph = (CUgraph)(uintptr_t)12;
+    return fake_note(
+        "cuStreamGetCaptureInfo", "%lu%s", number(stream), nodes != NULL || n != NULL ? ", more" : "");
 }
 
 static CUresult exchange_mode(CUstreamCaptureMode *mode)
@@ -165,10 +211,14 @@ static CUresult import_handle(
 
 static const struct tt_cuda_driver forms = { .get_context = get_context,
     .set_context = set_context,
-    .context_device = context_device,
+    .push_context = push_context,
+    .pop_context = pop_context,
+    .current_device = current_device,
     .attribute = attribute,
     .pointer_attributes = pointer_attributes,
     .stream_context = stream_context,
+    .stream_context_or_green = stream_context_or_green,
+    .capture_info = capture_info,
     .exchange_mode = exchange_mode,
     .write_word = write_word,
     .wait_word = wait_word,
@@ -189,15 +239,19 @@ static const struct tt_cuda_driver forms = { .get_context = get_context,
     }
 static const struct {
     const char *name;
-    unsigned first, next;
+    int first, next;
     size_t offset;
 } named[] = {
     FORM(cuCtxGetCurrent, 4000, 0, get_context),
     FORM(cuCtxSetCurrent, 4000, 0, set_context),
-    FORM(cuCtxGetDevice, 13000, 0, context_device),
+    FORM(cuCtxPushCurrent, 4000, 0, push_context),
+    FORM(cuCtxPopCurrent, 4000, 0, pop_context),
+    FORM(cuCtxGetDevice, 2000, 13000, current_device),
     FORM(cuDeviceGetAttribute, 2000, 0, attribute),
     FORM(cuPointerGetAttributes, 7000, 0, pointer_attributes),
-    FORM(cuStreamGetCtx, 12050, 0, stream_context),
+    FORM(cuStreamGetCtx, 9020, 12050, stream_context),
+    FORM(cuStreamGetCtx, 12050, 0, stream_context_or_green),
+    FORM(cuStreamGetCaptureInfo, 11030, 12030, capture_info),
     FORM(cuThreadExchangeStreamCaptureMode, 10010, 0, exchange_mode),
     FORM(cuStreamWriteValue32, 11070, 0, write_word),
     FORM(cuStreamWaitValue32, 11070, 0, wait_word),
@@ -214,19 +268,45 @@ static const struct {
 };
 #undef FORM
 
-cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **function, unsigned version,
-    unsigned long long flags, enum cudaDriverEntryPointQueryResult *result)
+static CUresult search(
+    const char *name, void **function, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *result)
 {
     *function = NULL;
-    *result = cudaDriverEntryPointSymbolNotFound;
-    if (flags != cudaEnableLegacyStream)
-        return cudaErrorInvalidValue;
+    *result = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    if (flags != CU_GET_PROC_ADDRESS_LEGACY_STREAM || version > fake.driver_version)
+        return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < sizeof named / sizeof named[0]; i++)
         if (strcmp(name, named[i].name) == 0 && version >= named[i].first &&
             (named[i].next == 0 || version < named[i].next) &&
             (fake.missing == NULL || strcmp(name, fake.missing) != 0))
             memcpy(function, (const char *)&forms + named[i].offset, sizeof *function);
-    return fake.failing != NULL && strcmp(fake.failing, "cudaGetDriverEntryPointByVersion") == 0
-               ? (cudaError_t)fake.code
-               : cudaSuccess;
+    return CUDA_SUCCESS;
 }
+
+static cudaError_t find_search(const char *name, void **function, unsigned long long flags)
+{
+    PFN_cuGetProcAddress_v12000 found = search;
+    bool there = fake.missing == NULL || strcmp(fake.missing, name) != 0;
+    *function = NULL;
+    if (strcmp(name, "cuGetProcAddress") != 0 || flags != cudaEnableLegacyStream)
+        return cudaErrorInvalidValue;
+    if (there)
+        memcpy(function, &found, sizeof found);
+    return cudaSuccess;
+}
+
+#if CUDART_VERSION >= 13000
+cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **function, unsigned version,
+    unsigned long long flags, enum cudaDriverEntryPointQueryResult *result)
+{
+    *result = cudaDriverEntryPointSuccess;
+    return version == 12000 ? find_search(name, function, flags) : cudaErrorInvalidValue;
+}
+#else
+cudaError_t cudaGetDriverEntryPoint(
+    const char *name, void **function, unsigned long long flags, enum cudaDriverEntryPointQueryResult *result)
+{
+    *result = cudaDriverEntryPointSuccess;
+    return find_search(name, function, flags);
+}
+#endif

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/dev.h"
@@ -65,7 +66,8 @@ Test(cuda_table, questions_make_no_context)
     called(dev->facts(1, &facts), "cudaGetDeviceProperties(1)");
     called(dev->current(&device), "cuCtxGetCurrent()");
     cr_expect(n == 2 && device == -1);
-    called(dev->stream.device(stream, &device, &context), "cuStreamGetCtx(5) cuCtxGetDevice(22)");
+    called(dev->stream.device(stream, &device, &context),
+        "cuStreamGetCtx(5) cuCtxGetCurrent() cuCtxPushCurrent(22) cuCtxGetDevice() cuCtxPopCurrent()");
     cr_expect(device == 1 && context == (void *)22);
     called(dev->stream.device(NULL, &device, &context), "cuStreamGetCtx(0)");
     cr_expect(device == -1 && context == NULL);
@@ -84,7 +86,10 @@ Test(cuda_table, facts)
     cr_expect(facts.words && facts.managed && facts.fds && !facts.shared_context);
     fake.no_fds = true;
     fake.integrated = true;
-    cr_expect(dev->facts(0, &facts) == TT_DEV_OK && !facts.fds && !facts.words);
+    fake.shared = true;
+    cr_expect(dev->facts(0, &facts) == TT_DEV_OK && !facts.fds && !facts.words && facts.shared_context);
+    fake.driver_version = 12020;
+    cr_expect(dev->facts(0, &facts) == TT_DEV_OK && !facts.shared_context, "such a driver does not tell");
     memset(&facts, 9, sizeof facts);
     fail("cudaGetDeviceProperties", cudaErrorInvalidDevice);
     cr_expect(dev->facts(0, &facts) == TT_DEV_ABSENT && facts.sms == 0x09090909, "an output is set");
@@ -95,12 +100,13 @@ Test(cuda_table, current_and_default_streams)
     int device = 7;
     void *context = some;
     fake.context_device = 1;
-    called(dev->current(&device), "cuCtxGetCurrent() cuCtxGetDevice(21)");
+    called(dev->current(&device), "cuCtxGetCurrent() cuCtxGetDevice()");
     cr_expect_eq(device, 1);
     void *const defaults[] = { NULL, cudaStreamLegacy, TT_DEV_STREAM_PER_THREAD };
     for (int i = 0; i < 3; i++) {
         char calls[64];
-        snprintf(calls, sizeof calls, "cuStreamGetCtx(%d) cuCtxGetDevice(21)", (int)(intptr_t)defaults[i]);
+        snprintf(calls, sizeof calls, "cuStreamGetCtx(%d) cuCtxGetCurrent() cuCtxGetDevice()",
+            (int)(intptr_t)defaults[i]);
         called(dev->stream.device(defaults[i], &device, &context), calls);
         cr_expect(device == 1 && context == (void *)21);
         context = some;
@@ -119,9 +125,9 @@ Test(cuda_table, use)
 {
     called(dev->use(1), "cuCtxGetCurrent() mode(relaxed) cudaSetDevice(1) mode(global)");
     fake.context_device = 1;
-    called(dev->use(1), "cuCtxGetCurrent() cuCtxGetDevice(21)");
-    called(dev->use(0), "cuCtxGetCurrent() cuCtxGetDevice(21) mode(relaxed) cudaSetDevice(0) mode(global)");
-    called(dev->use(-1), "cuCtxGetCurrent() cuCtxGetDevice(21) cuCtxSetCurrent(0)");
+    called(dev->use(1), "cuCtxGetCurrent() cuCtxGetDevice()");
+    called(dev->use(0), "cuCtxGetCurrent() cuCtxGetDevice() mode(relaxed) cudaSetDevice(0) mode(global)");
+    called(dev->use(-1), "cuCtxGetCurrent() cuCtxGetDevice() cuCtxSetCurrent(0)");
 }
 
 /* --- What may wait is allowed while another thread captures, also where it fails. */
@@ -410,13 +416,13 @@ Test(cuda_table, captures)
     void *graph;
     called(dev->graph.capture_begin(stream), "cudaStreamBeginCapture(5, 0)");
     called(dev->graph.capture_end(stream, &graph), "cudaStreamEndCapture(5)");
-    called(dev->stream.capture(stream, &capture), "cudaStreamGetCaptureInfo(5)");
+    called(dev->stream.capture(stream, &capture), "cuStreamGetCaptureInfo(5)");
     cr_expect(!capture.active && !capture.broken && capture.graph == NULL && capture.id == 0);
     fake.capture = cudaStreamCaptureStatusActive;
-    called(dev->stream.capture(stream, &capture), "cudaStreamGetCaptureInfo(5)");
+    called(dev->stream.capture(stream, &capture), "cuStreamGetCaptureInfo(5)");
     cr_expect(capture.active && !capture.broken && capture.graph == graph && capture.id == 77);
     fake.capture = cudaStreamCaptureStatusInvalidated;
-    called(dev->stream.capture(stream, &capture), "cudaStreamGetCaptureInfo(5)");
+    called(dev->stream.capture(stream, &capture), "cuStreamGetCaptureInfo(5)");
     cr_expect(!capture.active && capture.broken);
 }
 
@@ -440,7 +446,7 @@ Test(cuda_table, segments_by_descriptor)
     struct tt_dev_segment segment;
     struct tt_dev_export out;
     called(dev->segment.alloc(1000, &segment),
-        "cuCtxGetDevice(0) mode(relaxed) cuMemCreate(65536, device 1, handles 1, 0) "
+        "cuCtxGetDevice() mode(relaxed) cuMemCreate(65536, device 1, handles 1, 0) "
         "cuMemAddressReserve(65536, "
         "0, 0, 0) "
         "cuMemMap(0x6000, 65536, 0, 31, 0) cuMemSetAccess(0x6000, 65536, device 1, 3, 1) mode(global)");
@@ -457,7 +463,7 @@ Test(cuda_table, segments_by_descriptor)
 
     out.fd = 44;
     called(dev->segment.import(&out, &segment),
-        "cuCtxGetDevice(0) mode(relaxed) cuMemImportFromShareableHandle(44, 1) cuMemAddressReserve(65536, 0, "
+        "cuCtxGetDevice() mode(relaxed) cuMemImportFromShareableHandle(44, 1) cuMemAddressReserve(65536, 0, "
         "0, 0) "
         "cuMemMap(0x6000, 65536, 0, 32, 0) cuMemSetAccess(0x6000, 65536, device 1, 3, 1) mode(global)");
     cr_expect(segment.base == (void *)0x6000 && segment.bytes == 65536 && segment.imported);
@@ -472,13 +478,13 @@ Test(cuda_table, segments_by_legacy_handle)
     fake.context_device = 1;
     fake.no_fds = true;
     called(dev->segment.alloc(1000, &segment),
-        "cuCtxGetDevice(0) mode(relaxed) cudaMalloc(2097152) mode(global)");
+        "cuCtxGetDevice() mode(relaxed) cudaMalloc(2097152) mode(global)");
     cr_expect(segment.base == (void *)0x1000 && segment.bytes == 2 << 20 && segment.device == 1);
     called(dev->segment.export(&segment, &out), "cudaIpcGetMemHandle(0x1000)");
     cr_expect(out.fd == -1 && out.handle[0] == 7 && out.handle[TT_DEV_HANDLE_BYTES - 1] == 7);
     called(dev->segment.free(&segment), "mode(relaxed) cudaFree(0x1000) mode(global)");
     called(dev->segment.import(&out, &segment),
-        "cuCtxGetDevice(0) mode(relaxed) cudaIpcOpenMemHandle(7, 1) mode(global)");
+        "cuCtxGetDevice() mode(relaxed) cudaIpcOpenMemHandle(7, 1) mode(global)");
     cr_expect(segment.base == (void *)0x5000 && segment.bytes == 2 << 20 && segment.imported);
     called(dev->segment.free(&segment), "mode(relaxed) cudaIpcCloseMemHandle(0x5000) mode(global)");
 }
@@ -546,8 +552,56 @@ Test(cuda_table, driver_that_is_absent_or_old)
     cr_expect_not_null(strstr(dev->why(), "there is no CUDA driver"), "%s", dev->why());
     fake.driver_version = 12040;
     cr_expect_eq(dev->count(&n), TT_DEV_OLD);
+    cr_expect_not_null(strstr(dev->why(), "up to 12.4, this plugin was built with CUDA 1"), "%s", dev->why());
     cr_expect_not_null(
-        strstr(dev->why(), "up to 12.4, this plugin was built with CUDA 13."), "%s", dev->why());
+        strstr(dev->why(), "legal: a newer driver, or a plugin that was built with CUDA 12.2 to "
+                           "12.4 ("),
+        "%s", dev->why());
+    fake.driver_version = 11080;
+    cr_expect_eq(dev->count(&n), TT_DEV_OLD);
+    cr_expect_not_null(strstr(dev->why(), "legal: a newer driver ("), "%s", dev->why());
+}
+
+/* Which drivers are too old is the runtime's to say: the table asks for nothing that one of 12.2 lacks. */
+Test(cuda_table, driver_of_12_2)
+{
+    static const int versions[] = { 12020, 12040, 12050, 12090, 13000, 13010 };
+    int device = 7;
+    void *context = NULL;
+    struct tt_dev_capture capture;
+    for (size_t i = 0; i < sizeof versions / sizeof versions[0]; i++) {
+        pid_t child = fork();
+        if (child == 0) { /* a process has looked once */
+            char calls[120];
+            fake.driver_version = versions[i];
+            fake.context_device = 0;
+            called(dev->current(&device), "cuCtxGetCurrent() cuCtxGetDevice()");
+            snprintf(calls, sizeof calls,
+                "cuStreamGetCtx%s(5) cuCtxGetCurrent() cuCtxPushCurrent(22) cuCtxGetDevice() "
+                "cuCtxPopCurrent()",
+                versions[i] < 12050 ? "_9.2" : "");
+            called(dev->stream.device(stream, &device, &context), calls);
+            called(dev->stream.capture(stream, &capture), "cuStreamGetCaptureInfo(5)");
+            _exit(device == 1 && context == (void *)22 && fake.pushed == 0 ? 0 : 1);
+        }
+        int status;
+        cr_expect(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0,
+            "a driver of %d", versions[i]);
+    }
+}
+
+/* A thread that cannot be brought into the stream's context is where it was. */
+Test(cuda_table, context_that_cannot_be_asked)
+{
+    int device = 7;
+    void *context = some;
+    fake.context_device = 0;
+    fail("cuCtxPushCurrent", CUDA_ERROR_INVALID_CONTEXT);
+    cr_expect_eq(dev->stream.device(stream, &device, &context), TT_DEV_INVALID);
+    cr_expect(device == 7 && context == some && fake.pushed == 0);
+    fail("cuCtxGetDevice", CUDA_ERROR_INVALID_CONTEXT);
+    cr_expect_eq(dev->stream.device(stream, &device, &context), TT_DEV_INVALID);
+    cr_expect(device == 7 && context == some && fake.pushed == 0, "it stays in another's context");
 }
 
 Test(cuda_table, driver_that_lacks_a_function)
@@ -561,4 +615,12 @@ Test(cuda_table, driver_that_lacks_a_function)
     }
     cr_expect_str_eq(fake_calls(), "");
     cr_expect_eq(device, 7);
+}
+
+Test(cuda_table, driver_without_a_search)
+{
+    int device = 7;
+    fake.missing = "cuGetProcAddress";
+    cr_expect(dev->current(&device) == TT_DEV_OLD && device == 7);
+    cr_expect_eq(strncmp(dev->why(), "cuGetProcAddress: ", 18), 0, "%s", dev->why());
 }

@@ -32,6 +32,14 @@ static enum tt_dev_error count(int *n)
     return error;
 }
 
+/* A driver that does not know this attribute, which is of 12.4, is asked in vain. */
+static bool shares_context(const struct tt_cuda_driver *driver, int device)
+{
+    enum { MPS_ENABLED = 133 };
+    int shared = 0;
+    return driver->attribute(&shared, (CUdevice_attribute)MPS_ENABLED, device) == CUDA_SUCCESS && shared != 0;
+}
+
 static enum tt_dev_error facts(int device, struct tt_dev_facts *facts)
 {
     const struct tt_cuda_driver *driver;
@@ -46,7 +54,7 @@ static enum tt_dev_error facts(int device, struct tt_dev_facts *facts)
         .bytes = properties.totalGlobalMem,
         .managed = properties.concurrentManagedAccess != 0,
         .fds = tt_cuda_exports_fds(driver, device),
-        .shared_context = properties.mpsEnabled != 0 };
+        .shared_context = shares_context(driver, device) };
     snprintf(facts->name, sizeof facts->name, "%.63s", properties.name);
     /* On an integrated GPU (GB10) launches behind a wait were seen to block the host, and graphs did not
      * wait. */
@@ -59,12 +67,19 @@ static enum tt_dev_error facts(int device, struct tt_dev_facts *facts)
     return TT_DEV_OK;
 }
 
+/* Only the device of the thread's own context can be asked for, so that becomes `context` for a moment. */
 static enum tt_dev_error device_of(const struct tt_cuda_driver *driver, CUcontext context, int *device)
 {
-    CUdevice found;
-    enum tt_dev_error error = tt_cuda_check("cuCtxGetDevice", driver->context_device(&found, context));
-    if (error == TT_DEV_OK)
-        *device = found;
+    CUcontext now = NULL;
+    bool other = driver->get_context(&now) != CUDA_SUCCESS || now != context;
+    enum tt_dev_error error = TT_DEV_OK;
+    if (other)
+        error = tt_cuda_check("cuCtxPushCurrent", driver->push_context(context));
+    if (error != TT_DEV_OK)
+        return error;
+    error = tt_cuda_current_device(driver, device);
+    if (other)
+        driver->pop_context(&now);
     return error;
 }
 
@@ -82,7 +97,7 @@ static enum tt_dev_error current(int *device)
     }
     if (code != CUDA_SUCCESS)
         return tt_cuda_check("cuCtxGetCurrent", code);
-    return device_of(driver, context, device);
+    return tt_cuda_current_device(driver, device);
 }
 
 /* A context of that device that the user made himself stays. */
@@ -257,20 +272,26 @@ static enum tt_dev_error stream_sync(void *stream)
     return relaxed(mode, "cudaStreamSynchronize", cudaStreamSynchronize(stream));
 }
 
+static int stream_context(const struct tt_cuda_driver *driver, void *stream, CUcontext *context)
+{
+    void *green;
+    return driver->stream_context_or_green != NULL ? driver->stream_context_or_green(stream, context, &green)
+                                                   : driver->stream_context(stream, context);
+}
+
 /* The default streams belong to whatever context the thread uses, if it uses one. cuStreamGetDevice would
  * spoil a capture of the stream; its context may be asked for at any time. That of a green context's stream
- * is the primary one, with which it shares all but its multiprocessors. */
+ * is the primary one, with which it shares all but its multiprocessors; before 12.5 it is one of its own. */
 static enum tt_dev_error stream_device(void *stream, int *device, void **context)
 {
     const struct tt_cuda_driver *driver;
     CUcontext found = NULL;
-    CUgreenCtx green = NULL;
     bool named = stream != NULL && stream != cudaStreamLegacy && stream != cudaStreamPerThread;
     int number = -1;
     enum tt_dev_error error = tt_cuda_driver(&driver);
     if (error != TT_DEV_OK)
         return error;
-    int code = driver->stream_context(stream, &found, &green);
+    int code = stream_context(driver, stream, &found);
     bool none = code == CUDA_ERROR_NOT_INITIALIZED || code == CUDA_ERROR_INVALID_CONTEXT;
     if (named || !none)
         error = tt_cuda_check("cuStreamGetCtx", code);
@@ -285,15 +306,18 @@ static enum tt_dev_error stream_device(void *stream, int *device, void **context
 
 static enum tt_dev_error stream_capture(void *stream, struct tt_dev_capture *capture)
 {
-    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    unsigned long long id = 0;
-    cudaGraph_t graph = NULL;
-    enum tt_dev_error error = tt_cuda_check(
-        "cudaStreamGetCaptureInfo", cudaStreamGetCaptureInfo(stream, &status, &id, &graph, NULL, NULL, NULL));
+    const struct tt_cuda_driver *driver;
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    cuuint64_t id = 0;
+    CUgraph graph = NULL;
+    enum tt_dev_error error = tt_cuda_driver(&driver);
+    if (error == TT_DEV_OK)
+        error = tt_cuda_check(
+            "cuStreamGetCaptureInfo", driver->capture_info(stream, &status, &id, &graph, NULL, NULL));
     if (error != TT_DEV_OK)
         return error;
-    *capture = (struct tt_dev_capture){ .broken = status == cudaStreamCaptureStatusInvalidated };
-    if (status == cudaStreamCaptureStatusActive)
+    *capture = (struct tt_dev_capture){ .broken = status == CU_STREAM_CAPTURE_STATUS_INVALIDATED };
+    if (status == CU_STREAM_CAPTURE_STATUS_ACTIVE)
         *capture = (struct tt_dev_capture){ .active = true, .id = id, .graph = graph };
     return TT_DEV_OK;
 }

@@ -10,9 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
-_Static_assert(CUDART_VERSION >= 13000, "the forms of these functions are those of CUDA 13");
-
 enum { WHY_BYTES = 320, VERSION_BYTES = 24 };
+enum { OLDEST = 12020, NOT_IN_ALL = 12050 /* forms from here on may be missing */ };
+_Static_assert(CUDART_VERSION >= OLDEST, "the headers of CUDA 12.2 have all that is used here");
 static _Thread_local char why[WHY_BYTES];
 
 static void put_version(char text[VERSION_BYTES], int version)
@@ -88,14 +88,16 @@ enum tt_dev_error tt_cuda_check(const char *call, int code)
     if (code == cudaErrorNotReady)
         return TT_DEV_NOT_READY;
     enum tt_dev_error error = kind_of(code);
-    char text[128], have[VERSION_BYTES], built[VERSION_BYTES];
+    char text[208], have[VERSION_BYTES], built[VERSION_BYTES];
+    bool old = driver_version() < OLDEST;
     put_version(have, driver_version());
     put_version(built, CUDART_VERSION);
     if (error == TT_DEV_ABSENT && code == cudaErrorInsufficientDriver)
         snprintf(text, sizeof text, "there is no CUDA driver here");
     else if (error == TT_DEV_OLD)
-        snprintf(text, sizeof text, "the driver serves CUDA up to %s, this plugin was built with CUDA %s",
-            have, built);
+        snprintf(text, sizeof text,
+            "the driver serves CUDA up to %s, this plugin was built with CUDA %s; legal: a newer driver%s%s",
+            have, built, old ? "" : ", or a plugin that was built with CUDA 12.2 to ", old ? "" : have);
     else
         snprintf(text, sizeof text, "%s", cudaGetErrorString((cudaError_t)code));
     snprintf(why, sizeof why, "%s: %s (%s, %d)", call, text, cudaGetErrorName((cudaError_t)code), code);
@@ -124,15 +126,19 @@ const char *tt_cuda_describe(void)
     }
 static const struct {
     const char *name;
-    unsigned version;
+    int version;
     size_t offset;
 } wanted[] = {
     ROW(cuCtxGetCurrent, 4000, get_context),
     ROW(cuCtxSetCurrent, 4000, set_context),
-    ROW(cuCtxGetDevice, 13000, context_device),
+    ROW(cuCtxPushCurrent, 4000, push_context),
+    ROW(cuCtxPopCurrent, 4000, pop_context),
+    ROW(cuCtxGetDevice, 2000, current_device),
     ROW(cuDeviceGetAttribute, 2000, attribute),
     ROW(cuPointerGetAttributes, 7000, pointer_attributes),
-    ROW(cuStreamGetCtx, 12050, stream_context),
+    ROW(cuStreamGetCtx, 9020, stream_context),
+    ROW(cuStreamGetCtx, NOT_IN_ALL, stream_context_or_green),
+    ROW(cuStreamGetCaptureInfo, 11030, capture_info),
     ROW(cuThreadExchangeStreamCaptureMode, 10010, exchange_mode),
     ROW(cuStreamWriteValue32, 11070, write_word),
     ROW(cuStreamWaitValue32, 11070, wait_word),
@@ -156,17 +162,38 @@ static pthread_once_t looked = PTHREAD_ONCE_INIT;
 static int look_code; /* what went wrong, and with which function */
 static const char *look_call;
 
+/* The driver's own search takes any version. The runtime's does so in no CUDA 12 before 12.5. */
+static int find_search(PFN_cuGetProcAddress_v12000 *search)
+{
+    enum cudaDriverEntryPointQueryResult result;
+    void *function = NULL;
+    look_call = "cuGetProcAddress";
+#if CUDART_VERSION >= 13000
+    int code = cudaGetDriverEntryPointByVersion(look_call, &function, 12000, cudaEnableLegacyStream, &result);
+#else
+    int code = cudaGetDriverEntryPoint(look_call, &function, cudaEnableLegacyStream, &result);
+#endif
+    memcpy(search, &function, sizeof function);
+    return code == cudaSuccess && function == NULL ? cudaErrorCallRequiresNewerDriver : code;
+}
+
 static void look(void)
 {
+    PFN_cuGetProcAddress_v12000 search;
+    look_code = find_search(&search);
     for (int i = 0; i < WANTED && look_code == cudaSuccess; i++) {
-        enum cudaDriverEntryPointQueryResult result;
+        CUdriverProcAddressQueryResult result;
         void *function = NULL;
+        bool needed = wanted[i].version < NOT_IN_ALL;
         look_call = wanted[i].name;
-        look_code = cudaGetDriverEntryPointByVersion(
-            wanted[i].name, &function, wanted[i].version, cudaEnableLegacyStream, &result);
-        if (look_code == cudaSuccess && function == NULL)
+        int code =
+            search(look_call, &function, wanted[i].version, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &result);
+        if (needed && code != CUDA_SUCCESS)
+            look_code = code;
+        else if (needed && function == NULL)
             look_code = cudaErrorCallRequiresNewerDriver;
-        memcpy((char *)&found + wanted[i].offset, &function, sizeof function);
+        if (code == CUDA_SUCCESS)
+            memcpy((char *)&found + wanted[i].offset, &function, sizeof function);
     }
 }
 
@@ -175,6 +202,15 @@ enum tt_dev_error tt_cuda_driver(const struct tt_cuda_driver **driver)
     pthread_once(&looked, look);
     *driver = &found;
     return tt_cuda_check(look_call, look_code);
+}
+
+enum tt_dev_error tt_cuda_current_device(const struct tt_cuda_driver *driver, int *device)
+{
+    CUdevice number;
+    enum tt_dev_error error = tt_cuda_check("cuCtxGetDevice", driver->current_device(&number));
+    if (error == TT_DEV_OK)
+        *device = number;
+    return error;
 }
 
 /* Asked of the driver: the runtime might make a context on the way. Without a driver there is no capture. */

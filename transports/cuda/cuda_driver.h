@@ -2,7 +2,9 @@
 /* cuda_driver.h: what the files of the CUDA plugin share: the driver's functions, errors, and captures.
  *
  * The runtime is linked in, the driver is not: a machine may have none, and it is the runtime that finds it.
- * So the few functions that only the driver has are asked for by name and by the version of their form. */
+ * So the few functions that only the driver has are asked for by name and by the version of their form: the
+ * oldest that will do, so that no driver is refused which the runtime takes. That is what decides: a runtime
+ * of 12.x takes drivers from 525 on, one of 13.x from 580 on. */
 #ifndef TT_CUDA_DRIVER_H
 #define TT_CUDA_DRIVER_H
 #include <cudaTypedefs.h>
@@ -14,10 +16,15 @@
 struct tt_cuda_driver {
     PFN_cuCtxGetCurrent_v4000 get_context;
     PFN_cuCtxSetCurrent_v4000 set_context;
-    PFN_cuCtxGetDevice_v13000 context_device;
+    PFN_cuCtxPushCurrent_v4000 push_context;
+    PFN_cuCtxPopCurrent_v4000 pop_context;
+    PFN_cuCtxGetDevice_v2000 current_device;
     PFN_cuDeviceGetAttribute_v2000 attribute;
     PFN_cuPointerGetAttributes_v7000 pointer_attributes;
-    PFN_cuStreamGetCtx_v12050 stream_context;
+    PFN_cuStreamGetCtx_v9020 stream_context;
+    /* NULL before 12.5; `green`, a CUgreenCtx, is not NULL for a stream of one. */
+    CUresult(CUDAAPI *stream_context_or_green)(CUstream stream, CUcontext *context, void **green);
+    PFN_cuStreamGetCaptureInfo_v11030 capture_info;
     PFN_cuThreadExchangeStreamCaptureMode_v10010 exchange_mode;
     PFN_cuStreamWriteValue32_v11070 write_word;
     PFN_cuStreamWaitValue32_v11070 wait_word;
@@ -40,6 +47,8 @@ enum tt_dev_error tt_cuda_driver(const struct tt_cuda_driver **driver);
  * numbers. */
 enum tt_dev_error tt_cuda_check(const char *call, int code);
 const char *tt_cuda_why(void);
+/* The device of this thread's context, which it has. */
+enum tt_dev_error tt_cuda_current_device(const struct tt_cuda_driver *driver, int *device);
 const char *tt_cuda_describe(void);
 
 /* While any thread captures a stream in global mode, what may wait for the device is refused to all threads,

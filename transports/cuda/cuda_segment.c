@@ -105,7 +105,7 @@ enum tt_dev_error tt_cuda_segment_alloc(size_t bytes, struct tt_dev_segment *seg
     int device;
     enum tt_dev_error error = tt_cuda_driver(&driver);
     if (error == TT_DEV_OK)
-        error = tt_cuda_check("cuCtxGetDevice", driver->context_device(&device, NULL));
+        error = tt_cuda_current_device(driver, &device);
     if (error != TT_DEV_OK)
         return error;
     CUstreamCaptureMode mode = tt_cuda_relax();
@@ -166,7 +166,7 @@ enum tt_dev_error tt_cuda_segment_import(const struct tt_dev_export *from, struc
     struct tt_dev_segment form = { .bytes = from->bytes, .imported = true };
     enum tt_dev_error error = tt_cuda_driver(&driver);
     if (error == TT_DEV_OK)
-        error = tt_cuda_check("cuCtxGetDevice", driver->context_device(&form.device, NULL));
+        error = tt_cuda_current_device(driver, &form.device);
     if (error != TT_DEV_OK)
         return error;
     CUstreamCaptureMode mode = tt_cuda_relax();
