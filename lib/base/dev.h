@@ -44,7 +44,7 @@ struct tt_dev_facts { /* of a device */
     int capability; /* 90 is sm_90 */
     int sms;
     uint64_t bytes;
-    bool words; /* streams can write and wait for words */
+    bool words; /* streams can write and wait for words, for all that is known; who needs it tries */
     bool managed; /* host and device may use managed memory at once */
     bool fds; /* segments can be exported as file descriptors */
     bool shared_context; /* processes run on it at once (MPS) */
@@ -55,8 +55,9 @@ enum tt_dev_kind { TT_DEV_HOST /* pageable */, TT_DEV_PINNED, TT_DEV_DEVICE, TT_
 struct tt_dev_pointer { /* what an address is */
     enum tt_dev_kind kind;
     int device; /* DEVICE and MANAGED: whose; else -1 */
-    uintptr_t base; /* of the allocation; HOST: 0 */
+    uintptr_t base; /* of the allocation, or of what is mapped there of a range; HOST: 0 */
     uint64_t bytes;
+    uintptr_t range; /* where the range of addresses begins in which that, and more, was mapped; else `base` */
     uint64_t id; /* no other allocation of this process has or had it */
 };
 
@@ -104,7 +105,8 @@ struct tt_dev {
     enum tt_dev_error (*use)(int device);
 
     /* Memory. `pin` makes host memory of the caller pinned: *seen is the address by which devices know it.
-     * `classify` is for threads that use a device; in others it is INVALID. */
+     * `classify` is for threads that use a device; in others it is INVALID, and so is an address of a range
+     * of the runtime's at which nothing is mapped. */
     struct {
         enum tt_dev_error (*alloc)(size_t bytes, void **ptr);
         enum tt_dev_error (*free)(void *ptr);

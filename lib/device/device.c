@@ -328,6 +328,15 @@ struct span { /* what an argument of a call points to */
     uint64_t bytes;
 };
 
+/* True if the end of it lies in the same range of addresses, where memory that grows is mapped part by part. A
+ * hole between is not seen. */
+static bool ends_in_range(const struct tt_device *d, struct span s, const struct tt_dev_pointer *what)
+{
+    struct tt_dev_pointer last;
+    return d->dev->memory.classify((const char *)s.pointer + s.bytes - 1, &last) == TT_DEV_OK &&
+           last.kind == what->kind && last.device == what->device && last.range == what->range;
+}
+
 /* An error unless the current device can have all of it, or it is ordinary memory. */
 static tutti_status classify(const struct tt_device *d, struct span s, enum tt_dev_kind *kind)
 {
@@ -342,7 +351,8 @@ static tutti_status classify(const struct tt_device *d, struct span s, enum tt_d
         return tt_fail(TUTTI_INVALID_ARGUMENT,
             "%s: %s is memory of device %d; legal: of this communicator's, %d, or of the host", s.call,
             s.argument, what.device, d->number);
-    if (what.kind != TT_DEV_HOST && (uintptr_t)s.pointer + s.bytes > what.base + what.bytes)
+    bool inside = what.kind == TT_DEV_HOST || (uintptr_t)s.pointer + s.bytes <= what.base + what.bytes;
+    if (!inside && !ends_in_range(d, s, &what))
         return tt_fail(TUTTI_INVALID_ARGUMENT,
             "%s: %s is %p, and needs %llu bytes; its allocation ends after %llu", s.call, s.argument,
             s.pointer, (unsigned long long)s.bytes,

@@ -23,9 +23,9 @@ struct fake {
     int capture; /* the status of all streams */
     struct { /* what any pointer is */
         unsigned type, managed;
-        int device;
-        uintptr_t base;
-        size_t bytes;
+        int device, mapped;
+        uintptr_t base, mapping_base;
+        size_t bytes, mapping_bytes;
         unsigned long long id;
     } pointer;
     int exported_fd;

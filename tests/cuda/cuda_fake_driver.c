@@ -80,6 +80,15 @@ static CUresult pointer_attributes(unsigned n, CUpointer_attribute *which, void 
         case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
             *(size_t *)values[i] = fake.pointer.bytes;
             break;
+        case CU_POINTER_ATTRIBUTE_MAPPED:
+            *(int *)values[i] = fake.pointer.mapped;
+            break;
+        case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+            *(CUdeviceptr *)values[i] = fake.pointer.mapping_base;
+            break;
+        case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+            *(size_t *)values[i] = fake.pointer.mapping_bytes;
+            break;
         case CU_POINTER_ATTRIBUTE_BUFFER_ID:
             *(unsigned long long *)values[i] = fake.pointer.id;
             break;

@@ -325,3 +325,48 @@ Test(api_device_memory, refusals)
         plans[i] = (struct graph_plan){ all[i].stub, 1, RANKS_PROCESSES, refused, &all[i], 0 };
     graph_run_all(plans, REFUSALS);
 }
+
+/* --- Memory that grows: parts that are mapped side by side in one range of addresses, as PyTorch's may be */
+
+static void grown(struct ranks_me *me)
+{
+    enum { PART = 65536, EACH = PART / 4 /* elements */ };
+    tutti_config config = { .size = sizeof config, .device = tutti_device(0), .timeout_ms = 200000 };
+    void *stream = NULL;
+    tutti_comm *comm = ranks_join(me, &config);
+    const struct tt_dev *dev = table(me);
+    if (dev == NULL || comm == NULL || !is_fine(me, dev, dev->use(0)) ||
+        !is_fine(me, dev, dev->stream.create(&stream)))
+        return;
+    char *whole = plugin_stub()->map_parts(PART, 3, -1), *with_hole = plugin_stub()->map_parts(PART, 3, 1);
+    tutti_stream on = tutti_cuda_stream(stream);
+    if (!ranks_expect(me, whole != NULL && with_hole != NULL, "no memory"))
+        return;
+    is_fine(me, dev, dev->fill(whole, 1, 3 * PART, stream));
+    ranks_ok(
+        me, tutti_all_reduce(whole, whole, 3 * EACH, TUTTI_INT32, TUTTI_MAX, comm, on), "over three parts");
+    ranks_ok(me, tutti_all_reduce(whole + PART - 4, whole + PART - 4, 2, TUTTI_INT32, TUTTI_MAX, comm, on),
+        "over an edge");
+    ranks_ok(me, tutti_all_reduce(with_hole, with_hole, EACH, TUTTI_INT32, TUTTI_MAX, comm, on), "a part");
+    ranks_refused(me, tutti_all_reduce(whole, whole, 3 * EACH + 1, TUTTI_INT32, TUTTI_MAX, comm, on),
+        TUTTI_INVALID_ARGUMENT, "beyond the last part", "send is|needs 196612 bytes|ends after 65536");
+    ranks_refused(me, tutti_all_reduce(with_hole, with_hole, EACH + 1, TUTTI_INT32, TUTTI_MAX, comm, on),
+        TUTTI_INVALID_ARGUMENT, "into a hole", "send is|needs 65540 bytes|ends after 65536");
+    ranks_refused(me, tutti_all_reduce(whole, with_hole + PART, 1, TUTTI_INT32, TUTTI_MAX, comm, on),
+        TUTTI_INVALID_ARGUMENT, "a hole", "recv is|nothing is mapped");
+    ranks_refused(me,
+        tutti_all_reduce(
+            with_hole + 2 * PART, with_hole, EACH, TUTTI_INT32, TUTTI_MAX, comm, tutti_no_stream()),
+        TUTTI_INVALID_ARGUMENT, "a part, without a stream", "send is memory of a device");
+    ranks_ok(me, tutti_barrier(comm, on), "barrier");
+    is_fine(me, dev, dev->stream.sync(stream));
+    int *seen = plugin_stub()->look(whole + 2 * PART);
+    ranks_expect(me, seen != NULL && *seen == 0x01010101, "the third part is not what was sent");
+    ranks_part(me, comm);
+}
+
+Test(api_device_memory, ranges_that_are_mapped_in_parts)
+{
+    plugin_must_be_stub();
+    graph_run({ "devices=1", 2, RANKS_PROCESSES, grown, NULL, 0 });
+}

@@ -128,6 +128,29 @@ Test(stub, words_are_compared_in_a_circle)
     rig_ends(stream);
 }
 
+/* Parts that are mapped side by side are one, to who copies; where nothing is mapped nothing is reached. */
+Test(stub, ranges_that_are_mapped_in_parts)
+{
+    enum { PART = 65536 };
+    struct tt_dev_pointer first, third;
+    rig_start("");
+    void *stream = rig_stream();
+    char *whole = stub->map_parts(PART, 3, -1), *with_hole = stub->map_parts(PART, 3, 1);
+    cr_assert(whole != NULL && with_hole != NULL);
+    cr_expect(dev->memory.classify(whole, &first) == TT_DEV_OK && first.base == (uintptr_t)whole);
+    cr_expect(dev->memory.classify(whole + 2 * PART, &third) == TT_DEV_OK && third.bytes == PART);
+    cr_expect(
+        first.range == third.range && first.id != third.id && third.base == (uintptr_t)whole + 2 * PART);
+    cr_expect_eq(dev->fill(whole, 3, 3 * PART, stream), TT_DEV_OK, "%s", dev->why());
+    cr_expect_eq(dev->fill(whole + PART, 3, 2 * PART + 1, stream), TT_DEV_INVALID, "beyond the last");
+    cr_expect_eq(dev->fill(with_hole, 3, PART + 1, stream), TT_DEV_INVALID, "into the hole");
+    cr_expect_eq(dev->fill(with_hole + PART, 3, 1, stream), TT_DEV_INVALID, "in the hole");
+    cr_expect_eq(dev->memory.classify(with_hole + PART, &first), TT_DEV_INVALID);
+    cr_expect(dev->memory.classify(with_hole + 2 * PART, &first) == TT_DEV_OK);
+    rig_ends(stream);
+    cr_expect_eq(*(char *)stub->look(whole + 3 * PART - 1), 3);
+}
+
 Test(stub, kinds_of_memory)
 {
     char pageable[8192], *device, *managed;

@@ -57,6 +57,10 @@ struct tt_stub {
      * primary one; false: back, as `use` of another device does. */
     void (*own_context)(bool own);
 
+    /* And a range of addresses of this thread's device in which so many parts are mapped side by side, as
+     * allocators do whose memory grows; in place of number `hole` (-1: none) is nothing. */
+    void *(*map_parts)(size_t part_bytes, int parts, int hole);
+
     /* Once, before the first launch. The module has kernels: a plugin's, where there is a C++ compiler. */
     void (*kernels)(const struct tt_stub_kernels *kernels);
     void (*pause)(void);

@@ -176,6 +176,8 @@ struct stub_memory { /* one allocation */
     size_t bytes, mapped; /* asked for, and taken */
     uint64_t id;
     bool pinned_by_user;
+    uintptr_t range; /* in which other parts are mapped, too; 0: it has none */
+    bool hole; /* addresses of a range, and nothing there */
     /* Where devices have another address for that, there are two of these: the user's knows its twin, and the
      * devices' where the host has it. */
     struct stub_memory *twin;
@@ -236,12 +238,14 @@ void *tt_stub_grow(void *array, int n, size_t bytes); /* room for one more than 
 
 /* --- stub_memory.c */
 bool tt_stub_memory_open(void);
-/* Where the stub sees [ptr, ptr + bytes): NULL unless it all lies in one allocation. With the lock held. */
+/* Where the stub sees [ptr, ptr + bytes): NULL unless it all lies in one allocation, or in parts of one range.
+ * With the lock held. */
 void *tt_stub_memory_look(const void *ptr, size_t bytes);
 /* What a kernel's parameter is for the stub: its own address for one of the window, else as it is. */
 uintptr_t tt_stub_memory_alias(uintptr_t at);
 const struct stub_memory *tt_stub_memory_find(const void *ptr);
 void *tt_stub_look(const void *ptr);
+void *tt_stub_map_parts(size_t part_bytes, int parts, int hole);
 /* Device memory, of that file if it is one, and its end. NULL: no room. With the lock held. */
 struct stub_memory *tt_stub_memory_map(struct stub_device *device, size_t bytes, struct stub_file file);
 void tt_stub_memory_unmap(struct stub_memory *memory);

@@ -63,7 +63,7 @@ static void list_remove(struct stub_memory *memory)
     *at = memory->next;
 }
 
-const struct stub_memory *tt_stub_memory_find(const void *ptr)
+static const struct stub_memory *find_any(const void *ptr)
 {
     uintptr_t at = (uintptr_t)ptr;
     for (const struct stub_memory *m = tt_stub_runtime.memory; m != NULL && m->base <= at; m = m->next)
@@ -72,11 +72,25 @@ const struct stub_memory *tt_stub_memory_find(const void *ptr)
     return NULL;
 }
 
+const struct stub_memory *tt_stub_memory_find(const void *ptr)
+{
+    const struct stub_memory *m = find_any(ptr);
+    return m != NULL && !m->hole ? m : NULL;
+}
+
+static bool goes_on(const struct stub_memory *m)
+{
+    const struct stub_memory *next = m->next;
+    return m->range != 0 && next != NULL && next->range == m->range && !next->hole;
+}
+
 void *tt_stub_memory_look(const void *ptr, size_t bytes)
 {
-    const struct stub_memory *m = tt_stub_memory_find(ptr);
+    const struct stub_memory *m = tt_stub_memory_find(ptr), *last = m;
     uintptr_t at = (uintptr_t)ptr;
-    if (m == NULL || bytes > m->bytes - (at - m->base))
+    while (last != NULL && bytes > last->base + last->bytes - at)
+        last = goes_on(last) ? last->next : NULL;
+    if (last == NULL)
         return NULL;
     if (m->host != NULL)
         return (char *)m->host + (at - m->base);
@@ -104,7 +118,7 @@ static uintptr_t window_place(size_t mapped)
     for (const struct stub_memory *m = tt_stub_runtime.memory; m != NULL; m = m->next) {
         if (!in_window(m->base))
             continue;
-        if (m->base - at >= mapped + PAGE)
+        if (m->base >= at && m->base - at >= mapped + PAGE) /* parts of a range have no page between them */
             break;
         at = m->base + m->mapped + PAGE;
     }
@@ -113,13 +127,13 @@ static uintptr_t window_place(size_t mapped)
 
 /* --- Making and freeing it. */
 
-struct stub_memory *tt_stub_memory_map(struct stub_device *device, size_t bytes, struct stub_file file)
+static struct stub_memory *map_at(
+    uintptr_t base, struct stub_device *device, size_t bytes, struct stub_file file)
 {
     size_t mapped = pages(bytes);
     uint64_t counted = file.imported ? 0 : bytes;
     if (counted > tt_stub_runtime.config.memory_bytes - device->used_bytes)
         return NULL;
-    uintptr_t base = window_place(mapped);
     void *own = (void *)(base + WINDOW);
     int flags = MAP_FIXED | (file.is ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS);
     if (base == 0 || mmap(own, mapped, PROT_READ | PROT_WRITE, flags, file.is ? file.fd : -1, 0) != own)
@@ -137,6 +151,37 @@ struct stub_memory *tt_stub_memory_map(struct stub_device *device, size_t bytes,
     device->used_bytes += counted;
     list_add(m);
     return m;
+}
+
+struct stub_memory *tt_stub_memory_map(struct stub_device *device, size_t bytes, struct stub_file file)
+{
+    return map_at(window_place(pages(bytes)), device, bytes, file);
+}
+
+void *tt_stub_map_parts(size_t part_bytes, int parts, int hole)
+{
+    struct stub_device *device = tt_stub_current();
+    size_t part = pages(part_bytes);
+    tt_stub_device_seize(device);
+    uintptr_t base = window_place(part * (size_t)parts);
+    bool there = base != 0;
+    for (int i = 0; i < parts && there; i++) {
+        struct stub_memory *m;
+        if (i == hole) {
+            m = tt_stub_new(sizeof *m);
+            *m = (struct stub_memory){
+                .base = base + (size_t)i * part, .bytes = part, .mapped = part, .hole = true
+            };
+            list_add(m);
+        } else {
+            m = map_at(base + (size_t)i * part, device, part, (struct stub_file){ 0 });
+        }
+        there = m != NULL;
+        if (there)
+            m->range = base;
+    }
+    tt_stub_device_release(device);
+    return there ? (void *)base : NULL;
 }
 
 static struct stub_memory *make_host_memory(enum tt_dev_kind kind, int device, size_t bytes)
@@ -315,12 +360,17 @@ enum tt_dev_error tt_stub_classify(const void *ptr, struct tt_dev_pointer *what)
     if (error != TT_DEV_OK)
         return error;
     pthread_mutex_lock(&tt_stub_runtime.lock);
-    const struct stub_memory *m = tt_stub_memory_find(ptr);
-    *what = (struct tt_dev_pointer){ .kind = TT_DEV_HOST, .device = -1 };
-    if (m != NULL)
-        *what = (struct tt_dev_pointer){
-            .kind = m->kind, .device = m->device, .base = m->base, .bytes = m->bytes, .id = m->id
-        };
+    const struct stub_memory *m = find_any(ptr);
+    bool hole = m != NULL && m->hole;
+    if (m == NULL)
+        *what = (struct tt_dev_pointer){ .kind = TT_DEV_HOST, .device = -1 };
+    else if (!hole)
+        *what = (struct tt_dev_pointer){ .kind = m->kind,
+            .device = m->device,
+            .base = m->base,
+            .bytes = m->bytes,
+            .range = m->range != 0 ? m->range : m->base,
+            .id = m->id };
     pthread_mutex_unlock(&tt_stub_runtime.lock);
-    return TT_DEV_OK;
+    return hole ? tt_stub_fail(TT_DEV_INVALID, STUB_classify, "nothing is mapped at %p", ptr) : TT_DEV_OK;
 }

@@ -68,6 +68,7 @@ static const struct tt_stub controls = {
     .fail = tt_stub_fail_call,
     .stream_create_blocking = tt_stub_stream_create_blocking,
     .own_context = tt_stub_own_context,
+    .map_parts = tt_stub_map_parts,
     .kernels = tt_stub_set_kernels,
     .pause = tt_stub_pause,
     .look = tt_stub_look,
