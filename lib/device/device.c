@@ -44,7 +44,8 @@ tutti_status tt_device_resolve(const struct tt_settings *settings, int *number)
     int wanted = (int)(settings->device - TT_DEVICE_FIRST);
     if (wanted >= count)
         return tt_fail(TUTTI_INVALID_ARGUMENT,
-            "device is %d; this process has %d: legal: 0 to %d, auto, current or none", wanted, count, count - 1);
+            "device is %d; this process has %d: legal: 0 to %d, auto, current or none", wanted, count,
+            count - 1);
     *number = wanted;
     return TUTTI_OK;
 }
@@ -124,7 +125,6 @@ static tutti_status make_staging(struct tt_device *d, int n, uint64_t slot_bytes
     d->pinned_seen = seen;
     d->words = (struct tt_device_words *)pinned;
     d->cells = d->pinned + words_bytes;
-    set_gates(d, (uint32_t)d->operations);
     return TUTTI_OK;
 }
 
@@ -140,11 +140,15 @@ static tutti_status make_events(struct tt_device *d)
 }
 
 /* All of this near the device: pinning touches the memory, and the worker has the cores of who starts it. */
-static tutti_status make_parts(struct tt_comm *comm, struct tt_device *d)
+static tutti_status make_parts(struct tt_comm *comm, struct tt_device *d, const struct tt_dev_facts *facts)
 {
     tutti_status status = make_staging(d, comm->n, comm->endpoint->slot_bytes);
     if (status == TUTTI_OK)
         status = make_events(d);
+    if (status == TUTTI_OK)
+        status = tt_device_try_words(d, facts);
+    if (status == TUTTI_OK)
+        set_gates(d, (uint32_t)d->operations);
     if (status == TUTTI_OK)
         status = tt_prepared_cache_create(&d->prepared);
     return status == TUTTI_OK ? tt_replays_open(d) : status;
@@ -156,11 +160,11 @@ static tutti_status make(struct tt_comm *comm, struct tt_device *d)
     struct tt_dev_facts facts;
     if (d->dev->facts(d->number, &facts) != TT_DEV_OK)
         return tt_fail(TUTTI_DEVICE_ERROR, "device %d: %s", d->number, d->dev->why());
-    if (!facts.words)
-        return tt_fail(TUTTI_UNSUPPORTED, "device %d (%s): its streams cannot wait for words in memory",
-            d->number, facts.name);
+    tutti_status status = tt_device_know_words(d, &facts);
+    if (status != TUTTI_OK)
+        return status;
     bool bound = tt_cores_bind_near(tt_device_sysfs, facts.address, &before);
-    tutti_status status = make_parts(comm, d);
+    status = make_parts(comm, d, &facts);
     if (bound)
         tt_cores_unbind(&before);
     return status == TUTTI_OK ? tt_watch_begin(d) : status;

@@ -242,3 +242,53 @@ Test(api_device_choice, counting_that_fails)
 {
     graph_run({ "devices=3", 1, RANKS_PROCESSES, count_errors, NULL, 0 });
 }
+
+/* --- Devices whose streams cannot wait for words, whatever they say of themselves */
+
+static void cannot_wait(struct ranks_me *me)
+{
+    tutti_config config = { .size = sizeof config, .device = tutti_device(0), .timeout_ms = 500 };
+    tutti_comm *comm = NULL;
+    int value = 4;
+    ranks_refused(
+        me, tutti_comm_init_all(1, NULL, &config, &comm), TUTTI_UNSUPPORTED, "init_all", me->context);
+    uint64_t pinned = plugin_stub()->calls("pin");
+    ranks_refused(me, tutti_comm_init_all(1, NULL, &config, &comm), TUTTI_UNSUPPORTED, "init_all",
+        "device 0|device none");
+    ranks_expect(me, plugin_stub()->calls("pin") == pinned, "it is tried again");
+    config.device = TUTTI_DEVICE_NONE;
+    if (!ranks_ok(me, tutti_comm_init_all(1, NULL, &config, &comm), "init_all"))
+        return;
+    ranks_ok(
+        me, tutti_all_reduce(&value, &value, 1, TUTTI_INT32, TUTTI_SUM, comm, tutti_no_stream()), "host");
+    tutti_comm_destroy(comm);
+}
+
+Test(api_device_choice, words_that_do_not_work)
+{
+    graph_run(
+        { "devices=1,words=0", 1, RANKS_PROCESSES, cannot_wait, "device 0 (Stub 0)|wait|device none", 0 },
+        { "devices=1,words_fault=1", 1, RANKS_PROCESSES, cannot_wait, "device 0|write_word|device none", 0 },
+        { "devices=1,words_fault=2", 1, RANKS_PROCESSES, cannot_wait, "was not seen|device none", 0 },
+        { "devices=1,words_fault=3", 1, RANKS_PROCESSES, cannot_wait, "was over before|device none", 0 },
+        { "devices=1,words_fault=4", 1, RANKS_PROCESSES, cannot_wait, "did not end|device none", 0 });
+}
+
+/* A process tries it once for each device, and not for each communicator. */
+static void try_once(struct ranks_me *me)
+{
+    tutti_config config = { .size = sizeof config };
+    tutti_comm *comm = NULL;
+    for (int i = 0; i < 6; i++) {
+        config.device = tutti_device(i % 2);
+        ranks_ok(me, tutti_comm_init_all(1, NULL, &config, &comm), "init_all");
+        ranks_ok(me, tutti_comm_destroy(comm), "destroy");
+    }
+    ranks_expect(me, plugin_stub()->calls("wait_word") == 2, "%llu words were waited for",
+        (unsigned long long)plugin_stub()->calls("wait_word"));
+}
+
+Test(api_device_choice, words_are_tried_once)
+{
+    graph_run({ "devices=2", 1, RANKS_PROCESSES, try_once, NULL, 0 });
+}

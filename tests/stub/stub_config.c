@@ -23,6 +23,7 @@ static bool read_number(struct stub_config *config, const char *key, long long v
         { "sms", 1, 1024, &config->sms },
         { "blocks_per_sm", 1, 32, &config->blocks_per_sm },
         { "slice", 0, 1000000, &config->slice_us },
+        { "words_fault", 0, STUB_WAITS_HANG, &config->words_fault },
     };
     const struct {
         const char *key;

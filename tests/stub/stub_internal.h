@@ -185,8 +185,11 @@ struct stub_memory { /* one allocation */
     struct stub_file file;
 };
 
+enum { STUB_WORDS_REFUSED = 1, STUB_WRITES_LOST, STUB_WAITS_PASS, STUB_WAITS_HANG };
+
 struct stub_config {
     int devices, queues, depth, sms, blocks_per_sm, slice_us;
+    int words_fault;
     uint64_t memory_bytes, seed;
     int64_t delay_us[STUB_KINDS];
     bool words, managed, fds, one_address, yield, launch_blocking;

@@ -340,7 +340,7 @@ static enum tt_dev_error add_word(
     struct stub_stream *stream = tt_stub_stream_enter(handle, function, &error);
     if (stream == NULL)
         return error;
-    if (!tt_stub_runtime.config.words)
+    if (!tt_stub_runtime.config.words || tt_stub_runtime.config.words_fault == STUB_WORDS_REFUSED)
         return tt_stub_fail(TT_DEV_UNSUPPORTED, function, "the devices have no words");
     if (stream->device != tt_stub_current())
         return tt_stub_fail(

@@ -73,8 +73,13 @@ static void count_as_running(struct stub_device *device, void (*change)(struct s
 /* Yields, then sleeps: many queues wait at once on few cores. */
 static void wait_for(const uint32_t *word, uint32_t value, struct stub_device *device)
 {
+    int fault = tt_stub_runtime.config.words_fault;
+    if (fault == STUB_WAITS_PASS)
+        return;
     count_as_running(device, tt_stub_context_enter);
-    for (int polls = 0; (int32_t)(__atomic_load_n(word, __ATOMIC_ACQUIRE) - value) < 0; polls++) {
+    for (int polls = 0;
+         fault == STUB_WAITS_HANG || (int32_t)(__atomic_load_n(word, __ATOMIC_ACQUIRE) - value) < 0;
+         polls++) {
         count_as_running(device, tt_stub_context_pause);
         if (polls < 50)
             sched_yield();
@@ -107,7 +112,8 @@ void tt_stub_task_run(const struct stub_task *task, struct stub_device *device)
             memset(at, task->fill.byte, task->fill.bytes);
         break;
     case STUB_WRITE:
-        if ((at = look(device, task->word.word, sizeof(uint32_t))) != NULL)
+        at = look(device, task->word.word, sizeof(uint32_t));
+        if (at != NULL && tt_stub_runtime.config.words_fault != STUB_WRITES_LOST)
             __atomic_store_n((uint32_t *)at, task->word.value, __ATOMIC_RELEASE);
         break;
     case STUB_WAIT:
