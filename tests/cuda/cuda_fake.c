@@ -12,7 +12,9 @@
 
 #include "base/dev_kernel.h"
 
-struct fake fake = { .driver_version = 13000, .context_device = -1, .exported_fd = -1 };
+struct fake fake = {
+    .driver_version = 13000, .context_device = -1, .exported_fd = -1, .devices = 2, .owner = 1
+};
 const char fake_kernels[3];
 
 const char *fake_calls(void)

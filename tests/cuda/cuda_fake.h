@@ -18,6 +18,8 @@ struct fake {
     bool no_fds; /* descriptors cannot be exported */
     bool integrated; /* the devices are */
     bool shared; /* by MPS */
+    int devices; /* there are so many; the driver's count */
+    int owner; /* of any memory behind a handle; -1: of a device that this process does not see */
     int context_device; /* of the context of this thread; -1: it has none */
     uintptr_t pushed; /* the context that is over that; 0: none */
     int capture; /* the status of all streams */

@@ -2,6 +2,7 @@
 /* cuda_fake_driver.c: the driver's functions of cuda_fake.h, which the runtime finds by name and version. */
 #include "cuda_fake.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "transports/cuda/cuda_driver.h"
@@ -198,8 +199,36 @@ static CUresult unmap(CUdeviceptr at, size_t bytes)
 
 static CUresult set_access(CUdeviceptr at, size_t bytes, const CUmemAccessDesc *access, size_t n)
 {
-    return fake_note(
-        "cuMemSetAccess", "%#llx, %zu, device %d, %d, %zu", at, bytes, access->location.id, access->flags, n);
+    char devices[100] = "";
+    size_t length = 0;
+    for (size_t i = 0; i < n; i++)
+        length += (size_t)snprintf(devices + length, sizeof devices - length, "%s%d%s", i > 0 ? ", " : "",
+            access[i].location.id,
+            access[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+                    access[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                ? ""
+                : " in another way");
+    return fake_note("cuMemSetAccess", "%#llx, %zu, devices %s", at, bytes, devices);
+}
+
+static CUresult properties(CUmemAllocationProp *memory, CUmemGenericAllocationHandle handle)
+{
+    *memory = (CUmemAllocationProp){ .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = fake.owner } };
+    (void)handle;
+    return fake.owner < 0 ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+}
+
+static CUresult count(int *n)
+{
+    *n = fake.devices;
+    return CUDA_SUCCESS;
+}
+
+/* Devices 0 to 2 reach each other, and so do 3 and those after it. */
+static CUresult can_access(int *can, CUdevice device, CUdevice peer)
+{
+    *can = device != peer && (device < 3) == (peer < 3);
+    return device == peer ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
 }
 
 static CUresult export_handle(
@@ -223,6 +252,8 @@ static const struct tt_cuda_driver forms = { .get_context = get_context,
     .push_context = push_context,
     .pop_context = pop_context,
     .current_device = current_device,
+    .count = count,
+    .can_access = can_access,
     .attribute = attribute,
     .pointer_attributes = pointer_attributes,
     .stream_context = stream_context,
@@ -239,6 +270,7 @@ static const struct tt_cuda_driver forms = { .get_context = get_context,
     .map = map,
     .unmap = unmap,
     .set_access = set_access,
+    .properties = properties,
     .export = export_handle,
     .import = import_handle };
 
@@ -256,6 +288,8 @@ static const struct {
     FORM(cuCtxPushCurrent, 4000, 0, push_context),
     FORM(cuCtxPopCurrent, 4000, 0, pop_context),
     FORM(cuCtxGetDevice, 2000, 13000, current_device),
+    FORM(cuDeviceGetCount, 2000, 0, count),
+    FORM(cuDeviceCanAccessPeer, 4000, 0, can_access),
     FORM(cuDeviceGetAttribute, 2000, 0, attribute),
     FORM(cuPointerGetAttributes, 7000, 0, pointer_attributes),
     FORM(cuStreamGetCtx, 9020, 12050, stream_context),
@@ -272,6 +306,7 @@ static const struct {
     FORM(cuMemMap, 10020, 0, map),
     FORM(cuMemUnmap, 10020, 0, unmap),
     FORM(cuMemSetAccess, 10020, 0, set_access),
+    FORM(cuMemGetAllocationPropertiesFromHandle, 10020, 0, properties),
     FORM(cuMemExportToShareableHandle, 10020, 0, export),
     FORM(cuMemImportFromShareableHandle, 10020, 0, import),
 };

@@ -504,7 +504,7 @@ Test(cuda_table, segments_by_descriptor)
         "cuCtxGetDevice() mode(relaxed) cuMemCreate(65536, device 1, handles 1, 0) "
         "cuMemAddressReserve(65536, "
         "0, 0, 0) "
-        "cuMemMap(0x6000, 65536, 0, 31, 0) cuMemSetAccess(0x6000, 65536, device 1, 3, 1) mode(global)");
+        "cuMemMap(0x6000, 65536, 0, 31, 0) cuMemSetAccess(0x6000, 65536, devices 1, 0) mode(global)");
     cr_expect(
         segment.base == (void *)0x6000 && segment.bytes == 65536 && segment.device == 1 && !segment.imported);
     fake.exported_fd = open("/dev/null", O_RDONLY);
@@ -520,10 +520,32 @@ Test(cuda_table, segments_by_descriptor)
     called(dev->segment.import(&out, &segment),
         "cuCtxGetDevice() mode(relaxed) cuMemImportFromShareableHandle(44, 1) cuMemAddressReserve(65536, 0, "
         "0, 0) "
-        "cuMemMap(0x6000, 65536, 0, 32, 0) cuMemSetAccess(0x6000, 65536, device 1, 3, 1) mode(global)");
+        "cuMemMap(0x6000, 65536, 0, 32, 0) cuMemSetAccess(0x6000, 65536, devices 1, 0) mode(global)");
     cr_expect(segment.base == (void *)0x6000 && segment.bytes == 65536 && segment.imported);
     called(dev->segment.free(&segment), "mode(relaxed) cuMemUnmap(0x6000, 65536) cuMemAddressFree(0x6000, "
                                         "65536) cuMemRelease(32) mode(global)");
+}
+
+/* All devices of the process that reach the memory use it at one address; the one it is for comes first. */
+Test(cuda_table, segments_for_peers)
+{
+    static const struct {
+        int current, devices, owner;
+        const char *users;
+    } cases[] = { { 1, 2, 1, "devices 1, 0)" }, { 0, 1, 0, "devices 0)" }, { 2, 5, 2, "devices 2, 0, 1)" },
+        { 4, 5, 4, "devices 4, 3)" }, { 0, 5, 2, "devices 0, 1, 2)" }, /* one that was imported */
+        { 3, 5, -1, "devices 3)" } };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct tt_dev_segment segment;
+        struct tt_dev_export from = { .bytes = 65536, .fd = 44 };
+        fake.context_device = cases[i].current;
+        fake.devices = cases[i].devices;
+        fake.owner = cases[i].owner;
+        cr_expect_eq(dev->segment.import(&from, &segment), TT_DEV_OK);
+        cr_expect_eq(segment.device, cases[i].current);
+        const char *calls = fake_calls();
+        cr_expect_not_null(strstr(calls, cases[i].users), "case %zu: %s", i, calls);
+    }
 }
 
 Test(cuda_table, segments_by_legacy_handle)

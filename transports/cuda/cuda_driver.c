@@ -134,6 +134,8 @@ static const struct {
     ROW(cuCtxPushCurrent, 4000, push_context),
     ROW(cuCtxPopCurrent, 4000, pop_context),
     ROW(cuCtxGetDevice, 2000, current_device),
+    ROW(cuDeviceGetCount, 2000, count),
+    ROW(cuDeviceCanAccessPeer, 4000, can_access),
     ROW(cuDeviceGetAttribute, 2000, attribute),
     ROW(cuPointerGetAttributes, 7000, pointer_attributes),
     ROW(cuStreamGetCtx, 9020, stream_context),
@@ -150,6 +152,7 @@ static const struct {
     ROW(cuMemMap, 10020, map),
     ROW(cuMemUnmap, 10020, unmap),
     ROW(cuMemSetAccess, 10020, set_access),
+    ROW(cuMemGetAllocationPropertiesFromHandle, 10020, properties),
     ROW(cuMemExportToShareableHandle, 10020, export),
     ROW(cuMemImportFromShareableHandle, 10020, import),
 };

@@ -19,6 +19,8 @@ struct tt_cuda_driver {
     PFN_cuCtxPushCurrent_v4000 push_context;
     PFN_cuCtxPopCurrent_v4000 pop_context;
     PFN_cuCtxGetDevice_v2000 current_device;
+    PFN_cuDeviceGetCount_v2000 count;
+    PFN_cuDeviceCanAccessPeer_v4000 can_access;
     PFN_cuDeviceGetAttribute_v2000 attribute;
     PFN_cuPointerGetAttributes_v7000 pointer_attributes;
     PFN_cuStreamGetCtx_v9020 stream_context;
@@ -36,6 +38,7 @@ struct tt_cuda_driver {
     PFN_cuMemMap_v10020 map;
     PFN_cuMemUnmap_v10020 unmap;
     PFN_cuMemSetAccess_v10020 set_access;
+    PFN_cuMemGetAllocationPropertiesFromHandle_v10020 properties;
     PFN_cuMemExportToShareableHandle_v10020 export;
     PFN_cuMemImportFromShareableHandle_v10020 import;
 };

@@ -10,7 +10,7 @@
 #include "cuda_driver.h"
 
 /* Small legacy allocations share a block of this length, and a handle opens all of its block. */
-enum { LEGACY_BLOCK_BYTES = 2 << 20 };
+enum { LEGACY_BLOCK_BYTES = 2 << 20, DEVICES_MAX = 64 };
 _Static_assert(sizeof(cudaIpcMemHandle_t) <= TT_DEV_HANDLE_BYTES, "a legacy handle fits an export");
 _Static_assert(sizeof(CUmemGenericAllocationHandle) <= sizeof(void *), "a handle fits a segment");
 
@@ -34,12 +34,45 @@ static CUmemGenericAllocationHandle handle_of(const struct tt_dev_segment *segme
     return (CUmemGenericAllocationHandle)(uintptr_t)segment->handle;
 }
 
-/* Maps a segment at addresses of this process, for its current device, which is segment->device. */
+/* Whose the memory is that a handle stands for, as this process counts devices; -1: of none of them. */
+static int owner_of(const struct tt_cuda_driver *driver, const struct tt_dev_segment *segment)
+{
+    CUmemAllocationProp memory = { .location.id = -1 };
+    bool known = driver->properties(&memory, handle_of(segment)) == CUDA_SUCCESS &&
+                 memory.location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+    return known ? memory.location.id : -1;
+}
+
+/* The devices of this process that may use a segment: that for which it is mapped, first, and all that reach
+ * its memory. Returns how many. */
+static int list_users(const struct tt_cuda_driver *driver, const struct tt_dev_segment *segment,
+    CUmemAccessDesc users[DEVICES_MAX])
+{
+    int owner = owner_of(driver, segment), devices = 0, n = 1;
+    users[0].location.id = segment->device;
+    if (driver->count(&devices) != CUDA_SUCCESS)
+        devices = 0;
+    for (int i = 0; i < devices && n < DEVICES_MAX; i++) {
+        int reaches = i == owner;
+        if (i == segment->device || owner < 0 ||
+            (i != owner && driver->can_access(&reaches, i, owner) != CUDA_SUCCESS) || reaches == 0)
+            continue;
+        users[n++].location.id = i;
+    }
+    for (int i = 0; i < n; i++) {
+        users[i].location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+        users[i].flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    }
+    return n;
+}
+
+/* Maps a segment at addresses of this process, for its current device, which is segment->device, and for all
+ * that reach it: its ranks on other devices have one address for it. */
 static enum tt_dev_error map(const struct tt_cuda_driver *driver, struct tt_dev_segment *segment)
 {
     CUdeviceptr at = 0;
-    CUmemAccessDesc access = { .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = segment->device },
-        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+    CUmemAccessDesc users[DEVICES_MAX] = { 0 };
+    int n = list_users(driver, segment, users);
     enum tt_dev_error error =
         tt_cuda_check("cuMemAddressReserve", driver->reserve(&at, segment->bytes, 0, 0, 0));
     if (error != TT_DEV_OK)
@@ -47,7 +80,7 @@ static enum tt_dev_error map(const struct tt_cuda_driver *driver, struct tt_dev_
     error = tt_cuda_check("cuMemMap", driver->map(at, segment->bytes, 0, handle_of(segment), 0));
     if (error != TT_DEV_OK)
         goto unreserve;
-    error = tt_cuda_check("cuMemSetAccess", driver->set_access(at, segment->bytes, &access, 1));
+    error = tt_cuda_check("cuMemSetAccess", driver->set_access(at, segment->bytes, users, (size_t)n));
     if (error != TT_DEV_OK)
         goto unmap;
     segment->base = (void *)(uintptr_t)at;
