@@ -87,12 +87,31 @@ Test(cuda_table, facts)
     fake.no_fds = true;
     fake.integrated = true;
     fake.shared = true;
-    cr_expect(dev->facts(0, &facts) == TT_DEV_OK && !facts.fds && !facts.words && facts.shared_context);
+    cr_expect(dev->facts(1, &facts) == TT_DEV_OK && !facts.fds && !facts.words && facts.shared_context);
     fake.driver_version = 12020;
-    cr_expect(dev->facts(0, &facts) == TT_DEV_OK && !facts.shared_context, "such a driver does not tell");
+    cr_expect(dev->facts(2, &facts) == TT_DEV_OK && !facts.shared_context, "such a driver does not tell");
     memset(&facts, 9, sizeof facts);
     fail("cudaGetDeviceProperties", cudaErrorInvalidDevice);
-    cr_expect(dev->facts(0, &facts) == TT_DEV_ABSENT && facts.sms == 0x09090909, "an output is set");
+    cr_expect(dev->facts(3, &facts) == TT_DEV_ABSENT && facts.sms == 0x09090909, "an output is set");
+}
+
+/* Asking for them takes milliseconds, so each device is asked once; a failure is no answer. */
+Test(cuda_table, facts_are_kept)
+{
+    struct tt_dev_facts first, again;
+    fail("cudaGetDeviceProperties", cudaErrorInvalidDevice);
+    cr_expect_eq(dev->facts(1, &first), TT_DEV_ABSENT);
+    fake.failing = NULL;
+    fake_calls();
+    fake.shared = true;
+    called(dev->facts(1, &first), "cudaGetDeviceProperties(1)");
+    fake.shared = false;
+    called(dev->facts(1, &again), "");
+    cr_expect(strcmp(first.address, again.address) == 0 && first.sms == again.sms && again.shared_context);
+    called(dev->facts(0, &again), "cudaGetDeviceProperties(0)");
+    cr_expect_not(again.shared_context, "each device has its own");
+    for (int i = 0; i < 2; i++)
+        called(dev->facts(64, &again), "cudaGetDeviceProperties(64)"); /* there is no room for so many */
 }
 
 Test(cuda_table, current_and_default_streams)

@@ -7,6 +7,7 @@
  *
  * The files of transports/cuda/ are no transport: they fill the device table (lib/base/dev.h) and move no
  * messages. They are here because, like a transport, they see lib/base/ only and are reached by a table. */
+#include <stdatomic.h>
 #include <stdio.h>
 
 #include "base/dev_kernel.h"
@@ -40,7 +41,7 @@ static bool shares_context(const struct tt_cuda_driver *driver, int device)
     return driver->attribute(&shared, (CUdevice_attribute)MPS_ENABLED, device) == CUDA_SUCCESS && shared != 0;
 }
 
-static enum tt_dev_error facts(int device, struct tt_dev_facts *facts)
+static enum tt_dev_error find_facts(int device, struct tt_dev_facts *facts)
 {
     const struct tt_cuda_driver *driver;
     struct cudaDeviceProp properties;
@@ -68,6 +69,34 @@ static enum tt_dev_error facts(int device, struct tt_dev_facts *facts)
 }
 
 /* Only the device of the thread's own context can be asked for, so that becomes `context` for a moment. */
+/* They take milliseconds, and stay. There is no lock, for a fork may come at any moment: threads that ask for
+ * the first time at once all ask, and one of them keeps what it heard. */
+static enum tt_dev_error facts(int device, struct tt_dev_facts *out)
+{
+    enum { DEVICES = 64 };
+    enum { NONE, BEING_KEPT, KEPT };
+    static struct {
+        _Atomic int state;
+        struct tt_dev_facts facts;
+    } kept[DEVICES];
+    bool may_keep = device >= 0 && device < DEVICES;
+    if (may_keep && atomic_load_explicit(&kept[device].state, memory_order_acquire) == KEPT) {
+        *out = kept[device].facts;
+        return TT_DEV_OK;
+    }
+    struct tt_dev_facts found;
+    int none = NONE;
+    enum tt_dev_error error = find_facts(device, &found);
+    if (error != TT_DEV_OK)
+        return error;
+    *out = found;
+    if (may_keep && atomic_compare_exchange_strong(&kept[device].state, &none, BEING_KEPT)) {
+        kept[device].facts = found;
+        atomic_store_explicit(&kept[device].state, KEPT, memory_order_release);
+    }
+    return TT_DEV_OK;
+}
+
 static enum tt_dev_error device_of(const struct tt_cuda_driver *driver, CUcontext context, int *device)
 {
     CUcontext now = NULL;
