@@ -344,6 +344,11 @@ void tt_arena_empty(void *ptr, uint64_t bytes)
     madvise(ptr, bytes, MADV_REMOVE);
 }
 
+void tt_arena_want_large_pages(void *ptr, uint64_t bytes)
+{
+    madvise(ptr, bytes, MADV_HUGEPAGE);
+}
+
 /* --- Peers */
 
 static void close_one(int fd)

@@ -119,6 +119,8 @@ static tutti_status make_staging(struct tt_device *d, int n, uint64_t slot_bytes
     if (status != TUTTI_OK)
         return status;
     d->pinned = pinned;
+    /* Each page is pinned, and looked up by the device, by itself. */
+    tt_arena_want_large_pages(pinned, d->pinned_bytes);
     if (d->dev->memory.pin(pinned, d->pinned_bytes, &seen) != TT_DEV_OK)
         return tt_fail(TUTTI_DEVICE_ERROR, "cannot pin %llu bytes for device %d: %s",
             (unsigned long long)d->pinned_bytes, d->number, d->dev->why());

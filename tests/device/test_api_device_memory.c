@@ -4,6 +4,7 @@
  * the stub's (tests/stub), whose fresh memory holds rubbish, and of which a host that touches it dies. */
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -369,4 +370,50 @@ Test(api_device_memory, ranges_that_are_mapped_in_parts)
 {
     plugin_must_be_stub();
     graph_run({ "devices=1", 2, RANKS_PROCESSES, grown, NULL, 0 });
+}
+
+/* --- The memory of a communicator's own */
+
+/* Bytes of this process's memory that peers can map for which large pages are wanted; -1: no one tells. */
+static long long advised_bytes(void)
+{
+    char line[512];
+    unsigned long long begin = 0, end = 0, from, to;
+    long long sum = -1;
+    bool ours = false;
+    FILE *maps = fopen("/proc/self/smaps", "re");
+    while (maps != NULL && fgets(line, sizeof line, maps) != NULL) {
+        if (sscanf(line, "%llx-%llx ", &from, &to) == 2 && strstr(line, "-") < strstr(line, " ")) {
+            begin = from;
+            end = to;
+            ours = strstr(line, "memfd:tutti ") != NULL;
+        } else if (strncmp(line, "VmFlags:", 8) == 0) {
+            sum = sum < 0 ? 0 : sum;
+            sum += ours && strstr(line, " hg") != NULL ? (long long)(end - begin) : 0;
+        }
+    }
+    if (maps != NULL)
+        fclose(maps);
+    return sum;
+}
+
+static void large_pages(struct ranks_me *me)
+{
+    tutti_config host = { .size = sizeof host, .device = TUTTI_DEVICE_NONE };
+    tutti_config device = { .size = sizeof device, .device = tutti_device(0) };
+    tutti_comm *comm = ranks_join(me, &host);
+    ranks_expect(me, advised_bytes() <= 0, "the host's memory is used in parts");
+    ranks_part(me, comm);
+    comm = ranks_join(me, &device);
+    long long bytes = advised_bytes();
+    ranks_expect(me, bytes < 0 || bytes >= 16 * MIB, "large pages are wanted for %lld bytes", bytes);
+    ranks_part(me, comm);
+}
+
+Test(api_device_memory, large_pages_are_wanted_for_what_is_pinned)
+{
+    void *some = mmap(NULL, 4 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (some == MAP_FAILED || madvise(some, 4 * MIB, MADV_HUGEPAGE) != 0)
+        cr_skip_test("this kernel has no large pages");
+    graph_run({ "queues=8", 2, RANKS_PROCESSES, large_pages, NULL, 0 });
 }
