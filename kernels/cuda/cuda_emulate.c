@@ -10,6 +10,24 @@
 __thread struct tt_emulated_place *tt_emulated_here;
 __thread struct tt_emulated_block *tt_emulated_block;
 
+static const struct tt_emulated_runtime *launcher;
+
+void tt_emulate_for(const struct tt_emulated_runtime *runtime)
+{
+    launcher = runtime;
+}
+
+void *tt_emulated_reach(const void *address)
+{
+    return launcher != NULL ? launcher->reach(address) : (void *)address;
+}
+
+void tt_emulated_give_way(void)
+{
+    if (launcher != NULL)
+        launcher->pause();
+}
+
 void tt_emulated_demand(int is_there, const char *what)
 {
     if (is_there)

@@ -44,6 +44,15 @@ struct tt_emulated_launch {
 void tt_emulate_block(const struct tt_emulated_launch *launch, uint32_t block);
 void tt_emulate_grid(const struct tt_emulated_launch *launch);
 
+/* What the runtime does for kernels that it launches: `reach` gives where the processor finds what a device has
+ * at this address, and a block that only polls calls `pause`. Set once, before the first block; without it
+ * addresses are the processor's, as those of the parameters always are. */
+struct tt_emulated_runtime {
+    void *(*reach)(const void *address);
+    void (*pause)(void);
+};
+void tt_emulate_for(const struct tt_emulated_runtime *runtime);
+
 /* --- For kernels, by way of cuda_primitives.cuh. */
 
 struct tt_emulated_place {
@@ -58,6 +67,7 @@ void tt_emulated_sync_warp(void);
 uint32_t tt_emulated_shuffle(uint32_t value, uint32_t lane);
 /* Others may run: in each round of a loop that polls. */
 void tt_emulated_pause(void);
+void *tt_emulated_reach(const void *address);
 /* Memory that the block has in common: the same for each thread that gives the same `site`. It begins as
  * bytes of 0xa5, because a device promises nothing. */
 void *tt_emulated_shared(const void *site, size_t bytes);

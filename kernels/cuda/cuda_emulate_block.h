@@ -30,6 +30,8 @@ void tt_emulate_threads(struct tt_emulated_block *block);
 struct tt_emulated_place tt_emulated_place_of(const struct tt_emulated_block *block, uint32_t thread);
 /* The kernel, as thread `here`. */
 void tt_emulated_run(struct tt_emulated_place *here);
+/* Other blocks, and other processes, may run: no thread of this block can do more than poll. */
+void tt_emulated_give_way(void);
 /* A resource that is needed to go on is not there. */
 void tt_emulated_demand(int is_there, const char *what);
 

@@ -185,6 +185,8 @@ void tt_emulate_fibers(struct tt_emulated_block *block)
     tt_wait_begin(&wait, tt_wait_policy_for(1), NULL, 0);
     while (t->ended < block->launch->block) {
         enum turn turn = take_turns(t);
+        if (turn == POLLED)
+            tt_emulated_give_way();
         tt_emulated_demand(turn != STUCK, "its threads wait at barriers that the others do not come to");
         if (turn == POLLED)
             tt_wait_idle(&wait); /* what they wait for comes from elsewhere */

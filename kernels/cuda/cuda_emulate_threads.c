@@ -84,6 +84,7 @@ static void pause_thread(void)
     static __thread uint32_t pauses;
     if (pauses++ % 1024 == 0)
         tt_wait_begin(&wait, tt_wait_policy_for(tt_cores_granted() + 1), NULL, 0);
+    tt_emulated_give_way();
     tt_wait_idle(&wait);
 }
 

@@ -80,6 +80,12 @@ INLINE void poll_pause()
 {
 }
 
+/* What a kernel follows that it read from memory: an address of the device's that was no parameter. */
+template <class T> INLINE T *reach(T *address)
+{
+    return address;
+}
+
 INLINE packet load_packet(const void *from)
 {
     packet p;
@@ -215,6 +221,11 @@ INLINE uint32_t shuffle(uint32_t value, uint32_t lane)
 INLINE void poll_pause()
 {
     tt_emulated_pause();
+}
+
+template <class T> INLINE T *reach(T *address)
+{
+    return static_cast<T *>(tt_emulated_reach(address));
 }
 
 /* A device refuses packets that are not aligned, so they end the program here, too. */

@@ -73,6 +73,17 @@ KERNEL void probe_turn(tt_probe_params p)
     p.data[grid_index()] = load_relaxed(p.flag);
 }
 
+/* PTX of probe_follow: ld.relaxed.sys.global.u32 */
+template <bool reaches> KERNEL void probe_follow(tt_probe_params p)
+{
+    uint32_t *address = reinterpret_cast<uint32_t *const *>(p.data)[0];
+    const uint32_t *word = reaches ? reach(address) : address;
+    uint32_t value = 0;
+    while ((value = load_relaxed(word)) == 0)
+        poll_pause();
+    p.result[grid_index()] = value;
+}
+
 /* PTX of probe_stuck: bar.sync bar.warp.sync */
 KERNEL void probe_stuck(tt_probe_params p)
 {
@@ -104,4 +115,6 @@ const void *const tt_probe_count = KERNEL_FUNCTION(tt_probe_params, probe_count)
 const void *const tt_probe_turn = KERNEL_FUNCTION(tt_probe_params, probe_turn);
 const void *const tt_probe_over = KERNEL_FUNCTION(tt_fused_params, probe_over<true>);
 const void *const tt_probe_over_relaxed = KERNEL_FUNCTION(tt_fused_params, probe_over<false>);
+const void *const tt_probe_follow = KERNEL_FUNCTION(tt_probe_params, probe_follow<true>);
+const void *const tt_probe_follow_as_it_is = KERNEL_FUNCTION(tt_probe_params, probe_follow<false>);
 const void *const tt_probe_stuck = KERNEL_FUNCTION(tt_probe_params, probe_stuck);

@@ -1,10 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test_stub_emulated.c: the stub's module launches the kernels of a plugin, by their numbers, on device
- * memory. Run in the build directory. */
+ * memory; and what emulated kernels ask of the stub while they run. Run in the build directory. */
 #include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "device/dev.h"
+#include "kernels/cuda/cuda_emulate.h"
 #include "kernels/cuda/cuda_kernels.h"
+#include "kernels/cuda/cuda_probe.h"
+#include "stub_rig.h"
 
 enum { COUNT = 50000, BYTES = COUNT * 4 };
 
@@ -65,4 +73,124 @@ Test(stub_emulated, kernels_on_device_memory, .timeout = 60)
             cr_assert_eq(host[i], (float)(i % 1000 * (3 + 2 + 1)), "element %d is %g", i, (double)host[i]);
     }
     cr_expect_eq(*over, 5);
+}
+
+/* --- Addresses that kernels find in memory, and kernels that wait */
+
+enum { FOLLOW, FOLLOW_AS_IT_IS, SET, KERNELS };
+
+static int blocks_per_sm(uint32_t kernel, uint32_t block, uint32_t shared_bytes)
+{
+    return kernel < KERNELS && block <= 1024 && shared_bytes == 0 ? 1 : 0;
+}
+
+/* SET is a kernel that tells others that it runs, by its flag, and gives them what they wait for. */
+static void run(const struct tt_dev_launch *what, uint32_t block)
+{
+    const struct tt_probe_params *params = what->params;
+    __atomic_store_n(params->flag, 1, __ATOMIC_RELEASE);
+    if (what->kernel == SET) {
+        __atomic_store_n(params->data, 5, __ATOMIC_RELEASE);
+        return;
+    }
+    struct tt_emulated_launch emulated = { .params = params, .grid = what->grid, .block = what->block };
+    emulated.function = what->kernel == FOLLOW ? tt_probe_follow : tt_probe_follow_as_it_is;
+    tt_emulate_block(&emulated, block);
+}
+
+static void start(const char *configuration)
+{
+    static const struct tt_stub_kernels kernels = { blocks_per_sm, run };
+    static struct tt_emulated_runtime runtime;
+    rig_start(configuration);
+    runtime = (struct tt_emulated_runtime){ stub->reach, stub->pause };
+    tt_emulate_for(&runtime);
+    stub->kernels(&kernels);
+    stream = rig_stream();
+    cr_assert_eq(dev->preload(), TT_DEV_OK);
+}
+
+static enum tt_dev_error launch_probe(uint32_t kernel, struct tt_probe_params params)
+{
+    struct tt_dev_launch what = {
+        .kernel = kernel, .grid = 1, .block = 32, .params = &params, .params_bytes = sizeof params
+    };
+    return dev->launch(&what, stream);
+}
+
+/* A word of device memory, and its address in device memory, too. */
+static uint32_t follow(uint32_t kernel)
+{
+    char *memory;
+    start("");
+    cr_assert_eq(dev->memory.alloc(4096, (void **)&memory), TT_DEV_OK);
+    rig_words[0] = 7;
+    *(void **)(rig_words + 2) = memory;
+    cr_expect_eq(dev->copy(memory, rig_words, 16, stream), TT_DEV_OK);
+    cr_expect_eq(launch_probe(kernel, (struct tt_probe_params){ .flag = rig_words + 8,
+                                          .data = (uint32_t *)(memory + 8),
+                                          .result = (uint32_t *)(memory + 1024) }),
+        TT_DEV_OK);
+    cr_expect_eq(dev->copy(rig_words, memory + 1024 + 31 * 4, 4, stream), TT_DEV_OK);
+    rig_ends(stream);
+    return rig_words[0];
+}
+
+Test(stub_emulated, addresses_in_memory_are_followed, .timeout = 60)
+{
+    cr_expect_eq(follow(FOLLOW), 7);
+}
+
+Test(stub_emulated, addresses_that_a_host_cannot_follow, .timeout = 60, .signal = SIGSEGV)
+{
+    follow(FOLLOW_AS_IT_IS);
+}
+
+Test(stub_emulated, addresses_that_a_device_cannot_follow)
+{
+    static uint32_t mine, pageable;
+    void *seen;
+    start("one_address=0");
+    cr_assert_eq(dev->memory.pin(&mine, sizeof mine, &seen), TT_DEV_OK);
+    cr_expect_eq(stub->reach(seen), &mine);
+    cr_expect_null(stub->reach(&mine), "devices know it by another address");
+    cr_expect_null(stub->reach(&pageable));
+    cr_expect_null(stub->reach(NULL));
+}
+
+/* --- The other process is a child that was forked before the first call. */
+
+static uint32_t *common; /* a page of both */
+
+static void start_shared(const char *configuration)
+{
+    void *seen;
+    start(configuration);
+    cr_assert_eq(dev->memory.pin(common, 4096, &seen), TT_DEV_OK);
+}
+
+/* A kernel that polls lets that of another process run, as the device would, so that what it waits for comes. */
+Test(stub_emulated, kernels_that_wait_give_way, .timeout = 60)
+{
+    enum { WORD, RUNS, DATA, RESULT = 16 };
+    char configuration[64];
+    int status = -1;
+    snprintf(
+        configuration, sizeof configuration, "slice=1000,share=/proc/self/fd/%d", memfd_create("devices", 0));
+    common = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pid_t child = rig_fork();
+    start_shared(configuration);
+    if (child == 0) {
+        *(uint32_t **)(common + DATA) = common + WORD;
+        launch_probe(FOLLOW, (struct tt_probe_params){
+                                 .flag = common + RUNS, .data = common + DATA, .result = common + RESULT });
+        _exit(dev->stream.sync(stream) == TT_DEV_OK && common[RESULT + 31] == 5 ? 0 : 1);
+    }
+    while (__atomic_load_n(common + RUNS, __ATOMIC_ACQUIRE) == 0)
+        rig_sleep();
+    cr_expect_eq(
+        launch_probe(SET, (struct tt_probe_params){ .flag = common + 8, .data = common + WORD }), TT_DEV_OK);
+    rig_ends(stream);
+    rig_open_word(common + WORD, 5); /* the child ends, whatever this one found */
+    cr_expect(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }

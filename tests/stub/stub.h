@@ -37,7 +37,8 @@ struct tt_stub_kernels { /* what kernels do */
     /* 0: there is no such kernel, or no multiprocessor has room for one block. */
     int (*blocks_per_sm)(uint32_t kernel, uint32_t block, uint32_t shared_bytes);
     /* One block, on a thread of its own. The parameters' pointers into device memory are such that a host
-     * can follow. In loops that wait it calls tt_stub.pause. */
+     * can follow; others, which it finds in memory, it gives to tt_stub.reach. In loops that wait it calls
+     * tt_stub.pause. */
     void (*run)(const struct tt_dev_launch *launch, uint32_t block);
 };
 
@@ -66,6 +67,8 @@ struct tt_stub {
     /* Once, before the first launch. The module has kernels: a plugin's, where there is a C++ compiler. */
     void (*kernels)(const struct tt_stub_kernels *kernels);
     void (*pause)(void);
+    /* NULL, and the device is broken, if it has nothing at this address. */
+    void *(*reach)(const void *ptr);
 
     /* Where the stub itself sees the byte at a device's address, NULL if there is none: tests look at device
      * memory and fill it by this, with no work in between. */

@@ -32,5 +32,7 @@ static void run(const struct tt_dev_launch *launch, uint32_t block)
 __attribute__((constructor)) static void give_kernels(void)
 {
     static const struct tt_stub_kernels kernels = { blocks_per_sm, run };
+    static const struct tt_emulated_runtime runtime = { tt_stub_reach, tt_stub_pause };
+    tt_emulate_for(&runtime);
     tt_stub_set_kernels(&kernels);
 }

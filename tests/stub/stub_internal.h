@@ -248,6 +248,8 @@ void *tt_stub_memory_look(const void *ptr, size_t bytes);
 uintptr_t tt_stub_memory_alias(uintptr_t at);
 const struct stub_memory *tt_stub_memory_find(const void *ptr);
 void *tt_stub_look(const void *ptr);
+/* The same for a kernel that runs, whose device breaks if it may not have that. */
+void *tt_stub_reach(const void *ptr);
 void *tt_stub_map_parts(size_t part_bytes, int parts, int hole);
 /* Device memory, of that file if it is one, and its end. NULL: no room. With the lock held. */
 struct stub_memory *tt_stub_memory_map(struct stub_device *device, size_t bytes, struct stub_file file);

@@ -5,7 +5,8 @@
  * it.
  *
  * Addresses of device memory among a kernel's parameters are replaced by the stub's own (stub_memory.c):
- * any aligned word of them that is such an address. The first launch of a kernel that was not preloaded
+ * any aligned word of them that is such an address. What a kernel reads from memory it gives to
+ * tt_stub_reach. The first launch of a kernel that was not preloaded
  * loads it, which waits for all streams of the device as an allocation does. */
 #include <sched.h>
 #include <signal.h>
@@ -32,6 +33,17 @@ void tt_stub_pause(void)
     pthread_mutex_lock(&tt_stub_runtime.lock);
     tt_stub_context_pause(runs_on);
     pthread_mutex_unlock(&tt_stub_runtime.lock);
+}
+
+void *tt_stub_reach(const void *ptr)
+{
+    pthread_mutex_lock(&tt_stub_runtime.lock);
+    const struct stub_memory *m = tt_stub_memory_find(ptr);
+    void *at = m != NULL && m->twin == NULL ? tt_stub_memory_look(ptr, 1) : NULL;
+    if (at == NULL && runs_on != NULL)
+        runs_on->broken = true;
+    pthread_mutex_unlock(&tt_stub_runtime.lock);
+    return at;
 }
 
 /* How many of a kernel's blocks run on one multiprocessor; 0: none, or there is no such kernel. */

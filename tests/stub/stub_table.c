@@ -71,6 +71,7 @@ static const struct tt_stub controls = {
     .map_parts = tt_stub_map_parts,
     .kernels = tt_stub_set_kernels,
     .pause = tt_stub_pause,
+    .reach = tt_stub_reach,
     .look = tt_stub_look,
 };
 
