@@ -3,44 +3,21 @@
  *
  * Linked with the files of transports/cuda and with functions of CUDA that note their calls (cuda_fake.h). */
 #include <criterion/criterion.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/dev.h"
-#include "cuda_fake.h"
+#include "table_rig.h"
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
-const struct tt_dev *tutti_device_table(uint32_t version);
-
-static const struct tt_dev *dev;
 static void *const stream = (void *)5;
 static void *const event = (void *)6;
 static void *const some = (void *)0x7000; /* an address */
 
-static void begin(void)
-{
-    dev = tutti_device_table(TT_DEV_VERSION);
-}
-
-TestSuite(cuda_table, .init = begin);
-
-static void called(enum tt_dev_error error, const char *calls)
-{
-    cr_expect_eq(error, TT_DEV_OK, "%s", dev->why());
-    cr_expect_str_eq(fake_calls(), calls);
-}
-
-static void fail(const char *function, int code)
-{
-    fake.failing = function;
-    fake.code = code;
-    fake_calls();
-}
+TestSuite(cuda_table, .init = table_begin);
 
 Test(cuda_table, one_version)
 {
@@ -342,88 +319,7 @@ Test(cuda_table, kernels)
     cr_expect_str_eq(fake_calls(), "mode(relaxed) cudaFuncGetAttributes(0) mode(global)");
 }
 
-/* --- Pointers and pinning. */
-
-Test(cuda_table, pointers)
-{
-    struct tt_dev_pointer what;
-    fake.context_device = 0;
-    fake.pointer.device = -2; /* what the driver says of memory that it does not know */
-    cr_assert_eq(dev->memory.classify(some, &what), TT_DEV_OK);
-    cr_expect(
-        what.kind == TT_DEV_HOST && what.device == -1 && what.base == 0 && what.bytes == 0 && what.id == 0);
-    fake.pointer.type = CU_MEMORYTYPE_DEVICE;
-    fake.pointer.device = 1;
-    fake.pointer.base = 0x6000;
-    fake.pointer.bytes = 8192;
-    fake.pointer.id = 44;
-    fake.pointer.mapped = 1;
-    cr_assert_eq(dev->memory.classify(some, &what), TT_DEV_OK);
-    cr_expect(what.kind == TT_DEV_DEVICE && what.device == 1 && what.base == 0x6000 && what.bytes == 8192 &&
-              what.id == 44 && what.range == 0x6000);
-    fake.pointer.mapped = 0; /* what no driver says of memory that is no device's */
-    fake.pointer.managed = 1;
-    cr_expect(
-        dev->memory.classify(some, &what) == TT_DEV_OK && what.kind == TT_DEV_MANAGED && what.device == 1);
-    fake.pointer.managed = 0;
-    fake.pointer.type = CU_MEMORYTYPE_HOST;
-    cr_expect(
-        dev->memory.classify(some, &what) == TT_DEV_OK && what.kind == TT_DEV_PINNED && what.device == -1);
-    cr_expect_eq(what.id, 44);
-}
-
-/* 0x7000 in a range of the driver's, of which some is mapped; cudaMalloc's ranges are allocations. */
-Test(cuda_table, pointers_into_what_is_mapped)
-{
-    static const struct {
-        uintptr_t base;
-        size_t bytes;
-        uintptr_t mapping_base;
-        size_t mapping_bytes;
-        uintptr_t found;
-        size_t found_bytes;
-    } cases[] = {
-        { 0x4000, 0x8000, 0x6000, 0x2000, 0x6000, 0x2000 }, /* a part of what was reserved */
-        { 0x6800, 0x1000, 0x6000, 0x2000, 0x6800, 0x1000 }, /* an allocation of a larger block */
-        { 0x6800, 0x3000, 0x6000, 0x2000, 0x6800, 0x1800 }, /* the first part of one of several blocks */
-        { 0x5000, 0x2800, 0x6000, 0x2000, 0x6000, 0x1800 }, /* the last part */
-        { 0x6000, 0x2000, 0, 0, 0x6000, 0x2000 }, /* the driver does not tell the mapping */
-        { 0x6000, 0x2000, 0x8000, 0x2000, 0x6000, 0x2000 }, /* or not that of this address */
-        { 0x6000, 0x2000, 0x5000, 0x2000, 0x6000, 0x2000 },
-    };
-    struct tt_dev_pointer what;
-    fake.context_device = 0;
-    fake.pointer.type = CU_MEMORYTYPE_DEVICE;
-    fake.pointer.mapped = 1;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        fake.pointer.base = cases[i].base;
-        fake.pointer.bytes = cases[i].bytes;
-        fake.pointer.mapping_base = cases[i].mapping_base;
-        fake.pointer.mapping_bytes = cases[i].mapping_bytes;
-        cr_assert_eq(dev->memory.classify(some, &what), TT_DEV_OK);
-        cr_expect(
-            what.base == cases[i].found && what.bytes == cases[i].found_bytes && what.range == cases[i].base,
-            "case %zu: %#lx, %#lx bytes, of %#lx", i, (unsigned long)what.base, (unsigned long)what.bytes,
-            (unsigned long)what.range);
-    }
-}
-
-/* A hole is no memory of the host, whatever else the driver says of it. */
-Test(cuda_table, pointers_where_nothing_is_mapped)
-{
-    struct tt_dev_pointer what = { .bytes = 5 };
-    fake.context_device = 0;
-    fake.pointer.base = 0x4000;
-    fake.pointer.bytes = 0x8000;
-    for (unsigned type = 0; type <= CU_MEMORYTYPE_DEVICE; type += CU_MEMORYTYPE_DEVICE) {
-        fake.pointer.type = type;
-        cr_expect_eq(dev->memory.classify(some, &what), TT_DEV_INVALID, "type %u", type);
-        cr_expect_not_null(strstr(dev->why(), "nothing is mapped at this address"), "%s", dev->why());
-        cr_expect_eq(what.bytes, 5);
-    }
-    fake.pointer.managed = 1; /* such is where it was used last */
-    cr_expect(dev->memory.classify(some, &what) == TT_DEV_OK && what.kind == TT_DEV_MANAGED);
-}
+/* --- Memory. */
 
 Test(cuda_table, pin)
 {
@@ -510,103 +406,6 @@ Test(cuda_table, graphs_retain)
     cr_expect_str_eq(fake_calls(), "cudaUserObjectCreate(0x7000, 1, 1)");
     fake.failing = NULL;
     called(dev->graph.destroy((void *)12), "cudaGraphDestroy(12)");
-}
-
-/* --- Segments. */
-
-Test(cuda_table, segments_by_descriptor)
-{
-    fake.context_device = 1;
-    struct tt_dev_segment segment;
-    struct tt_dev_export out;
-    called(dev->segment.alloc(1000, &segment),
-        "cuCtxGetDevice() mode(relaxed) cuMemCreate(65536, device 1, handles 1, 0) "
-        "cuMemAddressReserve(65536, "
-        "0, 0, 0) "
-        "cuMemMap(0x6000, 65536, 0, 31, 0) cuMemSetAccess(0x6000, 65536, devices 1, 0) mode(global)");
-    cr_expect(
-        segment.base == (void *)0x6000 && segment.bytes == 65536 && segment.device == 1 && !segment.imported);
-    fake.exported_fd = open("/dev/null", O_RDONLY);
-    called(dev->segment.export(&segment, &out), "cuMemExportToShareableHandle(31, 1, 0)");
-    cr_expect(out.fd == fake.exported_fd && out.bytes == 65536);
-    cr_expect(fcntl(out.fd, F_GETFD) & FD_CLOEXEC, "programs that are started would keep the memory");
-    close(out.fd);
-    called(dev->segment.free(&segment), "mode(relaxed) cuMemUnmap(0x6000, 65536) cuMemAddressFree(0x6000, "
-                                        "65536) cuMemRelease(31) mode(global)");
-    cr_expect_null(segment.base);
-
-    out.fd = 44;
-    called(dev->segment.import(&out, &segment),
-        "cuCtxGetDevice() mode(relaxed) cuMemImportFromShareableHandle(44, 1) cuMemAddressReserve(65536, 0, "
-        "0, 0) "
-        "cuMemMap(0x6000, 65536, 0, 32, 0) cuMemSetAccess(0x6000, 65536, devices 1, 0) mode(global)");
-    cr_expect(segment.base == (void *)0x6000 && segment.bytes == 65536 && segment.imported);
-    called(dev->segment.free(&segment), "mode(relaxed) cuMemUnmap(0x6000, 65536) cuMemAddressFree(0x6000, "
-                                        "65536) cuMemRelease(32) mode(global)");
-}
-
-/* All devices of the process that reach the memory use it at one address; the one it is for comes first. */
-Test(cuda_table, segments_for_peers)
-{
-    static const struct {
-        int current, devices, owner;
-        const char *users;
-    } cases[] = { { 1, 2, 1, "devices 1, 0)" }, { 0, 1, 0, "devices 0)" }, { 2, 5, 2, "devices 2, 0, 1)" },
-        { 4, 5, 4, "devices 4, 3)" }, { 0, 5, 2, "devices 0, 1, 2)" }, /* one that was imported */
-        { 3, 5, -1, "devices 3)" } };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct tt_dev_segment segment;
-        struct tt_dev_export from = { .bytes = 65536, .fd = 44 };
-        fake.context_device = cases[i].current;
-        fake.devices = cases[i].devices;
-        fake.owner = cases[i].owner;
-        cr_expect_eq(dev->segment.import(&from, &segment), TT_DEV_OK);
-        cr_expect_eq(segment.device, cases[i].current);
-        const char *calls = fake_calls();
-        cr_expect_not_null(strstr(calls, cases[i].users), "case %zu: %s", i, calls);
-    }
-}
-
-Test(cuda_table, segments_by_legacy_handle)
-{
-    struct tt_dev_segment segment;
-    struct tt_dev_export out;
-    fake.context_device = 1;
-    fake.no_fds = true;
-    called(dev->segment.alloc(1000, &segment),
-        "cuCtxGetDevice() mode(relaxed) cudaMalloc(2097152) mode(global)");
-    cr_expect(segment.base == (void *)0x1000 && segment.bytes == 2 << 20 && segment.device == 1);
-    called(dev->segment.export(&segment, &out), "cudaIpcGetMemHandle(0x1000)");
-    cr_expect(out.fd == -1 && out.handle[0] == 7 && out.handle[TT_DEV_HANDLE_BYTES - 1] == 7);
-    called(dev->segment.free(&segment), "mode(relaxed) cudaFree(0x1000) mode(global)");
-    called(dev->segment.import(&out, &segment),
-        "cuCtxGetDevice() mode(relaxed) cudaIpcOpenMemHandle(7, 1) mode(global)");
-    cr_expect(segment.base == (void *)0x5000 && segment.bytes == 2 << 20 && segment.imported);
-    called(dev->segment.free(&segment), "mode(relaxed) cudaIpcCloseMemHandle(0x5000) mode(global)");
-}
-
-/* Whatever step fails, what was done before is undone, and nothing is set. */
-Test(cuda_table, segments_that_fail)
-{
-    static const struct {
-        const char *function, *undone;
-    } steps[] = { { "cuMemCreate", "handles 1, 0) mode(global)" },
-        { "cuMemAddressReserve", "0, 0) cuMemRelease(31) mode(global)" },
-        { "cuMemMap", "0) cuMemAddressFree(0x6000, 65536) cuMemRelease(31) mode(global)" },
-        { "cuMemSetAccess",
-            "1) cuMemUnmap(0x6000, 65536) cuMemAddressFree(0x6000, 65536) cuMemRelease(31) mode(global)" } };
-    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
-        struct tt_dev_segment segment = { .bytes = 5 };
-        fail(steps[i].function, CUDA_ERROR_OUT_OF_MEMORY);
-        cr_expect_eq(dev->segment.alloc(1000, &segment), TT_DEV_NO_MEMORY);
-        const char *calls = fake_calls(), *end = calls + strlen(calls) - strlen(steps[i].undone);
-        cr_expect(end >= calls && strcmp(end, steps[i].undone) == 0, "%s: %s", steps[i].function, calls);
-        cr_expect_eq(segment.bytes, 5);
-    }
-    struct tt_dev_segment segment = { .base = some, .bytes = 65536, .handle = (void *)31 };
-    fail("cuMemUnmap", CUDA_ERROR_INVALID_VALUE);
-    cr_expect_eq(dev->segment.free(&segment), TT_DEV_INVALID);
-    cr_expect_not_null(strstr(fake_calls(), "cuMemRelease(31)"), "the rest is let go all the same");
 }
 
 /* --- Errors. */

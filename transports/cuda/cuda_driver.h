@@ -59,6 +59,10 @@ const char *tt_cuda_describe(void);
 CUstreamCaptureMode tt_cuda_relax(void);
 void tt_cuda_restore(CUstreamCaptureMode mode);
 
+/* cuda_device.c, cuda_pointer.c: functions of the table. */
+enum tt_dev_error tt_cuda_current(int *device);
+enum tt_dev_error tt_cuda_classify(const void *ptr, struct tt_dev_pointer *what);
+
 /* cuda_segment.c */
 bool tt_cuda_exports_fds(const struct tt_cuda_driver *driver, int device);
 enum tt_dev_error tt_cuda_segment_alloc(size_t bytes, struct tt_dev_segment *segment);
