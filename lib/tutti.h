@@ -198,15 +198,16 @@ typedef struct {
  * is there. HOST: a stream of tutti_stream_create. CUDA: a cudaStream_t, of the communicator's device.
  *
  * A communicator has the device that its config or the setting `device` says: by default the one that is
- * current in the thread that makes it, if the process uses CUDA by then. On a CUDA stream a call is enqueued and returns: it
- * runs after what the stream has so far, and what comes later on the stream runs after it. Each buffer may be
- * memory of the communicator's device, managed, pinned or ordinary host memory, whatever the others are, and
- * must stay, and be left alone, until the stream has passed the call: memory of the host is read and written
- * where it lies, and a process that unmaps it while the call is under way may end by a signal. A peer may as
- * well call without a stream, or on one of the host. Calls of one communicator run in the order they were
- * made, on whatever streams. In a group all calls are on CUDA streams, or none; where they differ the first
- * one carries them, and the others wait for it. An error that is found after the call has returned is the
- * communicator's (tutti_comm_state); the stream goes on, with results that mean nothing.
+ * current in the thread that makes it, if the process uses CUDA by then. On a CUDA stream a call is enqueued
+ * and returns: it runs after what the stream has so far, and what comes later on the stream runs after it.
+ * Each buffer may be memory of the communicator's device, managed, pinned or ordinary host memory, whatever
+ * the others are, and must stay, and be left alone, until the stream has passed the call: memory of the host
+ * is read and written where it lies, and a process that unmaps it while the call is under way may end by a
+ * signal. A peer may as well call without a stream, or on one of the host. Calls of one communicator run in
+ * the order they were made, on whatever streams. In a group all calls are on CUDA streams, or none; where
+ * they differ the first one carries them, and the others wait for it. An error that is found after the call
+ * has returned is the communicator's (tutti_comm_state); the stream goes on, with results that mean
+ * nothing.
  *
  * Several ranks of one process share the locks of its driver, and those on one device its queues. So among
  * them a call returns only when all of them have called, on CUDA streams, too; one thread that has several
@@ -330,10 +331,10 @@ tutti_status tutti_comm_init_env(const tutti_config *config, tutti_comm **comm);
 
 /* All n ranks in this process: comms[n] in rank order, for n threads, or for one thread that groups its
  * calls. devices: the CUDA device of each rank, -1 for host memory only; several ranks may share one. NULL:
- * as config or the setting `device` says, for all. A communicator with a device pins memory for all devices of the
- * process, and CUDA may wait for what they have to do meanwhile: so none is made, by this or another way,
- * while a call of this process on a CUDA stream waits for its peers and a thread that makes one has yet to
- * call what that waits for. Errors as tutti_comm_init_rank, and UNSUPPORTED, DEVICE_ERROR. */
+ * as config or the setting `device` says, for all. A communicator with a device pins memory for all devices
+ * of the process, and CUDA may wait for what they have to do meanwhile: so none is made, by this or another
+ * way, while a call of this process on a CUDA stream waits for its peers and a thread that makes one has yet
+ * to call what that waits for. Errors as tutti_comm_init_rank, and UNSUPPORTED, DEVICE_ERROR. */
 tutti_status tutti_comm_init_all(int n, const int *devices, const tutti_config *config, tutti_comm **comms);
 
 /* Collective over comm: ranks of one colour (0 and up) form a child, in the order of (key, rank in comm);

@@ -55,7 +55,7 @@ printf '%s\n' 'int cuInit(unsigned flags) { return (int)flags; }' \
 if ${CC:-cc} -shared -fPIC -Wl,-soname,libcuda.so.1 -o "$old/libcuda.so.1" "$old/driver.c"; then
     out=$(LD_LIBRARY_PATH=$old ./tutti-info devices)
     case $out in
-    *"the driver serves CUDA up to 12.4, this plugin was built with CUDA 13."*"built with CUDA 12.2 to 12.4 ("*) ;;
+    *"up to 12.4, this plugin was built with CUDA 13."*"built with CUDA 12.2 to 12.4 ("*) ;;
     *"this plugin was built with CUDA 13."*) fail "with an old driver, tutti-info devices says: $out" ;;
     *"the driver serves CUDA up to 12.4"*) fail "a plugin of CUDA 12 refuses such a driver: $out" ;;
     *) ;; # a plugin of CUDA 12 takes the driver, which here has no functions, as it is

@@ -38,8 +38,8 @@ tutti_status tt_arena_free(void *ptr);
 /* Whole pages of any arena: they read as zeros again, and cost nothing until they are touched. */
 void tt_arena_empty(void *ptr, uint64_t bytes);
 
-/* Before memory from tt_arena_alloc is touched: pages of 2 MiB suit it, if the system has them for shared memory
- * (shmem_enabled). For what is used whole, and long. */
+/* Before memory from tt_arena_alloc is touched: pages of 2 MiB suit it, if the system has them for shared
+ * memory (shmem_enabled). For what is used whole, and long. */
 void tt_arena_want_large_pages(void *ptr, uint64_t bytes);
 
 /* Memory that tt_arena_free_later frees as soon as `idle` says that nobody uses it any more, which is asked

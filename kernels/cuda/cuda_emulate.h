@@ -44,9 +44,9 @@ struct tt_emulated_launch {
 void tt_emulate_block(const struct tt_emulated_launch *launch, uint32_t block);
 void tt_emulate_grid(const struct tt_emulated_launch *launch);
 
-/* What the runtime does for kernels that it launches: `reach` gives where the processor finds what a device has
- * at this address, and a block that only polls calls `pause`. Set once, before the first block; without it
- * addresses are the processor's, as those of the parameters always are. */
+/* What the runtime does for kernels that it launches: `reach` gives where the processor finds what a device
+ * has at this address, and a block that only polls calls `pause`. Set once, before the first block; without
+ * it addresses are the processor's, as those of the parameters always are. */
 struct tt_emulated_runtime {
     void *(*reach)(const void *address);
     void (*pause)(void);

@@ -34,8 +34,8 @@ extern const void *const tt_probe_count;
 /* result is at which turn each thread of one block began, from 1 on, and data at which it went on behind a
  * barrier; it means something only where they take turns. */
 extern const void *const tt_probe_turn;
-/* `data` holds an address, which no parameter does, of a word that is 0 at first: all threads wait until it is
- * not, and have it as their result. The second one takes the address as it is. */
+/* `data` holds an address, which no parameter does, of a word that is 0 at first: all threads wait until it
+ * is not, and have it as their result. The second one takes the address as it is. */
 extern const void *const tt_probe_follow;
 extern const void *const tt_probe_follow_as_it_is;
 /* The odd threads wait at a barrier of the block for the even ones, who wait for their warp. */

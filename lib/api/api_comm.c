@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* api_comm.c: the public functions about communicators, devices and memory. Those that make communicators are in
- * api_init.c and split.c. */
+/* api_comm.c: the public functions about communicators, devices and memory. Those that make communicators are
+ * in api_init.c and split.c. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

@@ -57,7 +57,7 @@ struct tt_dev_pointer { /* what an address is */
     int device; /* DEVICE and MANAGED: whose; else -1 */
     uintptr_t base; /* of the allocation, or of what is mapped there of a range; HOST: 0 */
     uint64_t bytes;
-    uintptr_t range; /* where the range of addresses begins in which that, and more, was mapped; else `base` */
+    uintptr_t range; /* the begin of the addresses among which that, and more, was mapped; else `base` */
     uint64_t id; /* no other allocation of this process has or had it */
 };
 

@@ -334,8 +334,8 @@ struct span { /* what an argument of a call points to */
     uint64_t bytes;
 };
 
-/* True if the end of it lies in the same range of addresses, where memory that grows is mapped part by part. A
- * hole between is not seen. */
+/* True if the end of it lies in the same range of addresses, where memory that grows is mapped part by part.
+ * A hole between is not seen. */
 static bool ends_in_range(const struct tt_device *d, struct span s, const struct tt_dev_pointer *what)
 {
     struct tt_dev_pointer last;

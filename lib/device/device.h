@@ -118,9 +118,9 @@ tutti_status tt_device_find_capture(const struct tt_batch *batch, struct tt_dev_
 /* The communicator ends with this, and with the thread's last error. */
 void tt_device_fail(struct tt_comm *comm, tutti_status status);
 
-/* Fail, by UNSUPPORTED, unless streams of the device, which is current, can write words of its pinned memory and
- * wait for them (device_words.c): by what is known, before anything is made; and by a trial, with memory and
- * events. */
+/* Fail, by UNSUPPORTED, unless streams of the device, which is current, can write words of its pinned memory
+ * and wait for them (device_words.c): by what is known, before anything is made; and by a trial, with memory
+ * and events. */
 tutti_status tt_device_know_words(const struct tt_device *device, const struct tt_dev_facts *facts);
 tutti_status tt_device_try_words(struct tt_device *device, const struct tt_dev_facts *facts);
 

@@ -15,7 +15,8 @@
 
 /* The stream may share its queue with one on which long kernels run; a wait that is none has passed soon. */
 enum { LIMIT_MS = 30000, PENDING_NS = 1000000, DEVICES = 64 };
-static _Atomic uint64_t proven, disproven; /* a bit for each of the first devices */
+static _Atomic uint64_t proven; /* a bit for each of the first devices */
+static _Atomic uint64_t disproven; /* likewise */
 
 struct trial {
     const struct tt_dev *dev;

@@ -169,7 +169,7 @@ static void start_shared(const char *configuration)
     cr_assert_eq(dev->memory.pin(common, 4096, &seen), TT_DEV_OK);
 }
 
-/* A kernel that polls lets that of another process run, as the device would, so that what it waits for comes. */
+/* A kernel that polls lets that of another process run, as a device does, so that what it waits for comes. */
 Test(stub_emulated, kernels_that_wait_give_way, .timeout = 60)
 {
     enum { WORD, RUNS, DATA, RESULT = 16 };

@@ -241,8 +241,8 @@ void *tt_stub_grow(void *array, int n, size_t bytes); /* room for one more than 
 
 /* --- stub_memory.c */
 bool tt_stub_memory_open(void);
-/* Where the stub sees [ptr, ptr + bytes): NULL unless it all lies in one allocation, or in parts of one range.
- * With the lock held. */
+/* Where the stub sees [ptr, ptr + bytes): NULL unless it all lies in one allocation, or in parts of one
+ * range. With the lock held. */
 void *tt_stub_memory_look(const void *ptr, size_t bytes);
 /* What a kernel's parameter is for the stub: its own address for one of the window, else as it is. */
 uintptr_t tt_stub_memory_alias(uintptr_t at);
