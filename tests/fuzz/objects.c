@@ -303,7 +303,7 @@ static void init_settings(struct fuzz_rank *me)
         may = FUZZ_ARGUMENT;
     } else {
         box.config =
-            (tutti_config){ sizeof box.config, below(me, 4), INT64_MAX, "a name; with = %s", "", NULL, NULL };
+            (tutti_config){ sizeof box.config, below(me, 4), INT64_MAX, "a name; with = %s", "", NULL, NULL, 0 };
     }
     fuzz_at(me, "init_all with settings of %zu bytes, flags %llx, options \"%s\"", box.config.size,
         (unsigned long long)box.config.flags, box.config.options != NULL ? box.config.options : "");
