@@ -106,3 +106,32 @@ Test(api_timeout, buffers_come_back_from_each_communicator)
 {
     ranks_run(&(struct ranks_plan){ .n = 2, .run = fail_on_two_of_three });
 }
+
+/* Of several communicators that fail in a group, what failed first is told. */
+static void fail_in_two_ways(struct ranks_me *me)
+{
+    tutti_comm *comms[2];
+    int64_t values[2] = { 1, 1 };
+    for (int i = 0; i < 2; i++)
+        if ((comms[i] = ranks_join(me, NULL)) == NULL)
+            return;
+    tt_comm_peek(comms[0])->waiting.timeout_ms = 2000;
+    ranks_meet(me);
+    if (me->rank == 0) {
+        tutti_group_start();
+        for (int i = 0; i < 2; i++)
+            sum(comms[i], &values[i]);
+        ranks_refused(me, tutti_group_end(), TUTTI_ABORTED, "group_end", "");
+    } else {
+        ranks_sleep_us(200000);
+        ranks_ok(me, tutti_comm_abort(comms[1]), "abort");
+    }
+    ranks_meet(me);
+    for (int i = 0; i < 2; i++)
+        ranks_part(me, comms[i]);
+}
+
+Test(api_timeout, what_failed_first_is_told)
+{
+    ranks_run(&(struct ranks_plan){ .n = 2, .run = fail_in_two_ways });
+}
