@@ -306,3 +306,34 @@ Test(api_program, knows_its_communicator_from_a_later_one)
 {
     ranks_run(&(struct ranks_plan){ .n = 1, .run = reborn });
 }
+
+/* Rank 0 cannot start its program any more; rank 1 is in the call that it has of a communicator which both
+ * still have. */
+static void refused_start(struct ranks_me *me)
+{
+    tutti_config config = { .size = sizeof config, .options = "refusal=50" };
+    tutti_comm *gone = ranks_join(me, NULL), *comm = ranks_join(me, &config);
+    tutti_program *program = NULL;
+    uint64_t x = 1;
+    if (gone == NULL || comm == NULL)
+        return;
+    ranks_ok(me, tutti_group_start(), "group_start");
+    ranks_ok(me, tutti_barrier(gone, tutti_no_stream()), "barrier");
+    ranks_ok(me, tutti_all_reduce(&x, &x, 1, TUTTI_UINT64, TUTTI_SUM, comm, tutti_no_stream()), "all_reduce");
+    ranks_ok(me, tutti_group_keep(&program), "tutti_group_keep");
+    ranks_part(me, gone);
+    if (me->rank == 0)
+        ranks_refused(
+            me, tutti_program_start(program), TUTTI_INVALID_USAGE, "start", "call 0|barrier|destroyed");
+    else
+        ranks_refused(me, tutti_all_reduce(&x, &x, 1, TUTTI_UINT64, TUTTI_SUM, comm, tutti_no_stream()),
+            TUTTI_INVALID_USAGE, "all_reduce", "rank 0 refused its own call|destroyed");
+    ranks_meet(me);
+    ranks_ok(me, tutti_program_destroy(program), "tutti_program_destroy");
+    ranks_part(me, comm);
+}
+
+Test(api_program, a_start_that_is_refused_is_told_to_the_peers)
+{
+    ranks_run(&(struct ranks_plan){ .n = 2, .run = refused_start });
+}
