@@ -327,18 +327,20 @@ struct tt_entry *tt_recorder_queue(struct tt_recorder *r, const struct tt_call *
     return e;
 }
 
-/* Starts a call that was queued, which has an entry already. It is not inlined, so that the path of other
- * calls saves no registers. */
+/* Starts a call that has an entry already: it was queued, or goes on where the fast path has left it. It is
+ * not inlined, so that the path of other calls saves no registers. */
 static __attribute__((noinline)) struct tt_entry *start_queued(
     const struct tt_recorder *r, const struct tt_call *call, unsigned algorithm, uint64_t sequence)
 {
     struct tt_entry *e = call->entry;
-    uint64_t now = tt_ticks(), called = now, number = 0;
+    uint64_t started = tt_ticks(), called = started, number = 0;
     if (e != &r->part->ring[TT_RECORDER_RING]) {
         number = get(e, TT_ENTRY_STATE) >> 8;
         called = get(e, TT_ENTRY_CALLED);
+        if (state_of(e) == TT_ENTRY_RUNNING) /* the fast path has begun it */
+            started = get(e, TT_ENTRY_STARTED);
     }
-    start(e, call, algorithm, sequence, number, called, now);
+    start(e, call, algorithm, sequence, number, called, started);
     return e;
 }
 

@@ -218,3 +218,37 @@ Test(recorder_words, names_fit)
     for (int c = 0; c < TT_COLLECTIVES; c++)
         cr_expect_lt(strlen(tt_collectives[c].name), TT_RECORDER_NAME_BYTES, "%s", tt_collectives[c].name);
 }
+
+/* A call that was made before has its end in the record if it waited, and begins when it was called, also
+ * where the executor takes it over from the fast path. */
+static void wait_again(struct ranks_me *me)
+{
+    enum { ROUNDS = 5, LATE_US = 150000, MOST = 65536 };
+    static _Thread_local float values[MOST];
+    tutti_comm *comm = ranks_join(me, NULL);
+    if (comm == NULL)
+        return;
+    for (size_t count = 1; count <= MOST; count *= MOST) {
+        int waits = 0; /* a busy machine may keep rank 0 from its call until rank 1 is there */
+        for (int round = 0; round < ROUNDS; round++) {
+            ranks_meet(me);
+            if (me->rank == 1)
+                ranks_sleep_us(LATE_US);
+            ranks_ok(me,
+                tutti_all_reduce(values, values, count, TUTTI_FLOAT32, TUTTI_SUM, comm, tutti_no_stream()),
+                "all_reduce");
+            char *json = ask(comm, "recorder json");
+            const char *o = json_operation(json, 0);
+            waits += round > 1 && json_has(o, "state", "\"done\"") &&
+                     json_number(o, "ended_ns") - json_number(o, "started_ns") > LATE_US * 500;
+            free(json);
+        }
+        ranks_expect(me, me->rank == 1 || waits > 0, "no call of %zu elements has waited", count);
+    }
+    ranks_part(me, comm);
+}
+
+Test(recorder_words, the_end_of_a_known_call_that_waited)
+{
+    ranks_run(&(struct ranks_plan){ .n = 2, .run = wait_again });
+}
