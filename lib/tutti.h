@@ -211,8 +211,8 @@ typedef struct {
  *
  * Several ranks of one process share the locks of its driver, and those on one device its queues. So among
  * them a call returns only when all of them have called, on CUDA streams, too; one thread that has several
- * such ranks calls in a group. A call also waits, for its own stream, when that has hundreds of copies still
- * to do.
+ * such ranks calls in a group. A call also waits, for its own stream, when that has some 900 pieces of work
+ * to do: each 4 MiB of a long call are four, and a small call six by itself, and two in a group.
  *
  * On a stream that is being captured a call becomes a part of the graph, and each replay is that call once
  * more, with what the buffers hold by then; all ranks replay, or call, alike. A communicator's replays and

@@ -132,49 +132,6 @@ Test(api_device_faults, calls_return_before_their_peers_call)
     ranks_run(&(struct ranks_plan){ .n = 2, .run = return_early });
 }
 
-/* Threads of one process that have a device each: an allocation or its end takes a lock of the driver that
- * all of them need to enqueue, and keeps it until its device is idle. So no device may be made to wait for
- * what another thread has yet to enqueue. */
-static void allocate_meanwhile(struct ranks_me *me)
-{
-    enum { ROUNDS = 10, LATE_US = 20000 };
-    struct scene *scene = me->shared;
-    struct desk d;
-    if (!sit_down(me, &d, me->rank, 20000))
-        return;
-    for (int round = 0; round < ROUNDS; round++) {
-        void *scratch = NULL;
-        ranks_meet(me);
-        if (me->rank != round % me->n) {
-            atomic_fetch_add(&scene->called, 1);
-            ranks_ok(me, sum(&d), "all_reduce");
-        } else {
-            while (atomic_load(&scene->called) < (round + 1) * (me->n - 1))
-                ranks_sleep_us(100);
-            ranks_sleep_us(LATE_US); /* the others are in their calls, or through */
-            fine(me, &d, d.dev->use((me->rank + 1) % me->n), "use");
-            fine(me, &d, d.dev->memory.alloc(64, &scratch), "alloc");
-            fine(me, &d, d.dev->memory.free(scratch), "free");
-            fine(me, &d, d.dev->use(me->rank), "use");
-            ranks_ok(me, sum(&d), "all_reduce");
-        }
-        fine(me, &d, d.dev->memory.alloc(64, &scratch), "alloc");
-        fine(me, &d, d.dev->memory.free(scratch), "free");
-    }
-    fine(me, &d, d.dev->stream.sync(d.stream), "sync");
-    ranks_ok(me, tutti_comm_state(d.comm), "state");
-    ranks_meet(me);
-    get_up(&d);
-}
-
-Test(api_device_faults, threads_of_several_devices_allocate)
-{
-    plugin_must_be_stub();
-    setenv("STUB_GPU", "devices=3", 1);
-    ranks_run(&(struct ranks_plan){ .n = 2, .kind = RANKS_THREADS, .run = allocate_meanwhile });
-    ranks_run(&(struct ranks_plan){ .n = 3, .kind = RANKS_THREADS, .run = allocate_meanwhile });
-}
-
 /* What is enqueued is bounded: a queue that is full would hold up all ranks of the process. */
 
 enum { MANY = 300, BOUND = 1000 };

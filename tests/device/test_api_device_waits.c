@@ -194,7 +194,14 @@ static void reduce_and_leave(struct ranks_me *me)
         graph_give(&rig, round, rig.streams[0]);
         graph_reduce(&rig, GIVEN, EAGER, rig.streams[0]);
         graph_reduce(&rig, EAGER, REDUCED, rig.streams[0]);
+        if (me->rank == (round + 1) % me->n) { /* whom the end of the others does not concern */
+            graph_settle(&rig);
+            ranks_meet(me);
+            ranks_ok(me, tutti_comm_state(rig.comm), "state");
+        }
         ranks_ok(me, tutti_comm_destroy(rig.comm), "tutti_comm_destroy");
+        if (me->rank != (round + 1) % me->n)
+            ranks_meet(me);
         graph_fetch(&rig, round, REDUCED, rig.streams[0]);
         graph_settle(&rig);
         graph_is_sum(&rig, round, REDUCED, (uint32_t)me->n);
@@ -338,4 +345,73 @@ Test(api_device_waits, a_worker_is_near_its_device)
     make_bus();
     graph_run({ "queues=8", 1, RANKS_PROCESSES, work_near, NULL, 0 });
     clear_bus();
+}
+
+/* --- Threads of a process with a device each: an allocation takes a lock of the driver that all need to
+ * enqueue, and keeps it until its device is idle, which so may not wait for what another thread has yet to
+ * enqueue. */
+
+static void allocate_on(const struct graph_rig *rig, int device)
+{
+    void *scratch = NULL;
+    graph_fine(rig, rig->dev->use(device));
+    graph_fine(rig, rig->dev->memory.alloc(64, &scratch));
+    graph_fine(rig, rig->dev->memory.free(scratch));
+    graph_fine(rig, rig->dev->use(rig->me->rank));
+}
+
+static void allocate_meanwhile(struct ranks_me *me)
+{
+    enum { ROUNDS = 10, LATE_US = 20000 };
+    _Atomic int *called = me->shared;
+    struct graph_rig rig;
+    if (!graph_rig_make(me, &rig) || !graph_rig_join(&rig))
+        return;
+    for (int round = 0; round < ROUNDS; round++) {
+        ranks_meet(me);
+        if (me->rank != round % me->n) {
+            atomic_fetch_add(called, 1);
+        } else {
+            while (atomic_load(called) < (round + 1) * (me->n - 1))
+                ranks_sleep_us(100);
+            ranks_sleep_us(LATE_US); /* the others are in their calls, or through */
+            allocate_on(&rig, (me->rank + 1) % me->n);
+        }
+        graph_reduce(&rig, GIVEN, REDUCED, rig.streams[0]);
+        allocate_on(&rig, me->rank);
+    }
+    graph_settle(&rig);
+    ranks_ok(me, tutti_comm_state(rig.comm), "state");
+    ranks_part(me, rig.comm);
+}
+
+Test(api_device_waits, threads_of_several_devices_allocate)
+{
+    plugin_must_be_stub();
+    graph_run({ "devices=3", 2, RANKS_THREADS, allocate_meanwhile, NULL, 0 },
+        { "devices=3", 3, RANKS_THREADS, allocate_meanwhile, NULL, 0 });
+}
+
+/* --- A thread that waits for another rank of its process is woken when that leaves; that nobody rings for it
+ * would be a lost wake-up, which every test here looks for at its end. */
+static void leave_who_is_waited_for(struct ranks_me *me)
+{
+    struct graph_rig rig;
+    if (!graph_rig_make(me, &rig))
+        return;
+    for (int round = 0; round < 5 && graph_rig_join(&rig); round++) {
+        if (me->rank == 1)
+            ranks_sleep_us(150000);
+        else
+            tutti_barrier(rig.comm, tutti_cuda_stream(rig.streams[0]));
+        ranks_ok(me, tutti_comm_destroy(rig.comm), "tutti_comm_destroy");
+        graph_settle(&rig);
+        ranks_meet(me);
+    }
+}
+
+Test(api_device_waits, a_rank_of_the_process_leaves)
+{
+    plugin_must_be_stub();
+    graph_run({ "devices=2", 2, RANKS_THREADS, leave_who_is_waited_for, NULL, 0 });
 }
