@@ -209,10 +209,11 @@ typedef struct {
  * has returned is the communicator's (tutti_comm_state); the stream goes on, with results that mean
  * nothing.
  *
- * Several ranks of one process share the locks of its driver, and those on one device its queues. So among
- * them a call returns only when all of them have called, on CUDA streams, too; one thread that has several
- * such ranks calls in a group. A call also waits, for its own stream, when that has some 900 pieces of work
- * to do: each 4 MiB of a long call are four, and a small call six by itself, and two in a group.
+ * Several ranks of one process share the locks of its driver, and those on one device its queues. So where
+ * such a rank makes a call on a CUDA stream, all of them do, and it returns only when they have called; one
+ * thread that has several of them calls in a group. A call also waits, for its own stream, when that has some
+ * 900 pieces of work to do: each 4 MiB of a long call are four, and a small call six by itself, and two in a
+ * group.
  *
  * On a stream that is being captured a call becomes a part of the graph, and each replay is that call once
  * more, with what the buffers hold by then; all ranks replay, or call, alike. A communicator's replays and
