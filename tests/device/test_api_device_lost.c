@@ -172,6 +172,8 @@ static void break_device(struct ranks_me *me)
     void *event;
     graph_fine(&rig, rig.dev->wait_word(rig.streams[0], rig.word, 1));
     graph_reduce(&rig, GIVEN, REDUCED, rig.streams[0]);
+    ranks_meet(me);
+    ranks_sleep_us(100000); /* until the workers are in their calls */
     if (me->rank == 0)
         plugin_stub()->fail("event_create", 1, TT_DEV_BROKEN);
     if (me->rank == 0)
