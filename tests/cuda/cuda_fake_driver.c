@@ -224,10 +224,10 @@ static CUresult count(int *n)
     return CUDA_SUCCESS;
 }
 
-/* Devices 0 to 2 reach each other, and so do 3 and those after it. */
+/* Devices 0 to 2 reach each other, but 1 does not reach 2; and so do 3 and those after it. */
 static CUresult can_access(int *can, CUdevice device, CUdevice peer)
 {
-    *can = device != peer && (device < 3) == (peer < 3);
+    *can = device != peer && (device < 3) == (peer < 3) && (device != 1 || peer != 2);
     return device == peer ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
 }
 

@@ -52,8 +52,8 @@ Test(cuda_segments, for_peers)
     static const struct {
         int current, devices, owner;
         const char *users;
-    } cases[] = { { 1, 2, 1, "devices 1, 0)" }, { 0, 1, 0, "devices 0)" }, { 2, 5, 2, "devices 2, 0, 1)" },
-        { 4, 5, 4, "devices 4, 3)" }, { 0, 5, 2, "devices 0, 1, 2)" }, /* one that was imported */
+    } cases[] = { { 1, 2, 1, "devices 1, 0)" }, { 0, 1, 0, "devices 0)" }, { 2, 5, 2, "devices 2, 0)" },
+        { 4, 5, 4, "devices 4, 3)" }, { 0, 5, 2, "devices 0, 2)" }, /* one that was imported */
         { 3, 5, -1, "devices 3)" } };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct tt_dev_segment segment;

@@ -359,6 +359,13 @@ static void grown(struct ranks_me *me)
         tutti_all_reduce(
             with_hole + 2 * PART, with_hole, EACH, TUTTI_INT32, TUTTI_MAX, comm, tutti_no_stream()),
         TUTTI_INVALID_ARGUMENT, "a part, without a stream", "send is memory of a device");
+    char *one = NULL, *next = NULL; /* no parts of one range, however near they are */
+    if (!is_fine(me, dev, dev->memory.alloc(PART, (void **)&one)) ||
+        !is_fine(me, dev, dev->memory.alloc(PART, (void **)&next)))
+        return;
+    ranks_refused(me,
+        tutti_all_reduce(one, one, (size_t)(next + 4 - one) / 4, TUTTI_INT32, TUTTI_MAX, comm, on),
+        TUTTI_INVALID_ARGUMENT, "into what is next to it", "send is|ends after 65536");
     ranks_ok(me, tutti_barrier(comm, on), "barrier");
     is_fine(me, dev, dev->stream.sync(stream));
     int *seen = plugin_stub()->look(whole + 2 * PART);
