@@ -418,11 +418,11 @@ Test(cuda_table, errors)
     } codes[] = { { cudaErrorNotReady, TT_DEV_NOT_READY }, { cudaErrorNoDevice, TT_DEV_ABSENT },
         { cudaErrorInvalidDevice, TT_DEV_ABSENT }, { cudaErrorMemoryAllocation, TT_DEV_NO_MEMORY },
         { cudaErrorInvalidValue, TT_DEV_INVALID }, { cudaErrorInvalidResourceHandle, TT_DEV_INVALID },
-        { cudaErrorNotSupported, TT_DEV_UNSUPPORTED }, { cudaErrorStreamCaptureUnsupported, TT_DEV_CAPTURE },
-        { cudaErrorCapturedEvent, TT_DEV_CAPTURE }, { cudaErrorStreamCaptureWrongThread, TT_DEV_CAPTURE },
-        { cudaErrorCudartUnloading, TT_DEV_ABSENT }, { cudaErrorIllegalAddress, TT_DEV_BROKEN },
-        { cudaErrorLaunchFailure, TT_DEV_BROKEN }, { cudaErrorInitializationError, TT_DEV_BROKEN },
-        { 12345, TT_DEV_BROKEN } };
+        { cudaErrorNotSupported, TT_DEV_UNSUPPORTED }, { cudaErrorOperatingSystem, TT_DEV_UNSUPPORTED },
+        { cudaErrorStreamCaptureUnsupported, TT_DEV_CAPTURE }, { cudaErrorCapturedEvent, TT_DEV_CAPTURE },
+        { cudaErrorStreamCaptureWrongThread, TT_DEV_CAPTURE }, { cudaErrorCudartUnloading, TT_DEV_ABSENT },
+        { cudaErrorIllegalAddress, TT_DEV_BROKEN }, { cudaErrorLaunchFailure, TT_DEV_BROKEN },
+        { cudaErrorInitializationError, TT_DEV_BROKEN }, { 12345, TT_DEV_BROKEN } };
     for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
         fail("cudaStreamQuery", codes[i].code);
         cr_expect_eq(dev->stream.query(stream), codes[i].error, "%d", codes[i].code);

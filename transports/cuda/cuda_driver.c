@@ -56,6 +56,7 @@ static enum tt_dev_error kind_of(int code)
     case cudaErrorNotPermitted:
     case cudaErrorNotYetImplemented:
     case cudaErrorNoKernelImageForDevice:
+    case cudaErrorOperatingSystem: /* a call of the system failed, as where descriptors are used up */
     case cudaErrorPeerAccessUnsupported:
         return TT_DEV_UNSUPPORTED;
     case cudaErrorInvalidValue:
