@@ -194,6 +194,15 @@ static void classifies(struct gpu_me *me)
             (unsigned long long)what.id);
         release(me, kinds[i], memory);
     }
+    struct tt_dev_segment segment = { 0 };
+    gpu_fine(me, me->dev->segment.alloc(BYTES, &segment), "segment_alloc");
+    gpu_fine(me, me->dev->memory.classify((uint8_t *)segment.base + segment.bytes - 1, &what), "classify");
+    gpu_expect(me,
+        what.kind == TT_DEV_DEVICE && what.base == (uintptr_t)segment.base && what.range == what.base &&
+            what.bytes == segment.bytes,
+        "a segment is of kind %d, with base %p, %llu bytes, range %p", what.kind, (void *)what.base,
+        (unsigned long long)what.bytes, (void *)what.range);
+    gpu_fine(me, me->dev->segment.free(&segment), "segment_free");
 }
 
 static void exhausts(struct gpu_me *me)
