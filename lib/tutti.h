@@ -306,8 +306,8 @@ tutti_status tutti_get_id(tutti_id *id);
  * Inside a group (several ranks of one thread) it is deferred to tutti_group_end; config and comm must stay
  * valid until then. Many ranks need many descriptors for a moment: the soft limit of open files
  * is raised towards the hard one if they would not fit. Errors: INVALID_ARGUMENT (n, rank, id, comm; ranks
- * that disagree on n; a rank that comes twice), UNSUPPORTED (flags, isa), SYSTEM_ERROR, TIMEOUT,
- * PEER_LOST, OUT_OF_MEMORY. */
+ * that disagree on n; a rank that comes twice), UNSUPPORTED (flags, isa, a device that cannot be used),
+ * SYSTEM_ERROR, DEVICE_ERROR, TIMEOUT, PEER_LOST, OUT_OF_MEMORY. */
 tutti_status tutti_comm_init_rank(
     int n, int rank, const tutti_id *id, const tutti_config *config, tutti_comm **comm);
 

@@ -13,8 +13,9 @@
 #include "base/status.h"
 #include "base/wait.h"
 
-/* The stream may share its queue with one on which long kernels run; a wait that is none has passed soon. */
-enum { LIMIT_MS = 30000, PENDING_NS = 1000000, DEVICES = 64 };
+/* The stream may share its queue with one on which long kernels run, so it has the communicator's time,
+ * within bounds; a wait that is none has passed soon. */
+enum { LEAST_MS = 2000, MOST_MS = 30000, PENDING_NS = 1000000, DEVICES = 64 };
 static _Atomic uint64_t proven; /* a bit for each of the first devices */
 static _Atomic uint64_t disproven; /* likewise */
 
@@ -54,8 +55,10 @@ static uint32_t *as_device_sees(const struct tt_device *d, const _Atomic uint32_
 static const char *try_on(const struct tt_device *d, const struct trial *t, enum tt_dev_error *error)
 {
     const struct tt_dev *dev = d->dev;
-    int64_t patience_ms = d->comm->waiting.timeout_ms;
-    int64_t until = tt_deadline_ns(patience_ms >= 0 && patience_ms < LIMIT_MS ? patience_ms : LIMIT_MS);
+    int64_t time_ms = d->comm->waiting.timeout_ms;
+    int64_t until = tt_deadline_ns(time_ms < 0 || time_ms > MOST_MS ? MOST_MS
+                                   : time_ms < LEAST_MS             ? LEAST_MS
+                                                                    : time_ms);
     *error = dev->write_word(t->stream, as_device_sees(d, t->written), 1);
     if (*error == TT_DEV_OK)
         *error = dev->wait_word(t->stream, as_device_sees(d, t->awaited), 1);
