@@ -280,7 +280,7 @@ static void init_settings(struct fuzz_rank *me)
         uint8_t bytes[sizeof(tutti_config) + 64];
     } box = { .bytes = { 0 } };
     tutti_comm *sentinel = (tutti_comm *)(void *)me, *comm = sentinel;
-    uint32_t may = FUZZ_OK, which = below(me, 7);
+    uint32_t may = FUZZ_OK, which = below(me, 8);
     box.config.size = sizeof box.config;
     if (which == 0) {
         box.config.size = below(me, sizeof box.config);
@@ -301,9 +301,16 @@ static void init_settings(struct fuzz_rank *me)
     } else if (which == 5) {
         box.config.size = SIZE_MAX;
         may = FUZZ_ARGUMENT;
+    } else if (which == 6) {
+        box.config.device = below(me, 2) ? -3 - (int64_t)below(me, 9) : INT64_MAX - (int64_t)below(me, 9);
+        may = FUZZ_ARGUMENT;
     } else {
-        box.config =
-            (tutti_config){ sizeof box.config, below(me, 4), INT64_MAX, "a name; with = %s", "", NULL, NULL, 0 };
+        box.config = (tutti_config){ .size = sizeof box.config,
+            .flags = below(me, 4),
+            .timeout_ms = INT64_MAX,
+            .name = "a name; with = %s",
+            .options = "",
+            .device = below(me, 2) ? TUTTI_DEVICE_NONE : 0 };
     }
     fuzz_at(me, "init_all with settings of %zu bytes, flags %llx, options \"%s\"", box.config.size,
         (unsigned long long)box.config.flags, box.config.options != NULL ? box.config.options : "");
