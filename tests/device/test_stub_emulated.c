@@ -30,18 +30,21 @@ static enum tt_dev_error launch(uint32_t kernel, const struct tt_fused_params *p
     return device->launch(&what, stream);
 }
 
-/* Three ranks' sum to two of them, which the third gets by another kernel; their memory and the counter are
- * the device's, the word that tells of the end is pinned. */
+/* Three ranks' sum to two of them, which the third gets by another kernel, whose bases lie in the device's
+ * memory, as the operands and the counter do; the word that tells of the end is pinned. */
 Test(stub_emulated, kernels_on_device_memory, .timeout = 60)
 {
     float *host, *memory[4];
     uint32_t *counter, *over;
+    struct tt_bases *bases, *late;
     cr_assert_eq(tt_dev_find("tests/.libs/libtutti_stub.so", &device), TUTTI_OK);
     cr_assert(device->use(0) == TT_DEV_OK && device->stream.create(&stream) == TT_DEV_OK);
     cr_assert(
         device->preload() == TT_DEV_OK && device->memory.alloc_pinned(BYTES, (void **)&host) == TT_DEV_OK);
     cr_assert(device->memory.alloc(64, (void **)&counter) == TT_DEV_OK &&
               device->memory.alloc_pinned(64, (void **)&over) == TT_DEV_OK);
+    cr_assert(device->memory.alloc(sizeof *bases, (void **)&bases) == TT_DEV_OK &&
+              device->memory.alloc_pinned(sizeof *late, (void **)&late) == TT_DEV_OK);
     cr_assert_eq(device->fill(counter, 0, 64, stream), TT_DEV_OK);
     *over = 0;
     for (int i = 0; i < COUNT; i++)
@@ -59,9 +62,9 @@ Test(stub_emulated, kernels_on_device_memory, .timeout = 60)
         .over = over,
         .over_value = 5,
         .rect = { { 0, 0, COUNT / 2, 7, 3, { 0 } }, { BYTES / 2, BYTES / 2, COUNT / 2, 7, 3, { 0 } } } };
-    struct tt_fused_params move = { .own = { .in = { memory[3] }, .out = { memory[2] } },
-        .rects = 1,
-        .rect = { { 0, 0, BYTES, 1, 1, { 0 } } } };
+    *late = (struct tt_bases){ .in = { memory[3] }, .out = { memory[2] } };
+    cr_expect_eq(device->copy(bases, late, sizeof *late, stream), TT_DEV_OK);
+    struct tt_fused_params move = { .bases = bases, .rects = 1, .rect = { { 0, 0, BYTES, 1, 1, { 0 } } } };
     cr_expect_eq(launch(0, &fold), TT_DEV_INVALID, "no kernel has this number");
     cr_expect_eq(launch(tt_kernel_number(TT_KERNEL_SCALED_CHAIN, TUTTI_FLOAT32, TUTTI_SUM), &fold), TT_DEV_OK,
         "%s", device->why());

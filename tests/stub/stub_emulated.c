@@ -2,8 +2,11 @@
 /* stub_emulated.c: the kernels of the module: those of a plugin, compiled for the processor
  * (kernels/cuda/cuda_emulate.h). The threads of each block come in another order, as a device promises none.
  * Tests that link the stub bring kernels of their own. */
+#include <string.h>
+
 #include "base/dev_kernel.h"
 #include "kernels/cuda/cuda_emulate.h"
+#include "kernels/cuda/cuda_kernels.h"
 #include "stub_internal.h"
 
 enum { THREADS_OF_SM = 2048 };
@@ -14,13 +17,38 @@ static int blocks_per_sm(uint32_t number, uint32_t block, uint32_t shared_bytes)
     return shared_bytes == 0 && tt_dev_kernel_find(number, &kernel) ? THREADS_OF_SM / (int)block : 0;
 }
 
+static void *seen(const void *address)
+{
+    return (void *)tt_stub_memory_alias((uintptr_t)address);
+}
+
+/* Addresses among the parameters are the stub's own; those in bases that lie in memory are not, yet. */
+static void replace(struct tt_bases *bases)
+{
+    pthread_mutex_lock(&tt_stub_runtime.lock);
+    for (int k = 0; k < TT_FUSED_RANKS; k++) {
+        bases->in[k] = seen(bases->in[k]);
+        bases->out[k] = seen(bases->out[k]);
+        bases->scalar[k] = seen(bases->scalar[k]);
+    }
+    pthread_mutex_unlock(&tt_stub_runtime.lock);
+}
+
 static void run(const struct tt_dev_launch *launch, uint32_t block)
 {
+    struct tt_fused_params params;
+    struct tt_bases bases;
     struct tt_dev_kernel kernel;
     if (!tt_dev_kernel_find(launch->kernel, &kernel))
         return;
+    memcpy(&params, launch->params, sizeof params);
+    if (params.bases != NULL) {
+        bases = *params.bases;
+        replace(&bases);
+        params.bases = &bases;
+    }
     struct tt_emulated_launch emulated = { .function = kernel.function,
-        .params = launch->params,
+        .params = &params,
         .grid = launch->grid,
         .grid_y = launch->grid_y,
         .block = launch->block,
