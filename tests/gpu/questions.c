@@ -403,6 +403,7 @@ static void kernel_rates(struct gpu_me *me)
     for (int i = 0; i < 2; i++)
         gpu_fine(me, me->dev->event.create(true, &events[i]), "event.create");
     uint64_t bytes = facts.bytes / 256 < 4 * LARGE ? facts.bytes / 256 & ~UINT64_C(15) : 4 * LARGE;
+    bytes = facts.bytes < UINT64_C(4) << 30 ? 1 << 17 : bytes; /* of the stub, where each block is a thread */
     uint8_t *memory = gpu_alloc(me, TT_DEV_DEVICE, 2 * bytes);
     gpu_fine(me, me->dev->fill(memory, 61, 2 * bytes, stream), "fill");
     struct tt_fused_params params = { .own = { .in = { memory + bytes }, .out = { memory } },
