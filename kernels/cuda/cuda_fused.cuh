@@ -102,7 +102,7 @@ template <class Element, class Body> INLINE void for_all(const block_rect &b, co
     head = head < bytes ? head : bytes;
     const uint64_t whole = (bytes - head) / 16, end = head + whole * 16;
     uint64_t at = grid_index();
-    if (b.apart % 16 == 0)
+    if (bits_apart(b) % 16 == 0)
         for (; at < whole; at += threads)
             body.vector(head + at * 16, aligned_vector{});
     for (; at < whole + 2; at += threads) {
@@ -232,7 +232,7 @@ KERNEL void AT_MOST_THREADS(TT_FUSED_BLOCK) fused_kernel(const PARAMS tt_fused_p
 {
     using Element = typename Number::element;
     SHARED(block_rect, b);
-    begin_rect<Element, false, Scaling::SCALES != 0>(p, b);
+    begin_rect<Element, Scaling::SCALES != 0>(p, b);
     for_all<Element>(b, fold_body<Number, Fold, Scaling>{ b, divides ? p.divisor : 0 });
     end_rect(p);
 }

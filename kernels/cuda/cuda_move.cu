@@ -32,6 +32,8 @@ template <class Piece, int N> INLINE void move_pieces(const block_rect &b, uint6
         load(piece[i], b.source[0] + at + i * step);
     ROLLED
     for (uint32_t j = 0; j < b.dsts; j++) {
+        if (b.dst[j] == b.source[0])
+            continue; /* it lies there already, and others may read it */
         UNROLL
         for (int i = 0; i < N; i++)
             store(b.dst[j] + at + i * step, piece[i]);
@@ -64,12 +66,13 @@ template <class Piece> INLINE void move_by(const block_rect &b)
 KERNEL void AT_MOST_THREADS(TT_FUSED_BLOCK) move_kernel(const PARAMS tt_fused_params p)
 {
     SHARED(block_rect, b);
-    begin_rect<uint8_t, true, false>(p, b);
-    if (b.apart % 16 == 0)
+    begin_rect<uint8_t, false>(p, b);
+    const uint32_t apart = bits_apart(b);
+    if (apart % 16 == 0)
         move_by<packet>(b);
-    else if (b.apart % 4 == 0)
+    else if (apart % 4 == 0)
         move_by<uint32_t>(b);
-    else if (b.apart % 2 == 0)
+    else if (apart % 2 == 0)
         move_by<uint16_t>(b);
     else
         move_by<uint8_t>(b);

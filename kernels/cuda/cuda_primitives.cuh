@@ -62,6 +62,10 @@ INLINE uint32_t lane_index()
 {
     return threadIdx.x % 32;
 }
+INLINE uint32_t ones_in(uint32_t x)
+{
+    return static_cast<uint32_t>(__popc(x));
+}
 INLINE void sync_block()
 {
     __syncthreads();
@@ -205,6 +209,10 @@ INLINE uint32_t grid_rows()
 INLINE uint32_t lane_index()
 {
     return tt_emulated_here->thread % 32;
+}
+INLINE uint32_t ones_in(uint32_t x)
+{
+    return static_cast<uint32_t>(__builtin_popcount(x));
 }
 INLINE void sync_block()
 {

@@ -99,7 +99,7 @@ KERNEL void probe_stuck(tt_probe_params p)
 template <bool releases> KERNEL void probe_over(const PARAMS tt_fused_params p)
 {
     SHARED(block_rect, b);
-    begin_rect<uint8_t, true, false>(p, b);
+    begin_rect<uint8_t, false>(p, b);
     for (uint64_t at = grid_index(); at < b.count; at += grid_threads())
         for (uint32_t j = 0; j < b.dsts; j++)
             b.dst[j][at] = b.source[0][at];

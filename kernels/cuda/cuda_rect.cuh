@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* cuda_rect.cuh: how a block begins with its rectangle, and ends.
  *
- * A row of the grid is a rectangle. One thread looks up the pointers for its block; so they are loaded once a
- * block, and the others find those that the rectangle has side by side, in rank order. */
+ * A row of the grid is a rectangle. A few threads look up a pointer each for their block, all at once, since
+ * bases in memory are as far as any memory; all find those that the rectangle has side by side, in rank
+ * order. */
 #ifndef TT_KERNELS_CUDA_RECT_CUH
 #define TT_KERNELS_CUDA_RECT_CUH
 #include "kernels/cuda/cuda_kernels.h"
@@ -16,7 +17,6 @@ struct block_rect { /* shared by the threads of a block */
     uint64_t factor[TT_FUSED_RANKS]; /* of each source: one element */
     uint64_t count;
     uint32_t sources, dsts;
-    uint32_t apart; /* the low bits in which any two of these addresses differ */
 };
 
 /* A word of the bases, wherever they are; `own` is the same word of those among the parameters. */
@@ -38,37 +38,54 @@ INLINE bool skips(const tt_fused_params &p)
     return p.bases == nullptr ? p.own.skip != 0 : load_relaxed(&p.bases->skip) != 0;
 }
 
-template <class Element> INLINE uint64_t factor_of(const tt_fused_params &p, int rank)
+template <class Element> INLINE uint64_t factor_of(const tt_fused_params &p, uint32_t rank)
 {
     const void *scalar = base_word(p, p.own.scalar[rank]);
     return scalar != nullptr ? *static_cast<const Element *>(scalar) : base_word(p, p.own.factor[rank]);
 }
 
-template <class Element, bool scales>
-INLINE void add_sources(const tt_fused_params &p, const tt_rect &r, block_rect &b)
+/* Where rank `rank` is among those of a mask. */
+INLINE uint32_t place_in(uint32_t mask, uint32_t rank)
 {
-    UNROLL
-    for (int k = 0; k < TT_FUSED_RANKS; k++) {
-        if (!(r.sources >> k & 1))
-            continue;
-        b.source[b.sources] = static_cast<const uint8_t *>(base_word(p, p.own.in[k])) + r.from;
-        if (scales)
-            b.factor[b.sources] = factor_of<Element>(p, k);
-        b.sources++;
-    }
+    return ones_in(mask & ((1U << rank) - 1));
 }
 
-/* What only moves is not stored where it lies already. */
-template <bool moves> INLINE void add_dsts(const tt_fused_params &p, const tt_rect &r, block_rect &b)
+template <class Element, bool scales>
+INLINE void add_source(const tt_fused_params &p, const tt_rect &r, uint32_t rank, block_rect &b)
 {
-    UNROLL
-    for (int k = 0; k < TT_FUSED_RANKS; k++) {
-        if (!(r.dsts >> k & 1))
-            continue;
-        uint8_t *dst = static_cast<uint8_t *>(base_word(p, p.own.out[k])) + r.to;
-        if (!moves || dst != b.source[0])
-            b.dst[b.dsts++] = dst;
+    const uint32_t place = place_in(r.sources, rank);
+    if (!(r.sources >> rank & 1))
+        return;
+    b.source[place] = static_cast<const uint8_t *>(base_word(p, p.own.in[rank])) + r.from;
+    if (scales)
+        b.factor[place] = factor_of<Element>(p, rank);
+}
+
+INLINE void add_dst(const tt_fused_params &p, const tt_rect &r, uint32_t rank, block_rect &b)
+{
+    if (r.dsts >> rank & 1)
+        b.dst[place_in(r.dsts, rank)] = static_cast<uint8_t *>(base_word(p, p.own.out[rank])) + r.to;
+}
+
+/* Fills in the rectangle of this block; count is 0 where nothing is to be done. All threads take part. */
+template <class Element, bool scales> INLINE void begin_rect(const tt_fused_params &p, block_rect &b)
+{
+    enum { RANKS = TT_FUSED_RANKS };
+    const bool is_there = block_row() < p.rects;
+    const tt_rect &r = p.rect[is_there ? block_row() : 0];
+    for (uint32_t i = thread_index(); i < 2 * RANKS && is_there; i += block_threads()) {
+        if (i < RANKS)
+            add_source<Element, scales>(p, r, i, b);
+        else
+            add_dst(p, r, i - RANKS, b);
     }
+    if (thread_index() == 0) {
+        const bool works = is_there && r.sources != 0 && r.dsts != 0 && !skips(p);
+        b.count = works ? r.count : 0;
+        b.sources = works ? ones_in(r.sources) : 0;
+        b.dsts = works ? ones_in(r.dsts) : 0;
+    }
+    sync_block();
 }
 
 INLINE uint32_t low_bits(const void *address)
@@ -76,25 +93,15 @@ INLINE uint32_t low_bits(const void *address)
     return static_cast<uint32_t>(reinterpret_cast<uint64_t>(address));
 }
 
-/* Fills in the rectangle of this block; count is 0 where nothing is to be done. All threads take part. */
-template <class Element, bool moves, bool scales>
-INLINE void begin_rect(const tt_fused_params &p, block_rect &b)
+/* The low bits in which any two addresses of the rectangle differ. */
+INLINE uint32_t bits_apart(const block_rect &b)
 {
-    if (thread_index() == 0) {
-        const uint32_t row = block_row();
-        b.count = 0;
-        b.sources = b.dsts = b.apart = 0;
-        if (row < p.rects && !skips(p)) {
-            add_sources<Element, scales>(p, p.rect[row], b);
-            add_dsts<moves>(p, p.rect[row], b);
-            b.count = b.dsts > 0 ? p.rect[row].count : 0;
-            for (uint32_t i = 0; i < b.sources && b.dsts > 0; i++)
-                b.apart |= low_bits(b.source[i]) ^ low_bits(b.dst[0]);
-            for (uint32_t i = 1; i < b.dsts; i++)
-                b.apart |= low_bits(b.dst[i]) ^ low_bits(b.dst[0]);
-        }
-    }
-    sync_block();
+    uint32_t apart = 0;
+    for (uint32_t i = 0; i < b.sources; i++)
+        apart |= low_bits(b.source[i]) ^ low_bits(b.dst[0]);
+    for (uint32_t i = 1; i < b.dsts; i++)
+        apart |= low_bits(b.dst[i]) ^ low_bits(b.dst[0]);
+    return apart;
 }
 
 /* Who ends last tells that the kernel is over: it has heard of all other blocks, and so of what their threads
