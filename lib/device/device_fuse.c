@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* device_fuse.c: which calls of a group share a gate.
  *
- * A small call by itself is two words more than its copies: one that tells that its operands are in, and one for
- * which the stream waits. Calls that follow each other share them:
+ * A small call by itself is two words more than its copies: one that tells that its operands are in, and one
+ * for which the stream waits. Calls that follow each other share them:
  *
  *     stream:  in 0 | in 1 | in 2 | ready | wait done | out 0 | out 1 | out 2
  *     worker:                       call 0, call 1, call 2 ... done
  *
- * For the peers nothing is different: the worker runs one call after the other, and they may fuse other ones, or
- * none. A call joins those before it if it is of one slice, if its cells are beside theirs, and if it reads nothing
- * that they write, for now all operands are read first. */
+ * For the peers nothing is different: the worker runs one call after the other, and they may fuse other ones,
+ * or none. A call joins those before it if it is of one slice, if its cells are beside theirs, and if it
+ * reads nothing that they write, for now all operands are read first. */
 #include "device/device.h"
 
 static bool reads_results(const struct tt_fuse *f, const struct tt_span *operands)

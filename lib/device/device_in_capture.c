@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* device_in_capture.c: whether the streams of a submission are being captured, all in one capture, and whether its
- * calls may be. */
+/* device_in_capture.c: whether the streams of a submission are being captured, all in one capture, and
+ * whether its calls may be. */
 #include "base/status.h"
 #include "device/device.h"
 

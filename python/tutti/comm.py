@@ -45,7 +45,22 @@ def get_id() -> Id:
     return Id(bytes(room))
 
 
-def _config(flags: int, timeout_ms: int, name: str | None, options: str | None) -> tutti_config:
+CURRENT = -2  #: as a device: the current one, and device 0 where the thread has chosen none
+
+
+def device_count() -> int:
+    """How many CUDA devices this process can use; 0 where there is no plugin, driver or device, which
+    query("devices") tells. Starts CUDA, so that children that are forked later can use no device."""
+    found = ctypes.c_int()
+    status = library.tutti_device_count(ctypes.byref(found))
+    if status:
+        raise failure(status, "device_count")
+    return found.value
+
+
+def _config(
+    flags: int, timeout_ms: int, name: str | None, options: str | None, device: int | None
+) -> tutti_config:
     return tutti_config(
         size=ctypes.sizeof(tutti_config),
         flags=flags,
@@ -53,6 +68,7 @@ def _config(flags: int, timeout_ms: int, name: str | None, options: str | None) 
         name=None if name is None else name.encode(),
         options=None if options is None else options.encode(),
         on_wait=on_wait,
+        device=0 if device is None else device + 1 if device >= 0 else device,
     )
 
 
@@ -110,14 +126,16 @@ class Comm(Blocks):
         timeout_ms: int | None = None,
         options: str | None = None,
         exact: bool | None = None,
+        device: int | None = None,
     ) -> Comm | None:
         """Ranks of one colour form a communicator, in the order of (key, rank); colour -1: none, and None.
         What is not set here it has of this one."""
         config = None
         if exact is False:
             options = "exact=off" if options is None else f"exact=off;{options}"
-        if (name, timeout_ms, options, exact) != (None,) * 4:
-            config = ctypes.byref(_config(COMM_EXACT if exact else 0, timeout_ms or 0, name, options))
+        if (name, timeout_ms, options, exact, device) != (None,) * 5:
+            flags = COMM_EXACT if exact else 0
+            config = ctypes.byref(_config(flags, timeout_ms or 0, name, options, device))
         child = ctypes.c_void_p()
         status = library.tutti_comm_split(self._opened("split"), color, key, config, ctypes.byref(child))
         if status or waiting.raised:
@@ -226,12 +244,17 @@ def _join(operation: str, config: tutti_config, start: Callable[[Any, Any], int]
 
 
 def init_env(
-    *, name: str | None = None, timeout_ms: int = 0, exact: bool = False, options: str | None = None
+    *,
+    name: str | None = None,
+    timeout_ms: int = 0,
+    exact: bool = False,
+    options: str | None = None,
+    device: int | None = None,
 ) -> Comm:
     """Join with rank and size from the environment: TUTTI_RANK, TUTTI_SIZE and TUTTI_ID, or mpirun's,
     srun's or torchrun's. timeout_ms: how long nothing may move before a wait fails; 0: ten minutes, -1: for
-    ever."""
-    config = _config(COMM_EXACT if exact else 0, timeout_ms, name, options)
+    ever. device: a number of CUDA's, -1 for none, CURRENT; else as the setting `device` says."""
+    config = _config(COMM_EXACT if exact else 0, timeout_ms, name, options, device)
     return _join("init_env", config, library.tutti_comm_init_env)
 
 
@@ -244,9 +267,10 @@ def init_rank(
     timeout_ms: int = 0,
     exact: bool = False,
     options: str | None = None,
+    device: int | None = None,
 ) -> Comm:
     """Join n ranks that have the same id: this one is `rank`."""
-    config = _config(COMM_EXACT if exact else 0, timeout_ms, name, options)
+    config = _config(COMM_EXACT if exact else 0, timeout_ms, name, options, device)
     room = (ctypes.c_uint8 * Id.SIZE)(*Id(id))
     return _join(
         "init_rank", config, lambda c, made: int(library.tutti_comm_init_rank(n, rank, room, c, made))
@@ -254,13 +278,19 @@ def init_rank(
 
 
 def init_all(
-    n: int, *, name: str | None = None, timeout_ms: int = 0, exact: bool = False, options: str | None = None
+    n: int,
+    *,
+    name: str | None = None,
+    timeout_ms: int = 0,
+    exact: bool = False,
+    options: str | None = None,
+    device: int | None = None,
 ) -> list[Comm]:
     """All n ranks in this process: one for each of n threads, or for one thread that groups its calls."""
     if not 0 < n < 1 << 16:
         refuse("init_all", f"n is {n}; legal: the number of ranks, from 1 on")
     made = (ctypes.c_void_p * n)()
-    config = _config(COMM_EXACT if exact else 0, timeout_ms, name, options)
+    config = _config(COMM_EXACT if exact else 0, timeout_ms, name, options, device)
     status = library.tutti_comm_init_all(n, None, ctypes.byref(config), made)
     if status:
         raise failure(status, "init_all")

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_api_device_fused.c: many calls in a group on a stream: they share gates, so that a group of hundreds is
- * enqueued at once, and are what they would be one by one.
+/* test_api_device_fused.c: many calls in a group on a stream: they share gates, so that a group of hundreds
+ * is enqueued at once, and are what they would be one by one.
  *
- * A rank keeps a model of the memory of all ranks, in which it does one call after the other. How ranks group the
- * same calls, and where each has its memory, is everybody's own: so they fuse differently. */
+ * A rank keeps a model of the memory of all ranks, in which it does one call after the other. How ranks group
+ * the same calls, and where each has its memory, is everybody's own: so they fuse differently. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

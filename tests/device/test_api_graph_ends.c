@@ -307,8 +307,8 @@ Test(api_graph_ends, a_replay_during_another_call)
  * runs through. Before anything is in it, nothing is done. */
 static void fail_captures(struct ranks_me *me)
 {
-    static const char *const functions[] = { "graph_retain", "event_wait", "copy", "write_word",
-        "wait_word", "event_record" };
+    static const char *const functions[] = { "graph_retain", "event_wait", "copy", "write_word", "wait_word",
+        "event_record" };
     struct graph_rig rig;
     if (!graph_rig_make(me, &rig))
         return;

@@ -96,7 +96,9 @@ static void run(const struct tt_dev_launch *what, uint32_t block)
         __atomic_store_n(params->data, 5, __ATOMIC_RELEASE);
         return;
     }
-    struct tt_emulated_launch emulated = { .params = params, .grid = what->grid, .grid_y = what->grid_y, .block = what->block };
+    struct tt_emulated_launch emulated = {
+        .params = params, .grid = what->grid, .grid_y = what->grid_y, .block = what->block
+    };
     emulated.function = what->kernel == FOLLOW ? tt_probe_follow : tt_probe_follow_as_it_is;
     tt_emulate_block(&emulated, block);
 }
@@ -115,9 +117,12 @@ static void start(const char *configuration)
 
 static enum tt_dev_error launch_probe(uint32_t kernel, struct tt_probe_params params)
 {
-    struct tt_dev_launch what = {
-        .kernel = kernel, .grid = 1, .grid_y = 1, .block = 32, .params = &params, .params_bytes = sizeof params
-    };
+    struct tt_dev_launch what = { .kernel = kernel,
+        .grid = 1,
+        .grid_y = 1,
+        .block = 32,
+        .params = &params,
+        .params_bytes = sizeof params };
     return dev->launch(&what, stream);
 }
 
