@@ -54,6 +54,9 @@ const struct tt_setting tt_setting_table[] = {
         "floats are summed in one fixed tree over the ranks, so that no algorithm changes a bit" },
     { "topology", TT_SHARED, TT_KIND_TOPOLOGY, FIELD(topology), "auto",
         "which ranks share a cache, as 0-3/4-7 or 2x4; auto: by the cores that processes are bound to" },
+    { "executor", TT_SHARED, TT_KIND_EXECUTOR, FIELD(executor), "auto",
+        "how collectives on CUDA streams are served: host, by staging through the host's memory, or auto: by "
+        "one kernel, where all ranks are in one process and on one device" },
     { "init_timeout", TT_LOCAL, TT_KIND_MS, FIELD(init_timeout_ms_or_zero), "0",
         "milliseconds that a rank waits for the others to come, if timeout is not shorter; 0: five minutes" },
     { "map", TT_LOCAL, TT_KIND_BOOL, FIELD(map), "on",
@@ -81,11 +84,12 @@ const struct tt_setting tt_setting_table[] = {
 const int tt_setting_count = sizeof tt_setting_table / sizeof tt_setting_table[0];
 _Static_assert(sizeof tt_setting_table / sizeof tt_setting_table[0] <= TT_SETTINGS_MAX, "an origin each");
 
-/* The values of isa, in the order of enum tt_isa, but for the first; and those of network and device. */
-enum { ISA_WORDS = 4, NETWORK_WORDS = 3 };
-static const char *const isa_words[ISA_WORDS] = { "auto", "generic", "avx2", "avx512" };
-static const char *const network_words[NETWORK_WORDS] = { "auto", "tcp", "ucx" };
-static const char *const device_words[TT_DEVICE_FIRST] = { "auto", "none", "current" };
+/* What settings of one of several words may be, in the order of their values; after those of device there are
+ * numbers. */
+static const char *const words_of[][5] = { [TT_KIND_ISA] = { "auto", "generic", "avx2", "avx512" },
+    [TT_KIND_NETWORK] = { "auto", "tcp", "ucx" },
+    [TT_KIND_EXECUTOR] = { "auto", "host" },
+    [TT_KIND_DEVICE] = { "auto", "none", "current" } };
 
 /* Known to the library, but not settings: where this process stands, and what it tells of itself. */
 static const struct {
@@ -209,20 +213,20 @@ static bool parse_path(const char *text, char *value)
     return true;
 }
 
-static bool parse_word(const char *text, const char *const *words, uint64_t count, uint64_t *value)
+static bool parse_word(const char *text, enum tt_kind kind, uint64_t *value)
 {
     uint64_t i = 0;
-    while (i < count && strcmp(text, words[i]) != 0)
+    while (words_of[kind][i] != NULL && strcmp(text, words_of[kind][i]) != 0)
         i++;
-    if (i < count)
+    if (words_of[kind][i] != NULL)
         *value = i;
-    return i < count;
+    return words_of[kind][i] != NULL;
 }
 
 static bool parse_device(const char *text, uint64_t *value)
 {
     uint64_t number;
-    if (parse_word(text, device_words, TT_DEVICE_FIRST, value))
+    if (parse_word(text, TT_KIND_DEVICE, value))
         return true;
     if (!tt_parse_number(text, &number) || number > DEVICES_MAX)
         return false;
@@ -258,9 +262,9 @@ static bool parse_value(
     case TT_KIND_PATH:
         return parse_path(text, field);
     case TT_KIND_ISA:
-        return parse_word(text, isa_words, ISA_WORDS, field);
     case TT_KIND_NETWORK:
-        return parse_word(text, network_words, NETWORK_WORDS, field);
+    case TT_KIND_EXECUTOR:
+        return parse_word(text, row->kind, field);
     case TT_KIND_DEVICE:
         return parse_device(text, field);
     }
@@ -298,12 +302,10 @@ static void describe_legal(enum tt_kind kind, struct tt_text *t)
         tt_put(t, "auto, none, current, or a number from 0 to %d", DEVICES_MAX);
         break;
     case TT_KIND_ISA:
-        for (int i = 0; i < ISA_WORDS; i++)
-            tt_put(t, "%s%s", i > 0 ? ", " : "", isa_words[i]);
-        break;
     case TT_KIND_NETWORK:
-        for (int i = 0; i < NETWORK_WORDS; i++)
-            tt_put(t, "%s%s", i > 0 ? ", " : "", network_words[i]);
+    case TT_KIND_EXECUTOR:
+        for (int i = 0; words_of[kind][i] != NULL; i++)
+            tt_put(t, "%s%s", i > 0 ? ", " : "", words_of[kind][i]);
         break;
     }
 }
@@ -537,15 +539,14 @@ static void put_value(const struct tt_setting *row, const struct tt_settings *se
         tt_put(t, "%s", (const char *)field);
         break;
     case TT_KIND_ISA:
-        tt_put(t, "%s", isa_words[*(const uint64_t *)field]);
-        break;
     case TT_KIND_NETWORK:
-        tt_put(t, "%s", network_words[*(const uint64_t *)field]);
+    case TT_KIND_EXECUTOR:
+        tt_put(t, "%s", words_of[row->kind][*(const uint64_t *)field]);
         break;
     case TT_KIND_DEVICE:
         number = *(const uint64_t *)field;
         if (number < TT_DEVICE_FIRST)
-            tt_put(t, "%s", device_words[number]);
+            tt_put(t, "%s", words_of[TT_KIND_DEVICE][number]);
         else
             tt_put(t, "%llu", (unsigned long long)(number - TT_DEVICE_FIRST));
         break;

@@ -24,9 +24,11 @@ enum tt_kind {
     TT_KIND_ISA, /* the name of an instruction set, or auto */
     TT_KIND_DEVICE, /* auto, none, current, or a number */
     TT_KIND_NETWORK, /* auto, tcp or ucx */
+    TT_KIND_EXECUTOR, /* auto or host */
     TT_KIND_PATH, /* of a file; empty: none */
 };
 enum tt_network { TT_NETWORK_AUTO, TT_NETWORK_TCP, TT_NETWORK_UCX };
+enum tt_executor { TT_EXECUTOR_AUTO, TT_EXECUTOR_HOST };
 enum { TT_DEVICE_AUTO, TT_DEVICE_NONE, TT_DEVICE_CURRENT, TT_DEVICE_FIRST };
 enum tt_origin {
     TT_FROM_DEFAULT,
@@ -61,6 +63,7 @@ struct tt_settings {
     uint64_t slice_bytes; /* 0: by the cache and the number of ranks */
     uint64_t timeout_ms_or_zero; /* tutti_config.timeout_ms when that is 0 */
     uint64_t refusal_ms; /* how long a refused call may be made right; 0: no limit of its own */
+    uint64_t executor; /* enum tt_executor */
     uint64_t network; /* enum tt_network */
     uint64_t heartbeat_ms; /* a host that is silent for so long is gone; 0: as the system has it */
     uint64_t first_number; /* message and sequence numbers start here */

@@ -11,12 +11,30 @@
  *
  * Replays of captured calls cannot count on: their gates begin at 0 each time. Who waits for a word makes it
  * 0 again: the thread `ready`, when the call is over, and the stream `done`, when it has passed all of what
- * was captured together. So a thread tells the last slice once, as the last that it does with the gate. */
+ * was captured together. So a thread tells the last slice once, as the last that it does with the gate.
+ *
+ * A call that a kernel does for all ranks (device_local.c) passes the gate by: neither side writes a word,
+ * and the thread, which has the call in its queue all the same, waits until the kernel is over. */
 #ifndef TT_GATE_H
 #define TT_GATE_H
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+/* How a collective of ranks of one process on one device is served: the last of them that calls decides. */
+struct tt_decision {
+    _Atomic uint64_t call; /* that it is about; written last */
+    uint32_t over; /* the word `over`, when a kernel that does all of the call has ended */
+    bool by_kernel;
+};
+
+/* Where the thread that has such a call in its queue finds that. */
+struct tt_local_gate {
+    const struct tt_decision *decision; /* NULL: nothing is decided so. Of a later call only after a look */
+    const _Atomic uint32_t *over;
+    uint64_t call;
+    _Atomic uint32_t *looked; /* the low half of `call`, once it has looked */
+};
 
 struct tt_gate {
     _Atomic uint32_t *ready; /* written by the stream */
@@ -25,12 +43,27 @@ struct tt_gate {
     uint32_t base;
     uint32_t slices;
     bool captured;
+    struct tt_local_gate local;
 };
 
 /* May slice z begin? */
 static inline bool tt_gate_is_open(const struct tt_gate *g, uint32_t z)
 {
     return (int32_t)(atomic_load_explicit(g->ready, memory_order_acquire) - g->base - z) > 0;
+}
+
+static inline bool tt_gate_is_decided(const struct tt_gate *g)
+{
+    const struct tt_decision *d = g->local.decision;
+    return d == NULL || atomic_load_explicit(&d->call, memory_order_acquire) == g->local.call;
+}
+
+/* Has a kernel done all of the call? Asked after tt_gate_is_open: that may be of a later call then. */
+static inline bool tt_gate_is_over(const struct tt_gate *g)
+{
+    const struct tt_decision *d = g->local.decision;
+    return d != NULL && tt_gate_is_decided(g) && d->by_kernel &&
+           (int32_t)(atomic_load_explicit(g->local.over, memory_order_acquire) - d->over) >= 0;
 }
 
 /* The first so many slices are done. The fence is for stores past the caches, which no release orders. */

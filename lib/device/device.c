@@ -290,7 +290,8 @@ static void give_up(struct tt_device *d)
     int before;
     bool entered = enter(d, &before);
     bool kept = tt_replays_close(d);
-    bool drained = !kept && is_drained(d);
+    bool passed = kept ? d->dev->event.query(d->order_event) != TT_DEV_NOT_READY : is_drained(d);
+    bool drained = passed && !kept;
     if (!drained && !kept)
         tt_log(TT_LOG_WARN, "%s: its stream is still busy on device %d; %llu pinned bytes stay",
             d->comm->identity.name, d->number, (unsigned long long)d->pinned_bytes);
@@ -302,6 +303,7 @@ static void give_up(struct tt_device *d)
         d->dev->event.destroy(d->inside);
     if (d->pinned_seen != NULL && drained)
         d->dev->memory.unpin(d->pinned);
+    tt_local_peers_free(d, passed);
     if (entered)
         tt_device_leave(d, before);
     if (d->pinned != NULL && drained)

@@ -59,6 +59,10 @@ struct tt_device { /* of a communicator; used by who calls on it */
     bool ordered; /* order_event has been recorded */
     struct tt_replays *replays; /* captured calls */
     struct tt_local_peers *local_peers; /* the ranks of this process */
+    struct {
+        uint64_t calls; /* on which those have decided */
+        _Atomic uint32_t looked; /* the last one of which the worker knows how it is served */
+    } local;
     uint64_t operations; /* collectives so far, from first_number on */
     struct tt_prepared_cache prepared; /* for their schedules: the worker has others */
 
@@ -134,8 +138,8 @@ bool tt_watch_is_readable(const void *pointer, uint64_t bytes);
 /* Fails, and so do the communicators of these calls, if host memory that they use is gone. */
 tutti_status tt_watch_memory(const struct tt_batch *batch);
 
-/* Notes that all that was enqueued so far is over when this gate has told `done` slices. */
-void tt_device_mark(struct tt_device *device, const struct tt_gate *gate, uint32_t done);
+/* Notes that all that was enqueued so far is over when this word has the value. */
+void tt_device_mark(struct tt_device *device, const _Atomic uint32_t *done, uint32_t value);
 /* Waits while with so many pieces more a device would have more work than it may. */
 void tt_device_throttle(struct tt_device *device, uint32_t pieces);
 
@@ -162,8 +166,8 @@ static inline void *tt_device_seen(const struct tt_device *device, const void *a
 }
 
 /* Calls in graphs (device_capture.c). `open` makes the worker, and `close` ends it; true: graphs remain that
- * have the worker, the pinned memory and the order event now. `live`: graphs have calls; `run`: the device has reached
- * one, or the worker runs it. */
+ * have the worker, the pinned memory and the order event now. `live`: graphs have calls; `run`: the device
+ * has reached one, or the worker runs it. */
 tutti_status tt_replays_open(struct tt_device *device);
 bool tt_replays_close(struct tt_device *device);
 bool tt_replays_live(const struct tt_device *device);
@@ -197,7 +201,12 @@ static inline uint32_t tt_device_gate(int peer, bool receives)
 
 /* Ranks of one process, on whatever devices (device_local_peers.c), behind one lock. Join when connected. */
 tutti_status tt_local_peers_join(struct tt_comm *comm);
+/* This rank no longer calls; and, when its worker does no more, it no longer has what ranks share. `drained`:
+ * nor has its stream. */
 void tt_local_peers_leave(struct tt_comm *comm);
+void tt_local_peers_free(struct tt_device *device, bool drained);
+/* What all ranks of the communicator share, if all are here and on one device (device_local.c); else NULL. */
+struct tt_local_kernel *tt_local_peers_kernel(const struct tt_comm *comm);
 struct tt_rendezvous { /* of a call */
     const struct tt_gate *gate;
     uint64_t operation; /* of a collective: its number, from 1 + first_number on */

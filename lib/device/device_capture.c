@@ -179,7 +179,7 @@ static bool is_their_turn(const struct tt_replays *home, const struct tt_batch *
         return true;
     for (int i = 0; i < next->count; i++) {
         const struct tt_staging *staging = next->calls[i].call.staging;
-        if (staging == NULL || tt_gate_is_open(&staging->gate, 0))
+        if (staging == NULL || tt_gate_is_open(&staging->gate, 0) || tt_gate_is_over(&staging->gate))
             return true;
     }
     return tt_comm_check(next->calls[0].call.comm) != TUTTI_OK;
@@ -442,7 +442,9 @@ enum tt_dev_error tt_captured_enter(struct tt_captured *c, struct tt_device *d, 
     bool again = d->capture == c->capture; /* external events order graphs, not the parts of one */
     enum tt_dev_error error = again ? d->dev->event.wait(d->inside, stream, false)
                                     : d->dev->event.wait(d->order_event, stream, true);
-    return error == TT_DEV_OK ? d->dev->write_word(stream, tt_device_seen(d, c->home->name), c->name) : error;
+    if (error != TT_DEV_OK || c->batch.count == 0) /* kernels do all of them, and nobody has to know */
+        return error;
+    return d->dev->write_word(stream, tt_device_seen(d, c->home->name), c->name);
 }
 
 enum tt_dev_error tt_captured_leave(struct tt_captured *c, struct tt_device *d, void *stream)

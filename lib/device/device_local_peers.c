@@ -21,13 +21,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/status.h"
 #include "base/wait.h"
 #include "device/device.h"
+#include "device/device_local.h"
 #include "base/fork.h"
 
 struct member {
     _Atomic bool here;
+    const void *context;
     int device;
     _Atomic uint64_t place; /* of collectives, cyclic: the operation, and in the low half its slices */
     _Atomic uint32_t *in; /* of messages, per gate: slices that are in */
@@ -36,6 +39,8 @@ struct member {
 struct tt_local_peers {
     uint64_t id; /* of the communicator */
     int n, users;
+    struct tt_local_kernel *kernel; /* once all ranks are here */
+    bool busy; /* the stream of one that has left is not through */
     struct tt_doorbell told; /* who waits for another one's place sleeps here */
     struct tt_local_peers *next;
     struct member members[];
@@ -69,6 +74,28 @@ static struct tt_local_peers *find_or_make(const struct tt_comm *comm)
     return c;
 }
 
+/* The last rank makes it, and the others have not been told yet that all are connected. */
+static tutti_status make_kernel(const struct tt_comm *comm, struct tt_local_peers *c)
+{
+    int before;
+    for (int r = 0; r < c->n; r++)
+        if (c->members[r].device != comm->device->number || c->members[r].context != comm->device->context)
+            return TUTTI_OK;
+    tutti_status status = tt_device_enter(comm->device, &before);
+    if (status != TUTTI_OK)
+        return status;
+    if (tt_local_create(comm, &c->kernel) != TUTTI_OK)
+        tt_log(
+            TT_LOG_WARN, "%s: %s; its calls go by the host's memory", comm->identity.name, tt_last_error());
+    tt_device_leave(comm->device, before);
+    return TUTTI_OK;
+}
+
+struct tt_local_kernel *tt_local_peers_kernel(const struct tt_comm *comm)
+{
+    return comm->device->local_peers->kernel;
+}
+
 tutti_status tt_local_peers_join(struct tt_comm *comm)
 {
     struct tt_device *d = comm->device;
@@ -80,14 +107,17 @@ tutti_status tt_local_peers_join(struct tt_comm *comm)
     if (c != NULL) {
         c->users++;
         c->members[comm->rank].in = in;
+        c->members[comm->rank].context = d->context;
         c->members[comm->rank].device = d->number;
         atomic_init(&c->members[comm->rank].place, d->operations << 32);
         atomic_store_explicit(&c->members[comm->rank].here, true, memory_order_release);
     }
+    bool all = c != NULL && c->users == c->n && c->n > 1 && c->n <= TT_LOCAL_RANKS &&
+               comm->settings.executor == TT_EXECUTOR_AUTO;
     pthread_mutex_unlock(&local_peers_lock);
     d->local_peers = c;
     if (c != NULL)
-        return TUTTI_OK;
+        return all ? make_kernel(comm, c) : TUTTI_OK;
     free(in);
     return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the ranks of this process on devices");
 }
@@ -105,19 +135,29 @@ void tt_local_peers_leave(struct tt_comm *comm)
     struct tt_local_peers *c = comm->device->local_peers;
     if (c == NULL)
         return;
-    comm->device->local_peers = NULL;
-    pthread_mutex_lock(&local_peers_lock);
     atomic_store_explicit(&c->members[comm->rank].here, false, memory_order_release);
+    tt_doorbell_ring(&c->told);
+}
+
+void tt_local_peers_free(struct tt_device *d, bool drained)
+{
+    struct tt_local_peers *c = d->local_peers;
+    if (c == NULL)
+        return;
+    d->local_peers = NULL;
+    pthread_mutex_lock(&local_peers_lock);
+    c->busy |= !drained;
     bool last = --c->users == 0;
     if (last)
         unlink_peers(c);
-    else
-        tt_doorbell_ring(&c->told);
     pthread_mutex_unlock(&local_peers_lock);
-    for (int r = 0; last && r < c->n; r++)
+    if (!last)
+        return;
+    if (c->kernel != NULL)
+        tt_local_free(c->kernel, !c->busy);
+    for (int r = 0; r < c->n; r++)
         free(c->members[r].in);
-    if (last)
-        free(c);
+    free(c);
 }
 
 /* Returns the gate at the peer's end of a message. */

@@ -20,231 +20,33 @@
 #include <stdlib.h>
 
 #include "base/status.h"
-#include "device/device.h"
-#include "run/call_layout.h"
-#include "stream/stream.h"
-
-/* Collectives come after all messages, on every communicator and at all ranks. */
-enum { ROUNDS_OF_MESSAGES = 1 << 30, NO_ROUND = INT32_MAX };
-
-struct op { /* one call */
-    struct tt_call call; /* as the worker runs it */
-    struct tt_staging staging;
-    struct tt_call_layout laid;
-    struct tt_part chunks[2];
-    uint64_t offsets[2]; /* of its cells */
-    bool packed; /* it is staged in one piece */
-    bool joins, followed; /* it shares the gate of the call before; the next one shares its */
-    void *stream; /* the caller's */
-    struct tt_rendezvous rendezvous;
-    uint32_t round;
-};
-
-struct comm_batch { /* the calls of one communicator */
-    struct tt_comm *comm;
-    struct tt_device *device;
-    struct tt_work_item *item; /* for the worker */
-    struct tt_captured *captured; /* or for a graph; NULL: it is not one */
-    struct op *ops;
-    int count;
-    uint32_t round, slice; /* what comes next; NO_WAVE: nothing */
-    uint64_t enqueued; /* of the device, before; a capture is none */
-};
-
-static bool is_p2p(const struct tt_call *call)
-{
-    return tt_collectives[call->collective].p2p;
-}
-
-/* --- The cells and the gate of each call */
-
-/* Finds the layout of a call. The arrays of a v-form stand in its prepared call until another one is laid on
- * that. */
-static tutti_status lay(struct comm_batch *b, struct op *op)
-{
-    struct tt_prepared *prepared;
-    struct tt_key key;
-    tutti_status status = tt_call_key(&op->call, &key);
-    if (status == TUTTI_OK)
-        status = tt_prepared_find(&b->device->prepared, &key, &prepared);
-    if (status != TUTTI_OK)
-        return status;
-    tt_lay_out_call(&op->call, prepared, &op->laid);
-    op->packed = tt_call_is_packed(&op->call, &op->laid.out);
-    for (unsigned side = 0; side < 2; side++)
-        op->chunks[side] = tt_call_chunks(&op->call, &prepared->schedule, side);
-    return TUTTI_OK;
-}
-
-static struct tt_device_move move_of(const struct op *op, unsigned side)
-{
-    return (struct tt_device_move){ .layout = side == TT_IN ? &op->laid.in : &op->laid.out,
-        .space = op->laid.spaces[side],
-        .stride = op->packed ? 0 : op->laid.stride,
-        .chunks = op->chunks[side],
-        .back = side == TT_OUT };
-}
-
-/* What a call has staged of a buffer. */
-static struct tt_span span_of(const struct op *op, unsigned side)
-{
-    struct tt_device_move m = move_of(op, side);
-    return op->call.staged[side] ? tt_device_span(&m) : (struct tt_span){ 0 };
-}
-
-/* Finds which calls share gates. A factor that the device has comes by a gate of its own. */
-static void fuse(struct comm_batch *b, int count)
-{
-    struct tt_fuse fuse;
-    tt_fuse_begin(&fuse);
-    for (int i = 0; i < count; i++) {
-        struct op *op = &b->ops[i];
-        struct tt_span spans[2] = { span_of(op, TT_IN), span_of(op, TT_OUT) };
-        bool scaled = op->call.created != NULL && op->call.created->scalar != NULL;
-        if (op->packed && !scaled)
-            op->joins = tt_fuse_joins(&fuse, spans, b->device->cells_bytes / 2, op->offsets);
-        else
-            tt_fuse_begin(&fuse);
-        if (op->joins)
-            b->ops[i - 1].followed = true;
-    }
-}
-
-/* Gives a call its cells: operands have one half of them, results the other. Messages of a group have a share
- * for each peer and direction. */
-static tutti_status set_cells(struct comm_batch *b, struct op *op, unsigned side)
-{
-    const struct tt_device *d = b->device;
-    bool p2p = is_p2p(&op->call);
-    uint64_t share = p2p ? d->cells_bytes / (d->ngates - 1) / 64 * 64 : d->cells_bytes / 2;
-    uint64_t index = p2p ? 2 * (uint64_t)op->call.root + side : side;
-    struct tt_span packed = span_of(op, side);
-    uint64_t bytes =
-        op->packed ? packed.end - packed.begin : TT_WINDOW * op->chunks[side].count * op->laid.stride;
-    if (!op->call.staged[side] || bytes == 0)
-        return TUTTI_OK;
-    if (bytes > share)
-        return tt_fail(TUTTI_UNSUPPORTED, "%s: %llu bytes of cells are needed, and device %d has %llu",
-            tt_collectives[op->call.collective].name, (unsigned long long)bytes, d->number,
-            (unsigned long long)share);
-    op->staging.cells[side] = d->cells + index * share + op->offsets[side];
-    return TUTTI_OK;
-}
-
-static uint32_t gate_of(const struct op *op)
-{
-    const struct tt_rendezvous *m = &op->rendezvous;
-    return m->peer != TT_NONE ? tt_device_gate(m->peer, m->receives) : 0;
-}
-
-static void set_gate(const struct comm_batch *b, struct op *op)
-{
-    const struct tt_call *call = &op->call;
-    struct tt_device *d = b->device;
-    op->rendezvous = (struct tt_rendezvous){ .gate = &op->staging.gate,
-        .peer = is_p2p(call) ? call->root : TT_NONE,
-        .receives = call->collective == TT_P2P_RECV };
-    uint32_t gate = gate_of(op);
-    if (b->captured != NULL) {
-        op->staging.gate = tt_captured_gate(b->captured, gate, op->laid.out.slices);
-        return;
-    }
-    d->counts[gate] += op->joins ? 0 : op->laid.out.slices;
-    op->staging.gate = (struct tt_gate){ .ready = &d->words[gate].ready,
-        .done = op->followed ? NULL : &d->words[gate].done,
-        .factor = d->words[gate].factor,
-        .base = d->counts[gate] - op->laid.out.slices,
-        .slices = op->laid.out.slices };
-    op->rendezvous.operation = gate == 0 ? ++d->operations : 0;
-}
-
-/* Takes the slices of a call that will not run out of its gate's count, since both ends of a message count
- * alike. */
-static void return_gate(struct tt_device *d, const struct op *op)
-{
-    d->counts[gate_of(op)] -= op->joins ? 0 : op->staging.gate.slices;
-    d->operations -= gate_of(op) == 0;
-}
-
-static tutti_status begin_call(struct comm_batch *b, struct op *op)
-{
-    struct tt_call *call = &op->call;
-    bool meets = call->collective == TT_P2P_SEND && call->met; /* the receive has the bytes */
-    for (unsigned side = 0; side < 2; side++)
-        call->staged[side] = call->staged[side] && !meets;
-    call->in_place = call->in_place && !call->staged[TT_IN] && !call->staged[TT_OUT];
-    op->stream = call->stream.handle;
-    call->stream = b->device->worker;
-    return lay(b, op);
-}
-
-static tutti_status stage(struct comm_batch *b, struct op *op)
-{
-    struct tt_call *call = &op->call;
-    tutti_status status = TUTTI_OK;
-    for (unsigned side = 0; side < 2 && status == TUTTI_OK; side++)
-        status = set_cells(b, op, side);
-    if (status != TUTTI_OK)
-        return status;
-    set_gate(b, op);
-    call->staging = &op->staging;
-    if (b->captured != NULL)
-        return tt_captured_add(b->captured, call);
-    status = tt_work_item_add(b->item, call);
-    if (status != TUTTI_OK)
-        return_gate(b->device, op);
-    return status;
-}
-
-/* The first round that has a call, from this one on. */
-static uint32_t find_round(const struct comm_batch *b, uint32_t from)
-{
-    uint32_t first = NO_ROUND;
-    for (int i = 0; i < b->count; i++)
-        if (b->ops[i].round >= from && b->ops[i].round < first)
-            first = b->ops[i].round;
-    return first;
-}
-
-/* The round of a call is its index among the messages of its peer and direction, or among the collectives.
- * Calls that share a gate are one. */
-static void set_rounds(struct comm_batch *b)
-{
-    for (int i = 0; i < b->count; i++) {
-        struct op *op = &b->ops[i];
-        op->round = is_p2p(&op->call) ? 0 : ROUNDS_OF_MESSAGES;
-        if (op->joins)
-            op->round = b->ops[i - 1].round;
-        for (int j = 0; j < i && !op->joins; j++)
-            op->round += gate_of(&b->ops[j]) == gate_of(op) && !b->ops[j].followed;
-    }
-    b->round = find_round(b, 0);
-}
+#include "device/device_stage.h"
 
 /* --- The stream's part */
 
-static enum tt_dev_error move(struct comm_batch *b, struct op *op, unsigned side, uint32_t slice)
+static enum tt_dev_error move(struct tt_comm_batch *b, struct tt_staged *op, unsigned side, uint32_t slice)
 {
     struct tt_device *d = b->device;
     if (op->staging.cells[side] == NULL)
         return TT_DEV_OK;
-    struct tt_device_move m = move_of(op, side);
+    struct tt_device_move m = tt_stage_move(op, side);
     m.cells = tt_device_seen(d, op->staging.cells[side]);
     return tt_device_move(d, &m, slice, b->ops[0].stream);
 }
 
 /* Copies the factor of this rank's operands, as it is when the stream comes here. */
-static enum tt_dev_error enqueue_factor(const struct comm_batch *b, const struct op *op)
+static enum tt_dev_error enqueue_factor(const struct tt_comm_batch *b, const struct tt_staged *op)
 {
     struct tt_device *d = b->device;
     const struct tt_operator *o = op->call.created;
     if (o == NULL || o->scalar == NULL)
         return TT_DEV_OK;
     d->enqueued++;
-    return d->dev->copy(tt_device_seen(d, op->staging.gate.factor), o->scalar, o->element_bytes, b->ops[0].stream);
+    return d->dev->copy(
+        tt_device_seen(d, op->staging.gate.factor), o->scalar, o->element_bytes, b->ops[0].stream);
 }
 
-static enum tt_dev_error enqueue_operands(struct comm_batch *b, struct op *op, uint32_t slice)
+static enum tt_dev_error enqueue_operands(struct tt_comm_batch *b, struct tt_staged *op, uint32_t slice)
 {
     struct tt_device *d = b->device;
     const struct tt_gate *gate = &op->staging.gate;
@@ -262,14 +64,14 @@ static enum tt_dev_error enqueue_operands(struct comm_batch *b, struct op *op, u
 }
 
 /* Of the calls that share its gate the last: the one that the worker tells. */
-static const struct op *last_of(const struct op *op)
+static const struct tt_staged *last_of(const struct tt_staged *op)
 {
     while (op->followed)
         op++;
     return op;
 }
 
-static enum tt_dev_error enqueue_wait(struct comm_batch *b, const struct op *op, uint32_t slice)
+static enum tt_dev_error enqueue_wait(struct tt_comm_batch *b, const struct tt_staged *op, uint32_t slice)
 {
     struct tt_device *d = b->device;
     const struct tt_gate *gate = &last_of(op)->staging.gate;
@@ -277,7 +79,7 @@ static enum tt_dev_error enqueue_wait(struct comm_batch *b, const struct op *op,
     return d->dev->wait_word(b->ops[0].stream, tt_device_seen(d, gate->done), gate->base + slice + 1);
 }
 
-static enum tt_dev_error enqueue_results(struct comm_batch *b, struct op *op, uint32_t slice)
+static enum tt_dev_error enqueue_results(struct tt_comm_batch *b, struct tt_staged *op, uint32_t slice)
 {
     struct tt_device *d = b->device;
     const struct tt_gate *gate = &op->staging.gate;
@@ -287,13 +89,13 @@ static enum tt_dev_error enqueue_results(struct comm_batch *b, struct op *op, ui
     if (op->followed)
         return error;
     if (b->captured == NULL)
-        tt_device_mark(d, gate, slice + 1);
-    else if (error == TT_DEV_OK && tt_captured_ends(b->captured, gate_of(op), gate->base + slice + 1))
+        tt_device_mark(d, gate->done, gate->base + slice + 1);
+    else if (error == TT_DEV_OK && tt_captured_ends(b->captured, tt_stage_gate(op), gate->base + slice + 1))
         error = d->dev->write_word(b->ops[0].stream, tt_device_seen(d, gate->done), 0);
     return error;
 }
 
-static tutti_status told(const struct comm_batch *b, enum tt_dev_error error)
+static tutti_status told(const struct tt_comm_batch *b, enum tt_dev_error error)
 {
     if (error == TT_DEV_OK)
         return TUTTI_OK;
@@ -301,23 +103,60 @@ static tutti_status told(const struct comm_batch *b, enum tt_dev_error error)
         b->comm->rank, b->device->number, b->device->dev->why());
 }
 
+/* The ranks of this process decide how they serve a collective, which is a round of its own: all arrive, and
+ * then each awaits what is decided. What a kernel has done leaves the gate as it was. */
+static tutti_status decide(struct tt_comm_batch *b, struct tt_staged *op)
+{
+    struct tt_device *d = b->device;
+    bool by_kernel = false;
+    if (op->way == TT_UNDECIDED) {
+        op->way = TT_ARRIVED;
+        op->local.stream = b->ops[0].stream;
+        return tt_local_arrive(b->comm, &op->local);
+    }
+    tutti_status status = tt_local_await(b->comm, &op->local, &by_kernel);
+    op->way = by_kernel ? TT_BY_KERNEL : TT_BY_HOST;
+    if (by_kernel && b->captured == NULL) {
+        d->counts[0] -= op->staging.gate.slices;
+        d->enqueued++;
+        tt_device_mark(d, op->staging.gate.local.looked, (uint32_t)op->local.number);
+    }
+    return status;
+}
+
+static struct tt_staged *op_to_decide(const struct tt_comm_batch *b)
+{
+    for (int i = 0; i < b->count; i++)
+        if (b->ops[i].round == b->round)
+            return b->ops[i].way == TT_BY_HOST ? NULL : &b->ops[i];
+    return NULL;
+}
+
 /* Enqueues the operands of the round's next slice and the results of the one before. */
-static tutti_status enqueue_step(struct comm_batch *b)
+static tutti_status enqueue_step(struct tt_comm_batch *b)
 {
     bool more = false;
     enum tt_dev_error error = TT_DEV_OK;
+    struct tt_staged *undecided = op_to_decide(b);
+    if (undecided != NULL) {
+        tutti_status status = decide(b, undecided);
+        if (undecided->way == TT_BY_KERNEL)
+            b->round = tt_stage_round(b, b->round + 1);
+        if (status != TUTTI_OK || undecided->way != TT_BY_HOST)
+            return status;
+    }
     for (int i = 0; i < b->count; i++) {
-        struct op *op = &b->ops[i];
+        struct tt_staged *op = &b->ops[i];
         if (op->round != b->round || error != TT_DEV_OK)
             continue;
-        tutti_status status = b->slice == 0 ? lay(b, op) : TUTTI_OK;
+        tutti_status status = b->slice == 0 ? tt_stage_lay(b, op) : TUTTI_OK;
         if (status != TUTTI_OK)
             return status;
         if (b->slice < op->laid.out.slices)
             error = enqueue_operands(b, op, b->slice);
     }
     for (int i = 0; i < b->count; i++) {
-        struct op *op = &b->ops[i];
+        struct tt_staged *op = &b->ops[i];
         if (op->round != b->round || error != TT_DEV_OK)
             continue;
         if (b->slice > 0 && b->slice <= op->laid.out.slices) {
@@ -331,12 +170,12 @@ static tutti_status enqueue_step(struct comm_batch *b)
         more = more || b->slice < op->laid.out.slices;
     }
     b->slice = more ? b->slice + 1 : 0;
-    b->round = more ? b->round : find_round(b, b->round + 1);
+    b->round = more ? b->round : tt_stage_round(b, b->round + 1);
     return told(b, error);
 }
 
 /* How many events joining or forking the streams takes at most. */
-static uint32_t count_events(const struct comm_batch *b)
+static uint32_t count_events(const struct tt_comm_batch *b)
 {
     uint32_t events = 1;
     for (int i = 1; i < b->count; i++)
@@ -346,7 +185,7 @@ static uint32_t count_events(const struct comm_batch *b)
 
 /* Makes the first stream, which gets all the work, wait for the other streams and for the communicator's last
  * call. */
-static enum tt_dev_error join_streams(const struct comm_batch *b)
+static enum tt_dev_error join_streams(const struct tt_comm_batch *b)
 {
     struct tt_device *d = b->device;
     void *lead = b->ops[0].stream;
@@ -366,7 +205,7 @@ static enum tt_dev_error join_streams(const struct comm_batch *b)
     return error;
 }
 
-static enum tt_dev_error fork_streams(const struct comm_batch *b)
+static enum tt_dev_error fork_streams(const struct tt_comm_batch *b)
 {
     struct tt_device *d = b->device;
     d->enqueued += count_events(b);
@@ -383,8 +222,8 @@ static enum tt_dev_error fork_streams(const struct comm_batch *b)
 /* --- All communicators of a submission */
 
 struct submission {
-    struct comm_batch *batches;
-    struct op *ops;
+    struct tt_comm_batch *batches;
+    struct tt_staged *ops;
     int count;
     int begun; /* how many have their place in the workers' queues */
     int now; /* the current device */
@@ -411,13 +250,24 @@ static struct tt_comm *next_comm(const struct tt_batch *batch, const struct tt_c
     return next;
 }
 
-static tutti_status set_batch(const struct submission *t, struct comm_batch *b, struct tt_comm *comm,
-    const struct tt_batch *batch, struct op *ops)
+/* Streams are named by what is current, and events are of it. */
+static tutti_status use(struct submission *t, const struct tt_comm_batch *b)
 {
-    tutti_status status = TUTTI_OK;
-    *b = (struct comm_batch){
+    if (t->now == b->device->number)
+        return TUTTI_OK;
+    t->now = b->device->number;
+    return told(b, b->device->dev->use(b->device->number));
+}
+
+static tutti_status set_batch(struct submission *t, struct tt_comm_batch *b, struct tt_comm *comm,
+    const struct tt_batch *batch, struct tt_staged *ops)
+{
+    *b = (struct tt_comm_batch){
         .comm = comm, .device = comm->device, .ops = ops, .enqueued = comm->device->enqueued
     };
+    tutti_status status = use(t, b);
+    if (status != TUTTI_OK)
+        return status;
     if (t->capture.active)
         status = tt_captured_create(comm, t->capture.id, &b->captured);
     else if ((b->item = tt_work_item_take(NULL)) == NULL)
@@ -426,24 +276,15 @@ static tutti_status set_batch(const struct submission *t, struct comm_batch *b, 
     for (int i = 0; i < batch->count && status == TUTTI_OK; i++) {
         if (call_of(batch, i)->comm != comm)
             continue;
-        ops[count] = (struct op){ .call = *call_of(batch, i) };
-        status = begin_call(b, &ops[count++]);
+        ops[count] = (struct tt_staged){ .call = *call_of(batch, i) };
+        status = tt_stage_begin(b, &ops[count++], t->capture.active && tt_local_captures(batch, i));
     }
-    if (status == TUTTI_OK && b->captured == NULL && count == batch->count)
-        fuse(b, count);
+    if (status == TUTTI_OK && b->captured == NULL && count == batch->count && !tt_local_decides(comm))
+        tt_stage_fuse(b, count);
     for (; b->count < count && status == TUTTI_OK; b->count += status == TUTTI_OK)
-        status = stage(b, &ops[b->count]);
-    set_rounds(b);
+        status = tt_stage(b, &ops[b->count]);
+    tt_stage_set_rounds(b);
     return status;
-}
-
-/* Streams are named by what is current, and events are of it. */
-static tutti_status use(struct submission *t, const struct comm_batch *b)
-{
-    if (t->now == b->device->number)
-        return TUTTI_OK;
-    t->now = b->device->number;
-    return told(b, b->device->dev->use(b->device->number));
 }
 
 static tutti_status begin(struct submission *t)
@@ -451,7 +292,7 @@ static tutti_status begin(struct submission *t)
     struct tt_position position;
     tutti_status status = TUTTI_OK;
     while (t->begun < t->count && status == TUTTI_OK) {
-        struct comm_batch *b = &t->batches[t->begun];
+        struct tt_comm_batch *b = &t->batches[t->begun];
         status = b->captured != NULL ? told(b, tt_captured_retain(b->captured, t->capture.graph))
                                      : tt_work_item_submit(b->item, &position);
         t->begun += status == TUTTI_OK;
@@ -467,14 +308,14 @@ static tutti_status begin(struct submission *t)
 /* The first round that some communicator has not ended. */
 static uint32_t current_round(const struct submission *t)
 {
-    uint32_t first = NO_ROUND;
+    uint32_t first = TT_NO_ROUND;
     for (int i = 0; i < t->count; i++)
         first = t->batches[i].round < first ? t->batches[i].round : first;
     return first;
 }
 
 /* How many pieces of work the next step takes, roughly. */
-static uint32_t count_pieces(const struct comm_batch *b)
+static uint32_t count_pieces(const struct tt_comm_batch *b)
 {
     enum { WORD = 1, PACKED = 1, CUT = 8 /* a slice each way: some rectangles, and a word */ };
     uint32_t pieces = WORD;
@@ -487,9 +328,9 @@ static uint32_t count_pieces(const struct comm_batch *b)
 static tutti_status run_rounds(struct submission *t)
 {
     tutti_status status = begin(t);
-    for (uint32_t round; status == TUTTI_OK && (round = current_round(t)) != NO_ROUND;)
+    for (uint32_t round; status == TUTTI_OK && (round = current_round(t)) != TT_NO_ROUND;)
         for (int i = 0; i < t->count && status == TUTTI_OK; i++) {
-            struct comm_batch *b = &t->batches[i];
+            struct tt_comm_batch *b = &t->batches[i];
             if (b->round != round)
                 continue;
             if (b->captured == NULL)
@@ -506,14 +347,23 @@ static tutti_status run_rounds(struct submission *t)
     return status;
 }
 
-static void withdraw(struct comm_batch *b)
+static void withdraw(struct tt_comm_batch *b)
 {
-    for (int i = 0; i < b->count && b->captured == NULL; i++)
-        return_gate(b->device, &b->ops[i]);
+    for (int i = 0; i < b->count; i++)
+        tt_stage_return(b, &b->ops[i]);
     if (b->captured != NULL)
         tt_captured_drop(b->captured);
     if (b->item != NULL)
         tt_work_item_drop(b->item);
+}
+
+/* Others may still be about to decide on calls of this rank, which has failed. */
+static void leave(struct tt_comm_batch *b)
+{
+    bool by_kernel;
+    for (int i = 0; i < b->count; i++)
+        if (b->ops[i].way == TT_ARRIVED)
+            tt_local_await(b->comm, &b->ops[i].local, &by_kernel);
 }
 
 /* Submits all calls or none, until the first has its place in a queue: from then on a failure ends the
@@ -524,7 +374,7 @@ static tutti_status submit(struct submission *t, const struct tt_batch *batch)
     int ops = 0;
     struct tt_comm *comm = NULL;
     while (status == TUTTI_OK && (comm = next_comm(batch, comm)) != NULL) {
-        struct comm_batch *b = &t->batches[t->count++];
+        struct tt_comm_batch *b = &t->batches[t->count++];
         status = set_batch(t, b, comm, batch, t->ops + ops);
         ops += b->count;
     }
@@ -538,6 +388,7 @@ static tutti_status submit(struct submission *t, const struct tt_batch *batch)
             withdraw(&t->batches[i]);
     for (int i = 0; i < t->begun && status != TUTTI_OK; i++) {
         tt_device_fail(t->batches[i].comm, status);
+        leave(&t->batches[i]);
         fork_streams(&t->batches[i]); /* so that it is known when the stream has passed what it got */
     }
     return status;
@@ -545,8 +396,8 @@ static tutti_status submit(struct submission *t, const struct tt_batch *batch)
 
 tutti_status tt_device_submit(const struct tt_batch *batch)
 {
-    struct op op;
-    struct comm_batch comm_batch;
+    struct tt_staged op;
+    struct tt_comm_batch comm_batch;
     struct submission submission = { .batches = &comm_batch, .ops = &op };
     const struct tt_dev *dev = call_of(batch, 0)->comm->device->dev;
     tutti_status status = tt_device_find_capture(batch, &submission.capture);

@@ -14,14 +14,14 @@ static void pass(struct tt_device *d)
 }
 
 /* Makes a mark, unless there is no room for another one: a later one says the same. */
-void tt_device_mark(struct tt_device *d, const struct tt_gate *gate, uint32_t done)
+void tt_device_mark(struct tt_device *d, const _Atomic uint32_t *done, uint32_t value)
 {
     if (d->nmarks == TT_DEVICE_MARKS)
         pass(d);
     if (d->nmarks == TT_DEVICE_MARKS)
         return;
     uint32_t next = (d->first_mark + d->nmarks++) % TT_DEVICE_MARKS;
-    d->marks[next] = (struct tt_device_mark){ d->enqueued, gate->done, gate->base + done };
+    d->marks[next] = (struct tt_device_mark){ d->enqueued, done, value };
 }
 
 /* This wait ends: a gate tells all its slices at the latest when its call fails. */

@@ -121,10 +121,10 @@ static void start_slice(struct tt_op *op, struct tt_slice *slice, uint32_t index
         memset(slice->bounced, 0, 2 * (size_t)s->chunks * sizeof *slice->bounced);
 }
 
-/* Begins a slice now, or holds it until its gate is open. */
+/* Begins a slice now, or holds it until its gate is open, or a kernel has done the call. */
 static void take_slice(struct tt_op *op, struct tt_slice *slice, uint32_t index)
 {
-    if (op->gate == NULL || tt_gate_is_open(op->gate, index)) {
+    if (op->gate == NULL || (op->gate->local.decision == NULL && tt_gate_is_open(op->gate, index))) {
         start_slice(op, slice, index);
         return;
     }
@@ -272,6 +272,16 @@ static void finish(struct tt_op *op)
     }
 }
 
+/* A kernel has done all of it: no message was sent, and no gate is waited for. */
+static void pass_by(struct tt_op *op)
+{
+    op->result.state = TT_DONE;
+    op->progress.slices_left = 0;
+    for (int w = 0; w < TT_WINDOW; w++)
+        op->progress.slices[w].held = false;
+    atomic_store_explicit(op->gate->local.looked, (uint32_t)op->gate->local.call, memory_order_release);
+}
+
 /* This one is done. */
 static void next_slice(struct tt_op *op, struct tt_slice *slice)
 {
@@ -315,7 +325,12 @@ enum tt_progress tt_exec_progress(struct tt_op *op)
     op->progress.budget = TT_EXEC_BUDGET_BYTES;
     for (int w = 0; w < TT_WINDOW && op->progress.slices_left > 0; w++) {
         struct tt_slice *slice = &op->progress.slices[w];
-        if (slice->held && tt_gate_is_open(op->gate, slice->index)) {
+        bool open = slice->held && tt_gate_is_open(op->gate, slice->index);
+        if (slice->held && tt_gate_is_over(op->gate)) {
+            pass_by(op);
+            return TT_DONE;
+        }
+        if (open) {
             start_slice(op, slice, slice->index);
             op->result.state = TT_MOVED;
         }

@@ -159,7 +159,7 @@ enum tt_progress tt_exec_progress(struct tt_op *op);
 void tt_exec_trace_begin(struct tt_op *op);
 void tt_exec_trace_end(const struct tt_call *call, const struct tt_op *op);
 
-/* True if the operation waits for its gate, not for a peer. */
+/* True if the operation waits at its gate, for a device; or, if it is not decided, for a peer to call. */
 bool tt_exec_is_held(const struct tt_op *op);
 
 /* The peer that this operation waits for first, TT_NONE if it waits for none: for messages about hangs. */

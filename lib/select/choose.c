@@ -26,6 +26,15 @@ static bool forced_name(const char *list, const char *collective, char *name, si
     return false;
 }
 
+bool tt_choose_allows(
+    const struct tt_settings *settings, enum tt_collective collective, const char *algorithm)
+{
+    char name[TT_CONFIG_TEXT];
+    return settings->algorithm[0] == '\0' ||
+           !forced_name(settings->algorithm, tt_collectives[collective].name, name, sizeof name) ||
+           strcmp(name, algorithm) == 0;
+}
+
 static tutti_status refuse(const struct tt_request *request, const char *name, const char *why)
 {
     char list[256] = "";

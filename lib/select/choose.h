@@ -39,6 +39,10 @@ tutti_status tt_choose(const struct tt_request *request, struct tt_choice_cache 
 /* Chooses without a cache, and says in *decider what decided. */
 tutti_status tt_choose_anew(const struct tt_request *request, int *algorithm, enum tt_decider *decider);
 
+/* True unless the setting algo demands another algorithm for this collective. */
+bool tt_choose_allows(
+    const struct tt_settings *settings, enum tt_collective collective, const char *algorithm);
+
 /* Returns which of the TT_CHOICES this is. */
 size_t tt_choice_of(const struct tt_request *request);
 /* Returns the query whose time is predicted for this call: the same with the smallest size of its class. */

@@ -60,28 +60,16 @@ static void fail_item(struct tt_work_item *item, tutti_status status)
     snprintf(item->outcome.text, sizeof item->outcome.text, "%s", tt_last_error());
 }
 
-/* What rings no bell is looked for: after a long wait less often, so that it is seen late by a 32nd part of
- * that at most. */
-static int64_t look_at_ns(const struct tt_wait *w)
-{
-    enum { PART = 32, LEAST_NS = 20000, MOST_NS = 1000000 };
-    int64_t now = tt_now_ns(), nap = (now - tt_wait_long_since(w)) / PART;
-    nap = nap > LEAST_NS ? nap : LEAST_NS;
-    return now + (nap < MOST_NS ? nap : MOST_NS);
-}
-
-/* Serves the hook, or idles. A wait that the hook ends is one that no ring has ended. */
+/* Serves the hook, or idles. */
 static void idle(struct tt_stream *s, struct tt_wait *w)
 {
     const struct tt_idle_hook *hook = s->idle_hook;
     if (hook != NULL && hook->serve(hook->context)) {
-        if (tt_wait_is_asleep(w))
-            tt_doorbell_ring_always(&s->fed);
         tt_wait_awake(w);
         return;
     }
     if (hook != NULL && tt_wait_is_long(w))
-        tt_wait_until(w, hook->looks(hook->context) ? look_at_ns(w) : INT64_MAX);
+        tt_wait_look(w, hook->looks(hook->context));
     tt_wait_idle(w);
 }
 
@@ -161,10 +149,11 @@ static void let_go(const struct tt_call *call)
         comm->streams.orphan(comm);
 }
 
-/* Opens the gate of a call on a device, however the call ended: the stream there goes on. */
+/* Opens the gate of a call on a device, however the call ended: the stream there goes on. One that a kernel
+ * did has passed it by, and the next call may count on from where it is. */
 static void open_gate(const struct tt_call *call)
 {
-    if (call->staging != NULL)
+    if (call->staging != NULL && !tt_gate_is_over(&call->staging->gate))
         tt_gate_tell(&call->staging->gate, call->staging->gate.slices);
 }
 

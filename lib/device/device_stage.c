@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* device_stage.c: the cells, the gate and the round of each call of a submission, before anything is
+ * enqueued. */
+#include "device/device_stage.h"
+
+#include "base/status.h"
+
+/* Collectives come after all messages, on every communicator and at all ranks. */
+enum { ROUNDS_OF_MESSAGES = 1 << 30 };
+
+static bool is_p2p(const struct tt_call *call)
+{
+    return tt_collectives[call->collective].p2p;
+}
+
+/* Finds the layout of a call. The arrays of a v-form stand in its prepared call until another one is laid on
+ * that. */
+tutti_status tt_stage_lay(struct tt_comm_batch *b, struct tt_staged *op)
+{
+    struct tt_prepared *prepared;
+    struct tt_key key;
+    tutti_status status = tt_call_key(&op->call, &key);
+    if (status == TUTTI_OK)
+        status = tt_prepared_find(&b->device->prepared, &key, &prepared);
+    if (status != TUTTI_OK)
+        return status;
+    tt_lay_out_call(&op->call, prepared, &op->laid);
+    op->packed = tt_call_is_packed(&op->call, &op->laid.out);
+    for (unsigned side = 0; side < 2; side++)
+        op->chunks[side] = tt_call_chunks(&op->call, &prepared->schedule, side);
+    return TUTTI_OK;
+}
+
+struct tt_device_move tt_stage_move(const struct tt_staged *op, unsigned side)
+{
+    return (struct tt_device_move){ .layout = side == TT_IN ? &op->laid.in : &op->laid.out,
+        .space = op->laid.spaces[side],
+        .stride = op->packed ? 0 : op->laid.stride,
+        .chunks = op->chunks[side],
+        .back = side == TT_OUT };
+}
+
+/* What a call has staged of a buffer. */
+static struct tt_span span_of(const struct tt_staged *op, unsigned side)
+{
+    struct tt_device_move m = tt_stage_move(op, side);
+    return op->call.staged[side] ? tt_device_span(&m) : (struct tt_span){ 0 };
+}
+
+/* Finds which calls share gates. A factor that the device has comes by a gate of its own. */
+void tt_stage_fuse(struct tt_comm_batch *b, int count)
+{
+    struct tt_fuse fuse;
+    tt_fuse_begin(&fuse);
+    for (int i = 0; i < count; i++) {
+        struct tt_staged *op = &b->ops[i];
+        struct tt_span spans[2] = { span_of(op, TT_IN), span_of(op, TT_OUT) };
+        bool scaled = op->call.created != NULL && op->call.created->scalar != NULL;
+        if (op->packed && !scaled)
+            op->joins = tt_fuse_joins(&fuse, spans, b->device->cells_bytes / 2, op->offsets);
+        else
+            tt_fuse_begin(&fuse);
+        if (op->joins)
+            b->ops[i - 1].followed = true;
+    }
+}
+
+/* Gives a call its cells: operands have one half of them, results the other. Messages of a group have a share
+ * for each peer and direction. */
+static tutti_status set_cells(struct tt_comm_batch *b, struct tt_staged *op, unsigned side)
+{
+    const struct tt_device *d = b->device;
+    bool p2p = is_p2p(&op->call);
+    uint64_t share = p2p ? d->cells_bytes / (d->ngates - 1) / 64 * 64 : d->cells_bytes / 2;
+    uint64_t index = p2p ? 2 * (uint64_t)op->call.root + side : side;
+    struct tt_span packed = span_of(op, side);
+    uint64_t bytes =
+        op->packed ? packed.end - packed.begin : TT_WINDOW * op->chunks[side].count * op->laid.stride;
+    if (!op->call.staged[side] || bytes == 0)
+        return TUTTI_OK;
+    if (bytes > share)
+        return tt_fail(TUTTI_UNSUPPORTED, "%s: %llu bytes of cells are needed, and device %d has %llu",
+            tt_collectives[op->call.collective].name, (unsigned long long)bytes, d->number,
+            (unsigned long long)share);
+    op->staging.cells[side] = d->cells + index * share + op->offsets[side];
+    return TUTTI_OK;
+}
+
+uint32_t tt_stage_gate(const struct tt_staged *op)
+{
+    const struct tt_rendezvous *m = &op->rendezvous;
+    return m->peer != TT_NONE ? tt_device_gate(m->peer, m->receives) : 0;
+}
+
+/* The ranks of this process decide later how this call is served. */
+static void undecide(const struct tt_comm_batch *b, struct tt_staged *op)
+{
+    op->way = TT_UNDECIDED;
+    op->local.number = ++b->device->local.calls;
+}
+
+static void set_gate(const struct tt_comm_batch *b, struct tt_staged *op)
+{
+    const struct tt_call *call = &op->call;
+    struct tt_device *d = b->device;
+    op->rendezvous = (struct tt_rendezvous){ .gate = &op->staging.gate,
+        .peer = is_p2p(call) ? call->root : TT_NONE,
+        .receives = call->collective == TT_P2P_RECV };
+    uint32_t gate = tt_stage_gate(op);
+    if (b->captured != NULL) {
+        op->staging.gate = tt_captured_gate(b->captured, gate, op->laid.out.slices);
+        return;
+    }
+    d->counts[gate] += op->joins ? 0 : op->laid.out.slices;
+    op->staging.gate = (struct tt_gate){ .ready = &d->words[gate].ready,
+        .done = op->followed ? NULL : &d->words[gate].done,
+        .factor = d->words[gate].factor,
+        .base = d->counts[gate] - op->laid.out.slices,
+        .slices = op->laid.out.slices };
+    op->rendezvous.operation = gate == 0 ? ++d->operations : 0;
+    if (gate != 0 || !tt_local_decides(b->comm))
+        return;
+    undecide(b, op);
+    tt_local_gate(d, op->local.number, &op->staging.gate);
+}
+
+/* Takes the slices of a call that will not run out of its gate's count, since both ends of a message count
+ * alike. */
+void tt_stage_return(const struct tt_comm_batch *b, const struct tt_staged *op)
+{
+    struct tt_device *d = b->device;
+    d->local.calls -= op->way == TT_UNDECIDED;
+    if (b->captured != NULL)
+        return;
+    d->counts[tt_stage_gate(op)] -= op->joins ? 0 : op->staging.gate.slices;
+    d->operations -= tt_stage_gate(op) == 0;
+}
+
+/* A collective that the graph's own kernel does needs neither gate nor cells. */
+tutti_status tt_stage_begin(struct tt_comm_batch *b, struct tt_staged *op, bool by_kernel)
+{
+    struct tt_call *call = &op->call;
+    bool meets = call->collective == TT_P2P_SEND && call->met; /* the receive has the bytes */
+    op->local = (struct tt_local_call){
+        .call = call, .in_place = call->in_place, .staged = { call->staged[TT_IN], call->staged[TT_OUT] }
+    };
+    op->local.captured = by_kernel;
+    op->rendezvous.peer = TT_NONE;
+    op->stream = call->stream.handle;
+    if (by_kernel)
+        return TUTTI_OK;
+    for (unsigned side = 0; side < 2; side++)
+        call->staged[side] = call->staged[side] && !meets;
+    call->in_place = call->in_place && !call->staged[TT_IN] && !call->staged[TT_OUT];
+    call->stream = b->device->worker;
+    return tt_stage_lay(b, op);
+}
+
+tutti_status tt_stage(struct tt_comm_batch *b, struct tt_staged *op)
+{
+    struct tt_call *call = &op->call;
+    tutti_status status = TUTTI_OK;
+    if (op->local.captured) {
+        undecide(b, op);
+        return TUTTI_OK;
+    }
+    for (unsigned side = 0; side < 2 && status == TUTTI_OK; side++)
+        status = set_cells(b, op, side);
+    if (status != TUTTI_OK)
+        return status;
+    set_gate(b, op);
+    call->staging = &op->staging;
+    if (b->captured != NULL)
+        return tt_captured_add(b->captured, call);
+    status = tt_work_item_add(b->item, call);
+    if (status != TUTTI_OK)
+        tt_stage_return(b, op);
+    return status;
+}
+
+/* The first round that has a call, from this one on. */
+uint32_t tt_stage_round(const struct tt_comm_batch *b, uint32_t from)
+{
+    uint32_t first = TT_NO_ROUND;
+    for (int i = 0; i < b->count; i++)
+        if (b->ops[i].round >= from && b->ops[i].round < first)
+            first = b->ops[i].round;
+    return first;
+}
+
+/* The round of a call is its index among the messages of its peer and direction, or among the collectives.
+ * Calls that share a gate are one. */
+void tt_stage_set_rounds(struct tt_comm_batch *b)
+{
+    for (int i = 0; i < b->count; i++) {
+        struct tt_staged *op = &b->ops[i];
+        op->round = is_p2p(&op->call) ? 0 : ROUNDS_OF_MESSAGES;
+        if (op->joins)
+            op->round = b->ops[i - 1].round;
+        for (int j = 0; j < i && !op->joins; j++)
+            op->round += tt_stage_gate(&b->ops[j]) == tt_stage_gate(op) && !b->ops[j].followed;
+    }
+    b->round = tt_stage_round(b, 0);
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* device_stage.h: the calls of a submission on a device: where each has its cells, its gate and its turn. */
+#ifndef TT_DEVICE_STAGE_H
+#define TT_DEVICE_STAGE_H
+#include "device/device_local.h"
+#include "run/call_layout.h"
+#include "stream/stream.h"
+
+enum { TT_NO_ROUND = INT32_MAX };
+
+/* How a call is served: by the host, or by a kernel that does all of it, as ranks decide (device_local.h). */
+enum tt_way { TT_BY_HOST, TT_UNDECIDED, TT_ARRIVED, TT_BY_KERNEL };
+
+struct tt_staged { /* one call */
+    struct tt_call call; /* as the worker runs it */
+    struct tt_staging staging;
+    struct tt_call_layout laid;
+    struct tt_part chunks[2];
+    uint64_t offsets[2]; /* of its cells */
+    bool packed; /* it is staged in one piece */
+    bool joins, followed; /* it shares the gate of the call before; the next one shares its */
+    void *stream; /* the caller's */
+    struct tt_rendezvous rendezvous;
+    struct tt_local_call local; /* what may be one kernel's */
+    enum tt_way way;
+    uint32_t round;
+};
+
+struct tt_comm_batch { /* the calls of one communicator */
+    struct tt_comm *comm;
+    struct tt_device *device;
+    struct tt_work_item *item; /* for the worker */
+    struct tt_captured *captured; /* or for a graph; NULL: it is not one */
+    struct tt_staged *ops;
+    int count;
+    uint32_t round, slice; /* what comes next; TT_NO_ROUND: nothing */
+    uint64_t enqueued; /* of the device, before; a capture is none */
+};
+
+/* Prepare a call that stands in b->ops; `by_kernel`: it is the graph's, and a kernel does it. First all calls
+ * begin, then those that can share gates, and then each gets its cells and its gate and goes into the
+ * worker's item, or the graph's. `return` takes that back from one that will not run. */
+tutti_status tt_stage_begin(struct tt_comm_batch *b, struct tt_staged *op, bool by_kernel);
+void tt_stage_fuse(struct tt_comm_batch *b, int count);
+tutti_status tt_stage(struct tt_comm_batch *b, struct tt_staged *op);
+/* Lays a call out again, for the arrays of a v-form stand where another one's may have come. */
+tutti_status tt_stage_lay(struct tt_comm_batch *b, struct tt_staged *op);
+void tt_stage_return(const struct tt_comm_batch *b, const struct tt_staged *op);
+/* Set the rounds of all calls; and the first round that has one, from this one on. */
+void tt_stage_set_rounds(struct tt_comm_batch *b);
+uint32_t tt_stage_round(const struct tt_comm_batch *b, uint32_t from);
+
+uint32_t tt_stage_gate(const struct tt_staged *op);
+/* What is moved of a buffer, but for where its cells are. */
+struct tt_device_move tt_stage_move(const struct tt_staged *op, unsigned side);
+
+#endif

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* local_rig.c: making the rig. */
+#include "local_rig.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool local_fine(const struct local_desk *d, enum tt_dev_error error)
+{
+    return ranks_expect(d->me, error == TT_DEV_OK, "device: %s", error == TT_DEV_OK ? "" : d->dev->why());
+}
+
+tutti_comm *local_join(struct ranks_me *me, const char *more, int64_t timeout_ms)
+{
+    char options[160];
+    snprintf(options, sizeof options, "slice=8192;device=0%s", more);
+    tutti_config config = { .size = sizeof config, .options = options, .timeout_ms = timeout_ms };
+    return ranks_join(me, &config);
+}
+
+bool local_sit_down(struct ranks_me *me, struct local_desk *d, int64_t timeout_ms)
+{
+    void *memory = NULL;
+    *d = (struct local_desk){ .me = me };
+    bool good = ranks_ok(me, tt_dev_find(plugin_path(), &d->dev), "tt_dev_find");
+    good = good && local_fine(d, d->dev->use(0)) && local_fine(d, d->dev->stream.create(&d->stream));
+    for (int a = 0; a < AREAS && good; a++) {
+        good = local_fine(d, d->dev->memory.alloc(AREA, &memory));
+        d->areas[a] = memory;
+    }
+    good = good && local_fine(d, d->dev->memory.alloc_pinned(AREA, &memory));
+    d->host = memory;
+    d->stub = plugin_stub();
+    return good && (d->comm = local_join(me, "", timeout_ms)) != NULL;
+}
+
+void local_run_threads(const char *stub, int n, ranks_fn run)
+{
+    setenv("STUB_GPU", stub, 1);
+    setenv("TUTTI_DEVICE_LIBRARY", PLUGIN_STUB, 0);
+    ranks_run(&(struct ranks_plan){ .n = n, .kind = RANKS_THREADS, .run = run, .seed = 7, .limit_s = 100 });
+}
+
+void local_give(const struct local_desk *d, int area, const void *bytes, size_t count)
+{
+    memcpy(d->host, bytes, count);
+    local_fine(d, d->dev->copy(d->areas[area], d->host, count, d->stream));
+    local_fine(d, d->dev->stream.sync(d->stream));
+}
+
+const uint8_t *local_take(const struct local_desk *d, int area, size_t count)
+{
+    local_fine(d, d->dev->copy(d->host, d->areas[area], count, d->stream));
+    local_fine(d, d->dev->stream.sync(d->stream));
+    return d->host;
+}
+
+tutti_stream local_on(const struct local_desk *d)
+{
+    return tutti_cuda_stream(d->stream);
+}
+
+void local_settle(const struct local_desk *d)
+{
+    local_fine(d, d->dev->stream.sync(d->stream));
+    ranks_meet(d->me);
+}

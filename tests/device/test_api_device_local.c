@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test_api_device_local.c: collectives of ranks of one process on one device, which one kernel does: that it
+ * does them, that its bits are the host's, and that what it cannot do goes by the host. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "local_rig.h"
+#include "tests/rig/ranks_values.h"
+
+TestSuite(api_device_local, .timeout = 240);
+
+/* --- One kernel a collective, whatever it is */
+
+static void call_each(const struct local_desk *d, int which)
+{
+    void *in = d->areas[SENT], *out = d->areas[GOT];
+    const size_t counts[] = { 5, 0, 9, 1, 2, 3, 7, 4 };
+    size_t most = 0;
+    for (int r = 0; r < d->me->n; r++)
+        most = counts[r] > most ? counts[r] : most;
+    tutti_status status = TUTTI_OK;
+    switch (which) {
+    case 0:
+        status = tutti_all_reduce(in, out, 100, TUTTI_INT32, TUTTI_SUM, d->comm, local_on(d));
+        break;
+    case 1:
+        status = tutti_reduce_scatter(in, out, 100, TUTTI_INT32, TUTTI_MAX, d->comm, local_on(d));
+        break;
+    case 2:
+        status = tutti_all_gather(in, out, 100, TUTTI_INT32, d->comm, local_on(d));
+        break;
+    case 3:
+        status = tutti_broadcast(in, out, 100, TUTTI_INT32, 1, d->comm, local_on(d));
+        break;
+    case 4:
+        status = tutti_reduce(in, out, 100, TUTTI_INT32, TUTTI_SUM, 1, d->comm, local_on(d));
+        break;
+    case 5:
+        status = tutti_all_to_all(in, out, 100, TUTTI_INT32, d->comm, local_on(d));
+        break;
+    case 6:
+        status = tutti_gather(in, out, 100, TUTTI_INT32, 1, d->comm, local_on(d));
+        break;
+    case 7:
+        status = tutti_scatter(in, out, 100, TUTTI_INT32, 1, d->comm, local_on(d));
+        break;
+    case 8:
+        status =
+            tutti_all_gather_v(in, counts[d->me->rank], out, counts, NULL, TUTTI_INT32, d->comm, local_on(d));
+        break;
+    case 9:
+        status = tutti_barrier(d->comm, local_on(d));
+        break;
+    default:
+        status = tutti_all_reduce(in, in, 100, TUTTI_INT32, TUTTI_SUM, d->comm, local_on(d));
+        break;
+    }
+    ranks_ok(d->me, status, "a collective");
+}
+
+static void count_launches(struct ranks_me *me)
+{
+    struct local_desk d;
+    if (!local_sit_down(me, &d, 100000))
+        return;
+    for (int which = 0; which < 11; which++) {
+        ranks_at(me, "collective %d", which);
+        local_settle(&d);
+        uint64_t launches = d.stub->calls("launch"), copies = d.stub->calls("copy");
+        ranks_meet(me);
+        call_each(&d, which);
+        local_settle(&d);
+        ranks_expect(me, d.stub->calls("launch") == launches + 1, "%llu launches",
+            (unsigned long long)(d.stub->calls("launch") - launches));
+        ranks_expect(me, d.stub->calls("copy") == copies, "it was copied");
+    }
+    ranks_part(me, d.comm);
+}
+
+Test(api_device_local, one_kernel_for_all_ranks)
+{
+    plugin_must_be_stub();
+    local_run_threads("queues=8", RANKS, count_launches);
+    local_run_threads("queues=1", 8, count_launches);
+}
+
+/* --- The same bits as the host's */
+
+struct sum_case {
+    tutti_type type;
+    tutti_op op;
+    size_t count;
+    bool in_place;
+};
+
+static void compare(struct local_desk *d, tutti_comm *host, const struct sum_case *c)
+{
+    static const char *const names[] = { "device", "host" };
+    size_t bytes = c->count * tutti_type_bytes(c->type);
+    uint8_t given[AREA], device[AREA];
+    for (size_t i = 0; i < bytes; i++)
+        given[i] = (uint8_t)ranks_random(&d->me->random);
+    for (int way = 0; way < 2; way++) {
+        void *to = d->areas[c->in_place ? SENT : GOT];
+        ranks_at(d->me, "%s, %s of %zu %s%s", names[way], ranks_op_name(c->op), c->count,
+            ranks_type_name(c->type), c->in_place ? ", in place" : "");
+        local_give(d, SENT, given, bytes);
+        ranks_ok(d->me,
+            tutti_all_reduce(
+                d->areas[SENT], to, c->count, c->type, c->op, way == 0 ? d->comm : host, local_on(d)),
+            "all_reduce");
+        const uint8_t *got = local_take(d, c->in_place ? SENT : GOT, bytes);
+        if (way == 0)
+            memcpy(device, got, bytes);
+        else
+            ranks_expect(d->me, memcmp(device, got, bytes) == 0, "other bits than those of the host");
+        ranks_meet(d->me);
+    }
+}
+
+static void compare_all(struct ranks_me *me, const char *exact)
+{
+    static const tutti_type types[] = { TUTTI_FLOAT32, TUTTI_BFLOAT16, TUTTI_FLOAT16, TUTTI_FLOAT8_E4M3,
+        TUTTI_FLOAT64, TUTTI_INT8, TUTTI_UINT64 };
+    static const tutti_op ops[] = { TUTTI_SUM, TUTTI_AVG, TUTTI_PROD, TUTTI_MIN };
+    char options[80];
+    struct local_desk d;
+    if (!local_sit_down(me, &d, 100000))
+        return;
+    ranks_part(me, d.comm);
+    d.comm = local_join(me, exact, 100000);
+    snprintf(options, sizeof options, ";executor=host;algo=all_reduce:direct%s", exact);
+    tutti_comm *host = local_join(me, options, 100000);
+    if (d.comm == NULL || host == NULL)
+        return;
+    for (int t = 0; t < (int)(sizeof types / sizeof types[0]); t++)
+        for (int o = 0; o < (int)(sizeof ops / sizeof ops[0]); o++)
+            compare(&d, host,
+                &(struct sum_case){ types[t], ops[o], 1 + (size_t)(t * 331 + o * 1009) % 3001, o % 2 == 1 });
+    ranks_part(me, d.comm);
+    ranks_part(me, host);
+}
+
+static void compare_chain(struct ranks_me *me)
+{
+    compare_all(me, "");
+}
+
+static void compare_exact(struct ranks_me *me)
+{
+    compare_all(me, ";exact=on");
+}
+
+Test(api_device_local, the_bits_of_the_host)
+{
+    local_run_threads("queues=8", 2, compare_chain);
+    local_run_threads("queues=8", 5, compare_chain);
+    local_run_threads("queues=2", 8, compare_exact);
+}
+
+/* --- What a kernel cannot do goes by the host, and both keep their order */
+
+enum { CHAIN = 60 };
+
+/* Each call sums what the one before has left. At times a rank has it in ordinary memory, or the algorithm's
+ * operands are the user's own; ranks are late by turns. */
+static void chain(struct ranks_me *me)
+{
+    struct local_desk d;
+    static uint32_t ordinary[RANKS_MAX];
+    uint32_t one = 1;
+    if (!local_sit_down(me, &d, 100000))
+        return;
+    local_give(&d, SENT, &one, sizeof one);
+    uint64_t launches = d.stub != NULL ? d.stub->calls("launch") : 0;
+    for (int i = 0; i < CHAIN; i++) {
+        ranks_at(me, "call %d", i);
+        ranks_delay(me, 300);
+        if (i % 5 == 3) { /* one rank's result, which is not used */
+            void *out = me->rank == i % me->n ? (void *)&ordinary[me->rank] : d.areas[GOT];
+            ranks_ok(me,
+                tutti_all_reduce(d.areas[SENT], out, 1, TUTTI_UINT32, TUTTI_SUM, d.comm, local_on(&d)),
+                "by the host");
+        }
+        ranks_ok(me,
+            tutti_all_reduce(d.areas[SENT], d.areas[SENT], 1, TUTTI_UINT32, TUTTI_SUM, d.comm, local_on(&d)),
+            "sum");
+    }
+    uint32_t expected = 1, got;
+    for (int i = 0; i < CHAIN; i++)
+        expected *= (uint32_t)me->n;
+    memcpy(&got, local_take(&d, SENT, sizeof got), sizeof got);
+    ranks_expect(me, got == expected, "the sum is %u, expected %u", got, expected);
+    ranks_meet(me);
+    ranks_expect(me, d.stub == NULL || d.stub->calls("launch") == launches + CHAIN, "%llu launches",
+        d.stub == NULL ? 0ULL : (unsigned long long)(d.stub->calls("launch") - launches));
+    ranks_part(me, d.comm);
+}
+
+Test(api_device_local, kernels_and_the_host_by_turns)
+{
+    local_run_threads("queues=8,delay=100", RANKS, chain);
+    local_run_threads("queues=1,launch_delay=300", 5, chain);
+    local_run_threads("queues=2,launch_blocking=1", 2, chain);
+}
+
+/* One rank's stream is held up before its operand is there; what all have depends on it. */
+static void hold_up(struct ranks_me *me)
+{
+    struct local_desk d;
+    void *memory = NULL;
+    if (!local_sit_down(me, &d, 100000) || !local_fine(&d, d.dev->memory.alloc_pinned(64, &memory)))
+        return;
+    uint32_t *word = memory, got;
+    *word = 0;
+    for (uint32_t round = 1; round <= 12; round++) {
+        bool late = (int)round % me->n == me->rank;
+        uint32_t given = round + (uint32_t)me->rank;
+        ranks_at(me, "round %u", round);
+        if (late)
+            local_fine(&d, d.dev->wait_word(d.stream, word, round));
+        memcpy(d.host, &given, sizeof given);
+        local_fine(&d, d.dev->copy(d.areas[SENT], d.host, sizeof given, d.stream));
+        ranks_ok(me,
+            tutti_all_reduce(d.areas[SENT], d.areas[GOT], 1, TUTTI_UINT32, TUTTI_SUM, d.comm, local_on(&d)),
+            "sum");
+        if (late) {
+            ranks_sleep_us(20000);
+            __atomic_store_n(word, round, __ATOMIC_RELEASE);
+        }
+        memcpy(&got, local_take(&d, GOT, sizeof got), sizeof got);
+        ranks_expect(
+            me, got == round * (uint32_t)me->n + (uint32_t)(me->n * (me->n - 1) / 2), "the sum is %u", got);
+        ranks_meet(me);
+    }
+    ranks_part(me, d.comm);
+}
+
+Test(api_device_local, a_stream_that_is_held_up)
+{
+    local_run_threads("queues=8", RANKS, hold_up);
+}
+
+/* All ranks by one thread, in groups; other calls of the group go by the host. */
+static void one_thread(struct ranks_me *me)
+{
+    enum { N = 3 };
+    struct local_desk d;
+    tutti_comm *comms[N];
+    const int devices[N] = { 0 };
+    uint32_t given[N] = { 1, 10, 100 }, got[N];
+    if (!local_sit_down(me, &d, 100000) ||
+        !ranks_ok(me, tutti_comm_init_all(N, devices, NULL, comms), "tutti_comm_init_all"))
+        return;
+    local_give(&d, SENT, given, sizeof given);
+    uint32_t *in = (uint32_t *)(void *)d.areas[SENT], *out = (uint32_t *)(void *)d.areas[GOT];
+    for (int round = 0; round < 10; round++) {
+        tutti_group_start();
+        for (int r = 0; r < N; r++) {
+            tutti_send(in + r, 1, TUTTI_UINT32, (r + 1) % N, comms[r], local_on(&d));
+            tutti_recv(out + N + r, 1, TUTTI_UINT32, (r + 2) % N, comms[r], local_on(&d));
+            tutti_all_reduce(in + r, out + r, 1, TUTTI_UINT32, TUTTI_SUM, comms[r], local_on(&d));
+            tutti_all_reduce(out + r, out + r, 1, TUTTI_UINT32, TUTTI_MAX, comms[r], local_on(&d));
+        }
+        ranks_ok(me, tutti_group_end(), "group");
+        memcpy(got, local_take(&d, GOT, sizeof got), sizeof got);
+        for (int r = 0; r < N; r++)
+            ranks_expect(me, got[r] == 111, "round %d, rank %d has %u", round, r, got[r]);
+    }
+    for (int r = 0; r < N; r++)
+        ranks_ok(me, tutti_comm_destroy(comms[r]), "tutti_comm_destroy");
+    ranks_part(me, d.comm);
+}
+
+Test(api_device_local, ranks_of_one_thread)
+{
+    local_run_threads("queues=8", 1, one_thread);
+    local_run_threads("queues=1", 1, one_thread);
+}
+
+/* --- Graphs have kernels of their own, which no worker has to do with */
+
+static void capture(struct ranks_me *me)
+{
+    enum { N = 3, REPLAYS = 20 };
+    struct local_desk d;
+    tutti_comm *comms[N];
+    const int devices[N] = { 0 };
+    uint32_t given[N], got[2 * N];
+    void *graph = NULL, *runnable = NULL;
+    if (!local_sit_down(me, &d, 100000) ||
+        !ranks_ok(me, tutti_comm_init_all(N, devices, NULL, comms), "tutti_comm_init_all"))
+        return;
+    uint32_t *in = (uint32_t *)(void *)d.areas[SENT], *out = (uint32_t *)(void *)d.areas[GOT];
+    local_fine(&d, d.dev->graph.capture_begin(d.stream));
+    tutti_group_start();
+    for (int r = 0; r < N; r++) {
+        tutti_all_reduce(in + r, out + r, 1, TUTTI_UINT32, TUTTI_SUM, comms[r], local_on(&d));
+        tutti_all_reduce(out + r, out + N + r, 1, TUTTI_UINT32, TUTTI_SUM, comms[r], local_on(&d));
+    }
+    ranks_ok(me, tutti_group_end(), "group");
+    local_fine(&d, d.dev->graph.capture_end(d.stream, &graph));
+    local_fine(&d, d.dev->graph.instantiate(graph, &runnable));
+    uint64_t words = d.stub != NULL ? d.stub->calls("write_word") : 0;
+    for (int i = 0; i < REPLAYS; i++) {
+        ranks_at(me, "replay %d", i);
+        for (int r = 0; r < N; r++)
+            given[r] = (uint32_t)(i + 10 * r + 1);
+        uint32_t sum = given[0] + given[1] + given[2];
+        local_give(&d, SENT, given, sizeof given);
+        local_fine(&d, d.dev->graph.launch(runnable, d.stream));
+        memcpy(got, local_take(&d, GOT, sizeof got), sizeof got);
+        for (int r = 0; r < N; r++)
+            ranks_expect(
+                me, got[r] == sum && got[N + r] == 3 * sum, "rank %d has %u and %u", r, got[r], got[N + r]);
+        if (i % 4 != 1) /* a call that is not captured comes between */
+            continue;
+        tutti_group_start();
+        for (int r = 0; r < N; r++)
+            tutti_all_reduce(in + r, out + r, 1, TUTTI_UINT32, TUTTI_MAX, comms[r], local_on(&d));
+        ranks_ok(me, tutti_group_end(), "group");
+        memcpy(got, local_take(&d, GOT, sizeof given), sizeof given);
+        ranks_expect(me, got[0] == given[2] && got[2] == given[2], "the maximum is %u", got[0]);
+    }
+    ranks_expect(me, d.stub == NULL || d.stub->calls("write_word") == words, "a gate was used");
+    local_fine(&d, d.dev->graph.runnable_destroy(runnable));
+    local_fine(&d, d.dev->graph.destroy(graph));
+    for (int r = 0; r < N; r++)
+        ranks_ok(me, tutti_comm_destroy(comms[r]), "tutti_comm_destroy");
+    ranks_part(me, d.comm);
+}
+
+Test(api_device_local, graphs)
+{
+    local_run_threads("queues=8", 1, capture);
+    local_run_threads("queues=1", 1, capture);
+}

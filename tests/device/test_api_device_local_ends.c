@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test_api_device_local_ends.c: what becomes of a kernel for all ranks of a process when they differ, leave
+ * or fail. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "base/handle.h"
+#include "device/device_local.h"
+#include "local_rig.h"
+
+TestSuite(api_device_local_ends, .timeout = 240);
+
+/* Nothing was stored where the result would have been. */
+static void is_poisoned(const struct local_desk *d)
+{
+    const uint8_t *got = d->stub->look(d->areas[GOT]);
+    for (int i = 0; i < 4096; i++)
+        if (!ranks_expect(d->me, got[i] == 0xa5, "byte %d of the result is %u", i, got[i]))
+            return;
+}
+
+static void poison(const struct local_desk *d)
+{
+    local_fine(d, d->dev->fill(d->areas[GOT], 0xa5, 4096, d->stream));
+    local_settle(d);
+}
+
+static void drains(const struct local_desk *d)
+{
+    enum tt_dev_error error = TT_DEV_NOT_READY;
+    for (int ms = 0; ms < 60000 && error == TT_DEV_NOT_READY; ms++) {
+        error = d->dev->stream.query(d->stream);
+        ranks_sleep_us(1000);
+    }
+    ranks_expect(d->me, error == TT_DEV_OK, "the stream is not through");
+}
+
+struct difference {
+    size_t count;
+    tutti_type type;
+    tutti_op op;
+};
+static const struct difference differences[] = { { 1024, TUTTI_INT32, TUTTI_SUM },
+    { 1000, TUTTI_INT32, TUTTI_SUM }, { 1024, TUTTI_FLOAT32, TUTTI_SUM }, { 1024, TUTTI_INT32, TUTTI_MAX } };
+
+static void differ(struct ranks_me *me)
+{
+    for (int k = 1; k < 4; k++) {
+        struct local_desk d;
+        const struct difference *c = &differences[me->rank == 1 ? k : 0];
+        ranks_at(me, "difference %d", k);
+        if (!local_sit_down(me, &d, 100000))
+            return;
+        poison(&d);
+        tutti_all_reduce(d.areas[SENT], d.areas[GOT], c->count, c->type, c->op, d.comm, local_on(&d));
+        drains(&d);
+        ranks_same_error(me, d.comm, TUTTI_MISMATCH, "rank 1");
+        is_poisoned(&d);
+        ranks_meet(me);
+        ranks_ok(me, tutti_comm_destroy(d.comm), "destroy");
+    }
+}
+
+Test(api_device_local_ends, calls_that_differ)
+{
+    plugin_must_be_stub();
+    local_run_threads("queues=8", RANKS, differ);
+}
+
+static tutti_status sum(const struct local_desk *d)
+{
+    return tutti_all_reduce(
+        d->areas[SENT], d->areas[GOT], 1024, TUTTI_INT32, TUTTI_SUM, d->comm, local_on(d));
+}
+
+/* The one that never calls is named, when the deadline has passed. */
+static void stay_away(struct ranks_me *me)
+{
+    struct local_desk d;
+    if (!local_sit_down(me, &d, 300))
+        return;
+    poison(&d);
+    if (me->rank != 1)
+        ranks_refused(me, sum(&d), TUTTI_TIMEOUT, "all_reduce", "not called yet by rank 1");
+    while (tutti_comm_state(d.comm) == TUTTI_OK)
+        ranks_sleep_us(1000);
+    drains(&d);
+    ranks_same_error(me, d.comm, TUTTI_TIMEOUT, "all_reduce");
+    if (me->rank == 1) /* too late */
+        ranks_refused(me, sum(&d), TUTTI_TIMEOUT, "all_reduce", "not called yet by rank 1");
+    drains(&d);
+    is_poisoned(&d);
+    ranks_meet(me);
+    ranks_ok(me, tutti_comm_destroy(d.comm), "destroy");
+}
+
+Test(api_device_local_ends, a_rank_that_never_calls)
+{
+    plugin_must_be_stub();
+    local_run_threads("queues=8", RANKS, stay_away);
+}
+
+/* Aborted while ranks wait for each other: whoever got an error is left alone from then on, though the last
+ * rank comes at that very moment. */
+static void abort_meanwhile(struct ranks_me *me)
+{
+    for (int round = 0; round < 40; round++) {
+        struct local_desk d;
+        ranks_at(me, "round %d", round);
+        if (!local_sit_down(me, &d, 100000))
+            return;
+        poison(&d);
+        if (me->rank == 1)
+            ranks_spin_ns((uint32_t)round * 5000);
+        tutti_status status = me->rank == 0 ? tutti_comm_abort(d.comm) : sum(&d);
+        ranks_expect(me, status == TUTTI_OK || status == TUTTI_ABORTED, "status %d", status);
+        drains(&d);
+        ranks_same_error(me, d.comm, TUTTI_ABORTED, "rank 0");
+        is_poisoned(&d);
+        ranks_meet(me);
+        ranks_ok(me, tutti_comm_destroy(d.comm), "destroy");
+        for (int a = 0; a < AREAS; a++)
+            local_fine(&d, d.dev->memory.free(d.areas[a]));
+        local_fine(&d, d.dev->memory.free_pinned(d.host));
+        local_fine(&d, d.dev->stream.destroy(d.stream));
+    }
+}
+
+Test(api_device_local_ends, abort_while_ranks_wait)
+{
+    plugin_must_be_stub();
+    local_run_threads("queues=8", RANKS, abort_meanwhile);
+}
+
+/* The same as the two ends see it: who was first has left with an error when the other one comes. */
+static void come_after(struct ranks_me *me)
+{
+    enum { N = 2 };
+    struct local_desk d;
+    tutti_comm *comms[N];
+    const int devices[N] = { 0 };
+    struct tt_call calls[N];
+    struct tt_local_call local[N];
+    bool by_kernel = true;
+    if (!local_sit_down(me, &d, 100000) ||
+        !ranks_ok(me, tutti_comm_init_all(N, devices, NULL, comms), "tutti_comm_init_all"))
+        return;
+    for (int r = 0; r < N; r++) {
+        calls[r] = (struct tt_call){ .collective = TT_ALL_REDUCE,
+            .comm = tt_comm_find(comms[r]),
+            .send = d.areas[SENT + 2 * r],
+            .recv = d.areas[GOT + 2 * r],
+            .count = 4,
+            .total = 4,
+            .element_bytes = 4,
+            .unit = 1,
+            .type = TUTTI_INT32,
+            .op = TUTTI_SUM };
+        local[r] = (struct tt_local_call){
+            .call = &calls[r], .staged = { true, true }, .stream = d.stream, .number = 1
+        };
+    }
+    uint64_t launches = d.stub->calls("launch");
+    ranks_ok(me, tt_local_arrive(calls[0].comm, &local[0]), "the first arrives");
+    ranks_ok(me, tutti_comm_abort(comms[0]), "tutti_comm_abort");
+    ranks_refused(me, tt_local_await(calls[0].comm, &local[0], &by_kernel), TUTTI_ABORTED, "the first leaves",
+        "rank 0");
+    ranks_expect(me, !by_kernel, "a kernel was decided on");
+    tt_local_arrive(calls[1].comm, &local[1]);
+    ranks_refused(me, tt_local_await(calls[1].comm, &local[1], &by_kernel), TUTTI_ABORTED,
+        "the second leaves", "rank 0");
+    ranks_expect(
+        me, d.stub->calls("launch") == launches, "a kernel stores into buffers that were given back");
+    for (int r = 0; r < N; r++)
+        ranks_ok(me, tutti_comm_destroy(comms[r]), "tutti_comm_destroy");
+    ranks_part(me, d.comm);
+}
+
+Test(api_device_local_ends, no_kernel_after_a_rank_has_left)
+{
+    plugin_must_be_stub();
+    local_run_threads("queues=8", 1, come_after);
+}
+
+/* What the last rank enqueues fails: all ranks are told, and no stream is left waiting. */
+static void fail_to_enqueue(struct ranks_me *me)
+{
+    static const char *const functions[] = { "launch", "event_wait", "event_record" };
+    for (int f = 0; f < 3; f++) {
+        struct local_desk d;
+        ranks_at(me, "failing %s", functions[f]);
+        if (!local_sit_down(me, &d, 100000))
+            return;
+        local_settle(&d);
+        if (me->rank == 0)
+            d.stub->fail(functions[f], 1, TT_DEV_UNSUPPORTED);
+        ranks_meet(me);
+        sum(&d);
+        drains(&d);
+        ranks_same_error(me, d.comm, TUTTI_DEVICE_ERROR, functions[f]);
+        ranks_meet(me);
+        ranks_ok(me, tutti_comm_destroy(d.comm), "destroy");
+    }
+}
+
+Test(api_device_local_ends, an_enqueue_that_fails)
+{
+    plugin_must_be_stub();
+    local_run_threads("queues=8", RANKS, fail_to_enqueue);
+}
