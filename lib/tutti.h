@@ -215,6 +215,9 @@ typedef struct {
  * 900 pieces of work to do: each 4 MiB of a long call are four, and a small call six by itself, and two in a
  * group.
  *
+ * Collectives of at most eight ranks that are all in one process and on one device are one kernel, where
+ * their buffers are that device's or managed; others go by way of the host's memory (setting executor).
+ *
  * On a stream that is being captured a call becomes a part of the graph, and each replay is that call once
  * more, with what the buffers hold by then; all ranks replay, or call, alike. A communicator's replays and
  * calls on CUDA streams have one order, that in which they are launched and made, on whatever streams. Other
