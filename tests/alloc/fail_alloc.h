@@ -26,6 +26,7 @@ tutti_status try_rules(long refusal);
 
 /* fail_alloc_device.c */
 tutti_status try_device(long refusal);
+tutti_status try_device_alone(long refusal);
 
 /* fail_alloc_streams.c */
 tutti_status try_streams(long refusal);

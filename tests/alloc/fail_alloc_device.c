@@ -34,7 +34,7 @@ static void take_down(struct bench *b)
     }
 }
 
-static tutti_status set_up(struct bench *b)
+static tutti_status set_up(struct bench *b, int ranks)
 {
     tutti_config config = { .size = sizeof config, .options = "device=0", .timeout_ms = TIMEOUT_MS };
     *b = (struct bench){ 0 };
@@ -42,7 +42,7 @@ static tutti_status set_up(struct bench *b)
     tutti_status status = tt_dev_find(PLUGIN_STUB, &b->dev);
     if (status != TUTTI_OK || !fine(b, b->dev->use(0)))
         return status != TUTTI_OK ? status : TUTTI_DEVICE_ERROR;
-    status = tutti_comm_init_all(RANKS, NULL, &config, b->comms);
+    status = tutti_comm_init_all(ranks, NULL, &config, b->comms);
     for (int r = 0; r < RANKS && status == TUTTI_OK; r++) {
         if (!fine(b, b->dev->stream.create(&b->streams[r])) ||
             !fine(b, b->dev->memory.alloc_managed(WORDS * sizeof(int32_t), &b->managed[r])))
@@ -92,7 +92,7 @@ static bool is_untouched(const struct bench *b)
 tutti_status try_device(long refusal)
 {
     struct bench b;
-    tutti_status status = set_up(&b);
+    tutti_status status = set_up(&b, RANKS);
     if (status != TUTTI_OK)
         return status;
     status = exchange(&b, refusal);
@@ -108,6 +108,45 @@ tutti_status try_device(long refusal)
         if (now != TUTTI_OK || over || !is_right(&b))
             fail("a group on a device fails after one was refused: %s", tutti_get_last_error(NULL));
     }
+    atomic_store(&countdown, left);
+    take_down(&b);
+    return status == TUTTI_OK ? state : status;
+}
+
+/* Small calls of a group share a gate, which is given back once. */
+static tutti_status call_three(const struct bench *b, long refusal)
+{
+    tutti_stream stream = tutti_cuda_stream(b->streams[0]);
+    int32_t *in = b->v[0], *out = b->v[1];
+    for (int i = 0; i < WORDS; i++)
+        in[i]++;
+    atomic_store(&countdown, refusal);
+    tutti_group_start();
+    for (int i = 0; i < WORDS; i++)
+        tutti_all_reduce(in + i, out + i, 1, TUTTI_INT32, TUTTI_SUM, b->comms[0], stream);
+    tutti_status status = tutti_group_end();
+    atomic_store(&countdown, atomic_load(&countdown) > 0 ? -1 : 0);
+    fine(b, b->dev->stream.sync(b->streams[0]));
+    for (int i = 0; i < WORDS && status == TUTTI_OK && tutti_comm_state(b->comms[0]) == TUTTI_OK; i++)
+        if (out[i] != in[i])
+            fail("small calls of a group on a device: result %d is %d, not %d", i, out[i], in[i]);
+    return status;
+}
+
+tutti_status try_device_alone(long refusal)
+{
+    struct bench b;
+    tutti_status status = set_up(&b, 1);
+    if (status != TUTTI_OK)
+        return status;
+    for (int i = 0; i < WORDS; i++)
+        b.v[0][i] = 10 * i;
+    status = call_three(&b, refusal);
+    tutti_status state = tutti_comm_state(b.comms[0]);
+    long left = atomic_load(&countdown);
+    for (int again = 0; again < TRIES_AGAIN && state == TUTTI_OK; again++)
+        if (call_three(&b, 0) != TUTTI_OK)
+            fail("a group on a device fails after one was refused: %s", tutti_get_last_error(NULL));
     atomic_store(&countdown, left);
     take_down(&b);
     return status == TUTTI_OK ? state : status;

@@ -392,7 +392,8 @@ static const struct {
     tutti_status (*run)(long refusal);
 } tries[] = { { "init_all", try_init_all }, { "init_rank", try_init_rank }, { "split", try_split },
     { "group", try_group }, { "op", try_op }, { "streams", try_streams }, { "program", try_program },
-    { "device", try_device }, { "calls", try_calls }, { "rules", try_rules } };
+    { "device", try_device }, { "device_alone", try_device_alone }, { "calls", try_calls },
+    { "rules", try_rules } };
 enum { TRIES = sizeof tries / sizeof tries[0] };
 
 /* --- One k */
