@@ -95,7 +95,7 @@ static bool describe(const struct tt_local_call *const *calls, int n, struct tt_
         .exact = call->comm->exact,
         .scaled = scaled,
         .element_bytes = (uint32_t)tutti_type_bytes(call->type),
-        .total = call->total,
+        .total = call->collective == TT_BARRIER ? 0 : call->total,
         .counts = blocks->counts,
         .displs = blocks->displs };
     for (int k = 0; k < n; k++) {
