@@ -453,19 +453,27 @@ static void external_events(struct gpu_me *me)
 }
 
 /* What lib/device/device_watch.c relies on: a thread that has enqueued nothing, and is in no capture, asks
- * about the default stream of its own, and is told that the device has failed. */
+ * about the default stream of its own, and about an event that is recorded behind the calls, and one of the
+ * two tells that the device has failed. */
+struct watcher {
+    struct gpu_me *me;
+    void *event;
+};
+
 static void *ask_until_broken(void *argument)
 {
-    struct gpu_me *me = argument;
+    const struct watcher *w = argument;
+    const struct tt_dev *dev = w->me->dev;
     struct tt_dev_capture capture;
     double began = gpu_seconds(), took = 0;
-    gpu_fine(me, me->dev->use(me->device), "use");
-    while (took < 5 && me->dev->stream.capture(TT_DEV_STREAM_PER_THREAD, &capture) != TT_DEV_BROKEN) {
+    gpu_fine(w->me, dev->use(w->me->device), "use");
+    while (took < 5 && dev->stream.capture(TT_DEV_STREAM_PER_THREAD, &capture) != TT_DEV_BROKEN &&
+           dev->event.query(w->event) != TT_DEV_BROKEN) {
         usleep(1000);
         took = gpu_seconds() - began;
     }
-    gpu_number(me, "told_after_ms", 1e3 * took);
-    gpu_expect(me, took < 5, "stream_capture tells nothing of a device that has failed");
+    gpu_number(w->me, "told_after_ms", 1e3 * took);
+    gpu_expect(w->me, took < 5, "neither stream_capture nor event_query tells of the failure");
     return NULL;
 }
 
@@ -474,8 +482,10 @@ static void failure_is_told(struct gpu_me *me)
 {
     enum { MUCH = 256 << 20 };
     void *graph, *runnable;
+    struct watcher watcher = { .me = me };
     pthread_t thread;
     gpu_fine(me, me->dev->use(me->device), "use");
+    gpu_fine(me, me->dev->event.create(false, &watcher.event), "event_create");
     void *stream = gpu_stream(me), *gone = gpu_alloc(me, TT_DEV_DEVICE, MUCH);
     uint8_t *to = gpu_alloc(me, TT_DEV_DEVICE, BYTES);
     gpu_fine(me, me->dev->graph.capture_begin(stream), "capture_begin");
@@ -486,7 +496,8 @@ static void failure_is_told(struct gpu_me *me)
     enum tt_dev_error error = me->dev->graph.launch(runnable, stream);
     if (error != TT_DEV_OK)
         gpu_skip(me, "the graph is not launched without its memory: %s", me->dev->why());
-    gpu_expect(me, pthread_create(&thread, NULL, ask_until_broken, me) == 0, "no thread");
+    me->dev->event.record(watcher.event, stream, false); /* which may tell of it already */
+    gpu_expect(me, pthread_create(&thread, NULL, ask_until_broken, &watcher) == 0, "no thread");
     pthread_join(thread, NULL);
     gpu_expect(me, me->dev->stream.sync(stream) == TT_DEV_BROKEN, "stream_sync tells nothing of it");
 }
