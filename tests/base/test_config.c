@@ -101,6 +101,7 @@ Test(config, environment)
     setenv("TUTTI_DEVICE", "3", 1);
     setenv("TUTTI_HEARTBEAT", "3000", 1);
     setenv("TUTTI_NETWORK", "ucx", 1);
+    setenv("TUTTI_EXECUTOR", "host", 1);
     struct tt_settings s;
     cr_assert_eq(tt_settings_read(&s, NULL), TUTTI_OK);
     cr_expect_str_eq(s.algorithm, "all_reduce:ring,broadcast:tree");
@@ -111,6 +112,7 @@ Test(config, environment)
     cr_expect_eq(s.refusal_ms, 250);
     cr_expect_eq(s.heartbeat_ms, 3000);
     cr_expect_eq(s.network, TT_NETWORK_UCX);
+    cr_expect_eq(s.executor, TT_EXECUTOR_HOST);
     cr_expect_eq(s.first_number, UINT64_C(1) << 63);
     cr_expect(s.exact);
     cr_expect_str_eq(s.topology, "0,2/1,3");
