@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """model_captured.py: the one gate of a rank's captured calls: its stream and its worker, any number of calls.
 
-Calls that are captured together, in a group, have one name, and count on from each other, as messages with one
-peer do. The stream writes which of them it has reached (`name`), then for each slice that its operands lie in
-their cells (`ready`), waits for the slice (`done`), and takes the result; two slices are in flight. The rule of
-all words is: who waits, clears. The worker clears the name as soon as it has seen it, and `ready` when it has
-seen the last slice of a call, for before that the stream may be writing the next one; both before it tells that
-slice. The stream clears `done` at the end of all that was captured together: a communicator that fails opens
-the gate once for all of it. So the next replay finds all words as the first one did.
+Calls that are captured together, in a group, have one name, and count on from each other, as messages with
+one peer do. The stream writes which of them it has reached (`name`), then for each slice that its operands
+lie in their cells (`ready`), waits for the slice (`done`), and takes the result; two slices are in flight.
+The rule of all words is: who waits, clears. The worker clears the name as soon as it has seen it, and `ready`
+when it has seen the last slice of a call, for before that the stream may be writing the next one; both before
+it tells that slice. The stream clears `done` at the end of all that was captured together: a communicator
+that fails opens the gate once for all of it. So the next replay finds all words as the first one did.
 
 Promised: the worker runs the calls in the order of the stream, and reads no slice but that which it is told;
 the stream takes no result but of that slice; nobody waits for ever, also if the communicator fails at any
