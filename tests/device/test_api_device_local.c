@@ -214,6 +214,7 @@ static void hold_up(struct ranks_me *me)
         return;
     uint32_t *word = memory, got;
     *word = 0;
+    ranks_meet(me); /* who allocates waits for all streams, and they wait from here on */
     for (uint32_t round = 1; round <= 12; round++) {
         bool late = (int)round % me->n == me->rank;
         uint32_t given = round + (uint32_t)me->rank;
