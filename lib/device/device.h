@@ -192,6 +192,8 @@ enum tt_dev_error tt_captured_leave(struct tt_captured *captured, struct tt_devi
  * `ptr` is the start of some: then *status tells how freeing it went. */
 tutti_status tt_device_memory_alloc(size_t bytes, void **ptr);
 bool tt_device_memory_free(void *ptr, tutti_status *status);
+/* Zeroes memory of the current device, which has what others left there, and waits until that is done. */
+enum tt_dev_error tt_device_memory_clear(const struct tt_dev *dev, void *memory, size_t bytes);
 
 /* Gates: 0 is of collectives, and messages have one for each peer and direction. */
 static inline uint32_t tt_device_gate(int peer, bool receives)

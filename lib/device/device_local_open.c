@@ -8,20 +8,6 @@
 
 #include "base/status.h"
 
-/* A word that counts blocks begins as 0. */
-static enum tt_dev_error clear(const struct tt_dev *dev, void *memory, size_t bytes)
-{
-    void *stream;
-    enum tt_dev_error error = dev->stream.create(&stream);
-    if (error != TT_DEV_OK)
-        return error;
-    error = dev->fill(memory, 0, bytes, stream);
-    if (error == TT_DEV_OK)
-        error = dev->stream.sync(stream);
-    dev->stream.destroy(stream);
-    return error;
-}
-
 static enum tt_dev_error make(struct tt_local_kernel *local)
 {
     const struct tt_dev *dev = local->dev;
@@ -38,7 +24,7 @@ static enum tt_dev_error make(struct tt_local_kernel *local)
     if (error == TT_DEV_OK)
         error = dev->memory.alloc(LINE, &counted);
     local->blocks_over = counted;
-    return error == TT_DEV_OK ? clear(dev, counted, LINE) : error;
+    return error == TT_DEV_OK ? tt_device_memory_clear(dev, counted, LINE) : error; /* it counts from 0 */
 }
 
 tutti_status tt_local_create(const struct tt_comm *comm, struct tt_local_kernel **made)

@@ -53,14 +53,14 @@ static tutti_status fail(const struct tt_dev *dev, enum tt_dev_error error, cons
 
 /* --- Allocate */
 
-/* Fresh memory has what others left there. The stream is of its own, as the caller's may be in a capture. */
-static enum tt_dev_error clear(const struct tt_dev *dev, const struct tt_dev_segment *segment)
+/* The stream is of its own, as the caller's may be in a capture. */
+enum tt_dev_error tt_device_memory_clear(const struct tt_dev *dev, void *memory, size_t bytes)
 {
     void *stream;
     enum tt_dev_error error = dev->stream.create(&stream);
     if (error != TT_DEV_OK)
         return error;
-    error = dev->fill(segment->base, 0, segment->bytes, stream);
+    error = dev->fill(memory, 0, bytes, stream);
     if (error == TT_DEV_OK)
         error = dev->stream.sync(stream);
     dev->stream.destroy(stream);
@@ -79,7 +79,7 @@ static tutti_status alloc_here(
         error = dev->segment.alloc(bytes, segment);
     if (error != TT_DEV_OK)
         return fail(dev, error, "mem_alloc", device);
-    error = clear(dev, segment);
+    error = tt_device_memory_clear(dev, segment->base, segment->bytes);
     if (error == TT_DEV_OK)
         return TUTTI_OK;
     tutti_status status = fail(dev, error, "mem_alloc", device);
