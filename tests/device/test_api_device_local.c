@@ -161,41 +161,73 @@ Test(api_device_local, the_bits_of_the_host)
 
 /* --- What a kernel cannot do goes by the host, and both keep their order */
 
-enum { CHAIN = 60 };
+enum { CHAIN = 60, MANY = 1500 };
 
-/* Each call sums what the one before has left. At times a rank has it in ordinary memory, or the algorithm's
- * operands are the user's own; ranks are late by turns. */
+static void sum_one(const struct local_desk *d, void *from, void *to)
+{
+    ranks_ok(
+        d->me, tutti_all_reduce(from, to, 1, TUTTI_UINT32, TUTTI_SUM, d->comm, local_on(d)), "all_reduce");
+}
+
+static void is_one(const struct local_desk *d, int area, uint32_t expected)
+{
+    uint32_t got;
+    memcpy(&got, local_take(d, area, sizeof got), sizeof got);
+    ranks_expect(d->me, got == expected, "the sum is %u, expected %u", got, expected);
+}
+
+/* Each call sums what the one before has left. At times a rank wants its result in ordinary memory, and then
+ * the host does the call, for all ranks; they are late by turns. */
 static void chain(struct ranks_me *me)
 {
     struct local_desk d;
     static uint32_t ordinary[RANKS_MAX];
-    uint32_t one = 1;
+    uint32_t value = 1;
     if (!local_sit_down(me, &d, 100000))
         return;
-    local_give(&d, SENT, &one, sizeof one);
+    local_give(&d, SENT, &value, sizeof value);
     uint64_t launches = d.stub != NULL ? d.stub->calls("launch") : 0;
     for (int i = 0; i < CHAIN; i++) {
         ranks_at(me, "call %d", i);
         ranks_delay(me, 300);
-        if (i % 5 == 3) { /* one rank's result, which is not used */
-            void *out = me->rank == i % me->n ? (void *)&ordinary[me->rank] : d.areas[GOT];
-            ranks_ok(me,
-                tutti_all_reduce(d.areas[SENT], out, 1, TUTTI_UINT32, TUTTI_SUM, d.comm, local_on(&d)),
-                "by the host");
+        value *= (uint32_t)me->n;
+        if (i % 5 == 3) {
+            bool here = me->rank == i % me->n;
+            sum_one(&d, d.areas[SENT], here ? (void *)&ordinary[me->rank] : d.areas[GOT]);
+            if (!here)
+                is_one(&d, GOT, value);
+            local_fine(&d, d.dev->stream.sync(d.stream));
+            ranks_expect(me, !here || ordinary[me->rank] == value, "the sum is %u, expected %u",
+                ordinary[me->rank], value);
         }
-        ranks_ok(me,
-            tutti_all_reduce(d.areas[SENT], d.areas[SENT], 1, TUTTI_UINT32, TUTTI_SUM, d.comm, local_on(&d)),
-            "sum");
+        sum_one(&d, d.areas[SENT], d.areas[SENT]);
     }
-    uint32_t expected = 1, got;
-    for (int i = 0; i < CHAIN; i++)
-        expected *= (uint32_t)me->n;
-    memcpy(&got, local_take(&d, SENT, sizeof got), sizeof got);
-    ranks_expect(me, got == expected, "the sum is %u, expected %u", got, expected);
+    is_one(&d, SENT, value);
     ranks_meet(me);
     ranks_expect(me, d.stub == NULL || d.stub->calls("launch") == launches + CHAIN, "%llu launches",
         d.stub == NULL ? 0ULL : (unsigned long long)(d.stub->calls("launch") - launches));
     ranks_part(me, d.comm);
+}
+
+/* More calls than may be enqueued, and than the ranks remember decisions of. */
+static void call_many(struct ranks_me *me)
+{
+    struct local_desk d;
+    uint32_t value = 1;
+    if (!local_sit_down(me, &d, 100000))
+        return;
+    local_give(&d, SENT, &value, sizeof value);
+    for (int i = 0; i < MANY; i++) {
+        value *= (uint32_t)me->n;
+        sum_one(&d, d.areas[SENT], d.areas[SENT]);
+    }
+    is_one(&d, SENT, value);
+    ranks_part(me, d.comm);
+}
+
+Test(api_device_local, more_calls_than_are_remembered)
+{
+    local_run_threads("queues=8", RANKS, call_many);
 }
 
 Test(api_device_local, kernels_and_the_host_by_turns)
