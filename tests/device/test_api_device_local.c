@@ -209,6 +209,44 @@ static void chain(struct ranks_me *me)
     ranks_part(me, d.comm);
 }
 
+/* The user's algorithm is obeyed, and so is where each rank wants its blocks, which may differ. */
+static void ask_for_more(struct ranks_me *me)
+{
+    struct local_desk d;
+    uint32_t mine = 10 + (uint32_t)me->rank, got[2 * RANKS];
+    size_t counts[RANKS] = { 1, 1, 1 }, displs[RANKS];
+    if (!local_sit_down(me, &d, 100000))
+        return;
+    tutti_comm *ring = local_join(me, ";algo=all_reduce:ring", 100000), *any = d.comm;
+    if (ring == NULL)
+        return;
+    for (int r = 0; r < RANKS; r++)
+        displs[r] = (size_t)(me->rank == 1 ? 2 * (RANKS - 1 - r) : r);
+    local_give(&d, SENT, &mine, sizeof mine);
+    local_settle(&d);
+    uint64_t launches = d.stub->calls("launch");
+    ranks_meet(me);
+    d.comm = ring;
+    sum_one(&d, d.areas[SENT], d.areas[GOT]);
+    is_one(&d, GOT, 33);
+    ranks_ok(me,
+        tutti_all_gather_v(d.areas[SENT], 1, d.areas[GOT], counts, displs, TUTTI_UINT32, any, local_on(&d)),
+        "all_gather_v");
+    memcpy(got, local_take(&d, GOT, sizeof got), sizeof got);
+    for (int r = 0; r < RANKS; r++)
+        ranks_expect(me, got[displs[r]] == 10 + (uint32_t)r, "block %d has %u", r, got[displs[r]]);
+    ranks_meet(me);
+    ranks_expect(me, d.stub->calls("launch") == launches, "a kernel did it");
+    ranks_part(me, ring);
+    ranks_part(me, any);
+}
+
+Test(api_device_local, what_a_kernel_does_not_do)
+{
+    plugin_must_be_stub();
+    local_run_threads("queues=8", RANKS, ask_for_more);
+}
+
 /* More calls than may be enqueued, and than the ranks remember decisions of. */
 static void call_many(struct ranks_me *me)
 {
