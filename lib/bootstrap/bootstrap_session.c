@@ -124,15 +124,6 @@ bool tt_root_drop_stranger(struct tt_root_session *session, bool remote)
     return false;
 }
 
-/* Drops strangers until this process can open the descriptors that come by a rank's hello: those for which
- * there is no room would be lost. */
-static void make_room(struct tt_root_session *session, const struct tt_connection *c)
-{
-    while (!tt_wire_has_files(c->socket, TT_BLOB_FDS))
-        if (!tt_root_drop_stranger(session, true) && !tt_root_drop_stranger(session, false))
-            return;
-}
-
 /* Zeros in place of our proof: a rank with another secret need not come again. */
 static void hear_proof(struct tt_root_session *session, struct tt_connection *c)
 {
@@ -144,12 +135,10 @@ static void hear_proof(struct tt_root_session *session, struct tt_connection *c)
         warn(session, "a process that does not know the id's secret");
     if (!say(c, proof, sizeof proof))
         return;
-    if (holds) {
+    if (holds)
         tt_connection_enter(c, TT_STAGE_FRAME);
-        make_room(session, c);
-    } else {
+    else
         tt_connection_dismiss(c);
-    }
 }
 
 static void hear_frame(struct tt_root_session *session, struct tt_connection *c)
@@ -388,11 +377,23 @@ static const struct {
     [TT_STAGE_LAST_WORDS] = { TT_REFUSAL_BYTES, tt_root_hear_last_words },
 };
 
+/* Drops strangers until this process can open the descriptors that come by a rank's hello: those for which
+ * there is no room would be lost. It is done when the hello is about to be read, and not earlier: until then
+ * a further stranger could take the room. */
+static void make_room(struct tt_root_session *session, const struct tt_connection *c, int count)
+{
+    while (!tt_wire_has_files(c->socket, count))
+        if (!tt_root_drop_stranger(session, true) && !tt_root_drop_stranger(session, false))
+            return;
+}
+
 /* Read what this stage needs, and not a byte of the next. True once it is there. */
 static bool fill(struct tt_root_session *session, struct tt_connection *c)
 {
     size_t needs = stages[c->stage].needs > 0 ? stages[c->stage].needs : session->exchange.part;
     int room = c->stage == TT_STAGE_FRAME || c->stage == TT_STAGE_HELLO ? TT_BLOB_FDS : 0;
+    if (room > c->nfds)
+        make_room(session, c, room - c->nfds);
     while (c->have < needs) {
         ssize_t got = tt_wire_receive(c->socket, c->in + c->have, needs - c->have, c->fds, room, &c->nfds);
         if (got < 0 && errno == EAGAIN)

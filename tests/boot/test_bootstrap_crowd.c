@@ -105,6 +105,33 @@ Test(bootstrap_crowd, strangers_do_not_end_a_job_short_of_descriptors)
     meet_in_a_flood(40);
 }
 
+/* Between a rank's proof and its hello a stranger takes the room that there was for what comes by the hello:
+ * the stranger goes, not the rank. */
+Test(bootstrap_crowd, stranger_that_comes_before_a_hello_makes_room)
+{
+    static const uint8_t blob[TT_BLOB_BYTES];
+    uint8_t bytes[TT_HELLO_BYTES], head[TT_FRAME_BYTES];
+    char held[32];
+    tutti_id agreed;
+    struct tt_frame frame;
+    struct tt_id id = make_agreed(&agreed);
+    int fds[TT_BLOB_FDS] = { 0, 0 };
+    pid_t root = fork_root(&id, 1 + TT_BLOB_FDS);
+    snprintf(held, sizeof held, "/proc/%d/fd", (int)root);
+    int before = count_entries(held), rank = stranger_enter(&agreed, 0);
+    int stranger = tt_net_connect(&id.nets[0], PATIENCE_MS);
+    cr_assert(stranger >= 0 && settles(held, before + 2));
+    tt_hello_write(&(struct tt_hello){ 1, PATIENCE_MS, 3, blob, blob, true, 0 }, id.session, bytes);
+    cr_assert_eq(tt_wire_send(rank, bytes, sizeof bytes, fds, TT_BLOB_FDS), (ssize_t)sizeof bytes);
+    cr_expect(stranger_hear(rank, head, sizeof head));
+    cr_expect(tt_frame_read(head, id.session, &frame) && frame.kind == TT_FRAME_MEMBERS);
+    cr_expect(turned_away(stranger));
+    close(rank);
+    close(stranger);
+    kill(root, SIGKILL);
+    waitpid(root, NULL, 0);
+}
+
 /* The program wants to open files, too. Those who connect are of another process, with descriptors of its
  * own. */
 static int open_files_in_a_flood(struct tt_id *id)
