@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/handle.h"
 #include "local_rig.h"
+#include "run/comm.h"
 #include "tests/rig/ranks_values.h"
 
 TestSuite(api_device_local, .timeout = 240);
@@ -209,7 +211,7 @@ static void chain(struct ranks_me *me)
     ranks_part(me, d.comm);
 }
 
-/* The user's algorithm is obeyed, and so is where each rank wants its blocks, which may differ. */
+/* The user's algorithm and executor are obeyed, and so is where each rank wants its blocks, which may differ. */
 static void ask_for_more(struct ranks_me *me)
 {
     struct local_desk d;
@@ -217,8 +219,9 @@ static void ask_for_more(struct ranks_me *me)
     size_t counts[RANKS] = { 1, 1, 1 }, displs[RANKS];
     if (!local_sit_down(me, &d, 100000))
         return;
-    tutti_comm *ring = local_join(me, ";algo=all_reduce:ring", 100000), *any = d.comm;
-    if (ring == NULL)
+    tutti_comm *any = d.comm, *others[2] = { local_join(me, ";algo=all_reduce:ring", 100000),
+        local_join(me, ";executor=host", 100000) };
+    if (others[0] == NULL || others[1] == NULL)
         return;
     for (int r = 0; r < RANKS; r++)
         displs[r] = (size_t)(me->rank == 1 ? 2 * (RANKS - 1 - r) : r);
@@ -226,9 +229,11 @@ static void ask_for_more(struct ranks_me *me)
     local_settle(&d);
     uint64_t launches = d.stub->calls("launch");
     ranks_meet(me);
-    d.comm = ring;
-    sum_one(&d, d.areas[SENT], d.areas[GOT]);
-    is_one(&d, GOT, 33);
+    for (int k = 0; k < 2; k++) {
+        d.comm = others[k];
+        sum_one(&d, d.areas[SENT], d.areas[GOT]);
+        is_one(&d, GOT, 33);
+    }
     ranks_ok(me,
         tutti_all_gather_v(d.areas[SENT], 1, d.areas[GOT], counts, displs, TUTTI_UINT32, any, local_on(&d)),
         "all_gather_v");
@@ -237,7 +242,8 @@ static void ask_for_more(struct ranks_me *me)
         ranks_expect(me, got[displs[r]] == 10 + (uint32_t)r, "block %d has %u", r, got[displs[r]]);
     ranks_meet(me);
     ranks_expect(me, d.stub->calls("launch") == launches, "a kernel did it");
-    ranks_part(me, ring);
+    ranks_part(me, others[0]);
+    ranks_part(me, others[1]);
     ranks_part(me, any);
 }
 
@@ -245,6 +251,48 @@ Test(api_device_local, what_a_kernel_does_not_do)
 {
     plugin_must_be_stub();
     local_run_threads("queues=8", RANKS, ask_for_more);
+}
+
+/* Each rank's operands are multiplied by its own factor, which the host has, or the device, where a kernel reads
+ * it when it runs; one in pinned memory, which a device may know by another address, leaves the call to the
+ * host. */
+static void multiply(struct ranks_me *me)
+{
+    struct local_desk d;
+    tutti_op ops[3];
+    uint32_t one = 1, factor = (uint32_t)me->rank + 2;
+    if (!local_sit_down(me, &d, 100000))
+        return;
+    uint32_t *pinned = (uint32_t *)(void *)(d.host + AREA / 2),
+             *scalar = (uint32_t *)(void *)(d.areas[SENT] + 64);
+    *pinned = factor;
+    const void *const places[] = { &factor, scalar, pinned };
+    for (int k = 0; k < 3; k++)
+        ranks_ok(
+            me, tutti_op_create_pre_mul_sum(d.comm, places[k], TUTTI_UINT32, k > 0, &ops[k]), "pre_mul_sum");
+    local_give(&d, SENT, &one, sizeof one);
+    for (int k = 0; k < 3; k++) {
+        ranks_at(me, "factor %d", k);
+        local_fine(&d, d.dev->copy(scalar, pinned, sizeof factor, d.stream));
+        local_settle(&d);
+        uint64_t launches = d.stub->calls("launch");
+        ranks_meet(me);
+        ranks_ok(me,
+            tutti_all_reduce(d.areas[SENT], d.areas[GOT], 1, TUTTI_UINT32, ops[k], d.comm, local_on(&d)),
+            "all_reduce");
+        is_one(&d, GOT, 2 + 3 + 4);
+        ranks_meet(me);
+        ranks_expect(me, d.stub->calls("launch") == launches + (k < 2), "%llu launches",
+            (unsigned long long)(d.stub->calls("launch") - launches));
+    }
+    ranks_part(me, d.comm);
+}
+
+Test(api_device_local, factors)
+{
+    plugin_must_be_stub();
+    local_run_threads("queues=8", RANKS, multiply);
+    local_run_threads("queues=2,one_address=0", RANKS, multiply);
 }
 
 /* More calls than may be enqueued, and than the ranks remember decisions of. */
@@ -406,4 +454,69 @@ Test(api_device_local, graphs)
 {
     local_run_threads("queues=8", 1, capture);
     local_run_threads("queues=1", 1, capture);
+}
+
+/* How many calls the workers of these communicators have before them, when they have had time to come to so
+ * many. */
+static int queued(tutti_comm *const *comms, int n, int wanted)
+{
+    int calls = -1;
+    for (int ms = 0; ms < 10000 && calls != wanted; ms++) {
+        ranks_sleep_us(1000);
+        calls = 0;
+        for (int r = 0; r < n; r++)
+            calls += (int)atomic_load(&tt_comm_find(comms[r])->streams.queued);
+    }
+    return calls;
+}
+
+/* While a graph lives, a call between its replays is over when its own kernel is: not before, by the word of a
+ * replay, and not only when the graph has gone. The graph has messages, too, which workers run. */
+static void call_between(struct ranks_me *me)
+{
+    enum { N = 2 };
+    struct local_desk d;
+    tutti_comm *comms[N];
+    const int devices[N] = { 0 };
+    void *graph = NULL, *runnable = NULL, *memory = NULL;
+    if (!local_sit_down(me, &d, 100000) ||
+        !ranks_ok(me, tutti_comm_init_all(N, devices, NULL, comms), "tutti_comm_init_all") ||
+        !local_fine(&d, d.dev->memory.alloc_pinned(64, &memory)))
+        return;
+    uint32_t *v = (uint32_t *)(void *)d.areas[SENT], *word = memory;
+    *word = 0;
+    local_fine(&d, d.dev->graph.capture_begin(d.stream));
+    tutti_group_start();
+    for (int r = 0; r < N; r++) {
+        tutti_send(v + r, 1, TUTTI_UINT32, 1 - r, comms[r], local_on(&d));
+        tutti_recv(v + N + r, 1, TUTTI_UINT32, 1 - r, comms[r], local_on(&d));
+        tutti_all_reduce(v + r, v + 2 * N + r, 1, TUTTI_UINT32, TUTTI_SUM, comms[r], local_on(&d));
+    }
+    ranks_ok(me, tutti_group_end(), "group");
+    local_fine(&d, d.dev->graph.capture_end(d.stream, &graph));
+    local_fine(&d, d.dev->graph.instantiate(graph, &runnable));
+    for (uint32_t i = 1; i <= 6; i++) {
+        ranks_at(me, "round %u", i);
+        local_fine(&d, d.dev->graph.launch(runnable, d.stream));
+        local_fine(&d, d.dev->wait_word(d.stream, word, i));
+        tutti_group_start();
+        for (int r = 0; r < N; r++)
+            tutti_all_reduce(v + r, v + 2 * N + r, 1, TUTTI_UINT32, TUTTI_SUM, comms[r], local_on(&d));
+        ranks_ok(me, tutti_group_end(), "group");
+        ranks_sleep_us(20000);
+        ranks_expect(me, queued(comms, N, N) == N, "a call is over before its kernel");
+        __atomic_store_n(word, i, __ATOMIC_RELEASE);
+        local_fine(&d, d.dev->stream.sync(d.stream));
+        ranks_expect(me, queued(comms, N, 0) == 0, "a call is not over after its kernel");
+    }
+    local_fine(&d, d.dev->graph.runnable_destroy(runnable));
+    local_fine(&d, d.dev->graph.destroy(graph));
+    for (int r = 0; r < N; r++)
+        ranks_ok(me, tutti_comm_destroy(comms[r]), "tutti_comm_destroy");
+    ranks_part(me, d.comm);
+}
+
+Test(api_device_local, calls_between_replays)
+{
+    local_run_threads("queues=8", 1, call_between);
 }

@@ -208,3 +208,44 @@ Test(api_device_local_ends, an_enqueue_that_fails)
     plugin_must_be_stub();
     local_run_threads("queues=8", RANKS, fail_to_enqueue);
 }
+
+/* A kernel is still behind the user's own work when the last rank gives up its communicator: what it needs stays,
+ * for to give that back would wait for the stream. */
+static void leave_busy(struct ranks_me *me)
+{
+    enum { N = 2, SOON_MS = 30000 };
+    struct local_desk d;
+    tutti_comm *comms[N];
+    const int devices[N] = { 0 };
+    void *memory = NULL;
+    if (!local_sit_down(me, &d, 100000) ||
+        !ranks_ok(me, tutti_comm_init_all(N, devices, NULL, comms), "tutti_comm_init_all") ||
+        !local_fine(&d, d.dev->memory.alloc_pinned(64, &memory)))
+        return;
+    int32_t *v = (int32_t *)(void *)d.areas[SENT];
+    uint32_t *word = memory;
+    *word = 0;
+    local_fine(&d, d.dev->wait_word(d.stream, word, 1));
+    tutti_group_start();
+    for (int r = 0; r < N; r++)
+        tutti_all_reduce(v + r, v + r, 1, TUTTI_INT32, TUTTI_SUM, comms[r], local_on(&d));
+    ranks_ok(me, tutti_group_end(), "group");
+    uint64_t freed = d.stub->calls("free") + d.stub->calls("free_pinned");
+    int64_t before = ranks_now_ms();
+    for (int r = 0; r < N; r++) {
+        ranks_ok(me, tutti_comm_abort(comms[r]), "tutti_comm_abort");
+        ranks_ok(me, tutti_comm_destroy(comms[r]), "tutti_comm_destroy");
+    }
+    ranks_expect(me, ranks_now_ms() - before < SOON_MS, "destroy waits for the stream");
+    ranks_expect(me, d.stub->calls("free") + d.stub->calls("free_pinned") == freed,
+        "what a kernel needs was given back");
+    __atomic_store_n(word, 1, __ATOMIC_RELEASE);
+    drains(&d);
+    ranks_part(me, d.comm);
+}
+
+Test(api_device_local_ends, a_kernel_that_has_not_begun)
+{
+    plugin_must_be_stub();
+    local_run_threads("queues=8", 1, leave_busy);
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test_api_device_local_mixed.c: calls that kernels do among calls that they do not, in drawn order: ranks that
+ * are threads of one process on one device, with several calls under way, on two streams each. What a call finds
+ * and leaves must not depend on how the calls around it were served. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "local_rig.h"
+
+TestSuite(api_device_local_mixed, .timeout = 240);
+
+enum { STEPS = 120, FLIGHT = 6, WORDS = 512, SLOT = RANKS_MAX * WORDS };
+enum kind { SUM, SUM_IN_PLACE, SUM_ELSEWHERE, SUM_OF_HOST, GATHER, SPREAD, EXCHANGE, CHAIN, NOTHING, KINDS };
+
+struct step { /* the same at all ranks */
+    enum kind kind;
+    int count, root;
+};
+
+struct lane { /* of one call under way */
+    uint32_t *in, *out; /* of the device */
+    uint32_t *given, *got, *ordinary; /* of the host: pinned, pinned, and not */
+    struct step step;
+};
+
+struct table { /* of a rank */
+    struct local_desk desk;
+    void *streams[2];
+    struct lane lanes[FLIGHT];
+};
+
+static uint32_t value(int rank, int step, int i)
+{
+    return (uint32_t)(rank + 1) * 1000003u + (uint32_t)step * 65599u + (uint32_t)i * 31u;
+}
+
+static uint32_t sum_of(int n, int step, int i)
+{
+    uint32_t all = 0;
+    for (int r = 0; r < n; r++)
+        all += value(r, step, i);
+    return all;
+}
+
+static bool make(struct ranks_me *me, struct table *t)
+{
+    void *memory[4] = { 0 };
+    *t = (struct table){ 0 };
+    if (!local_sit_down(me, &t->desk, 100000))
+        return false;
+    const struct tt_dev *dev = t->desk.dev;
+    bool good = local_fine(&t->desk, dev->stream.create(&t->streams[0]));
+    t->streams[1] = t->desk.stream;
+    for (int k = 0; k < FLIGHT && good; k++) {
+        good = local_fine(&t->desk, dev->memory.alloc(WORDS * 4, &memory[0])) &&
+               local_fine(&t->desk, dev->memory.alloc(SLOT * 4, &memory[1])) &&
+               local_fine(&t->desk, dev->memory.alloc_pinned(WORDS * 4, &memory[2])) &&
+               local_fine(&t->desk, dev->memory.alloc_pinned(SLOT * 4, &memory[3]));
+        t->lanes[k] = (struct lane){ .in = memory[0],
+            .out = memory[1],
+            .given = memory[2],
+            .got = memory[3],
+            .ordinary = calloc(WORDS, 4) };
+    }
+    ranks_meet(me); /* who allocates waits for all streams */
+    return good;
+}
+
+static struct step draw(uint64_t *random, int n)
+{
+    static const int counts[] = { 0, 1, 2, 7, 333, WORDS };
+    return (struct step){ (enum kind)ranks_below(random, KINDS), counts[ranks_below(random, 6)],
+        (int)ranks_below(random, (uint32_t)n) };
+}
+
+static void exchange(const struct table *t, const struct lane *l, size_t count, tutti_stream on)
+{
+    tutti_comm *comm = t->desk.comm;
+    int n = t->desk.me->n, rank = t->desk.me->rank;
+    tutti_group_start();
+    tutti_send(l->in, count, TUTTI_UINT32, (rank + 1) % n, comm, on);
+    tutti_recv(l->out + WORDS, count, TUTTI_UINT32, (rank + n - 1) % n, comm, on);
+    tutti_all_reduce(l->in, l->out, count, TUTTI_UINT32, TUTTI_SUM, comm, on);
+    ranks_ok(t->desk.me, tutti_group_end(), "an exchange and a sum");
+}
+
+static void call(const struct table *t, const struct lane *l, void *stream)
+{
+    struct ranks_me *me = t->desk.me;
+    tutti_comm *comm = t->desk.comm;
+    tutti_stream on = tutti_cuda_stream(stream);
+    size_t count = (size_t)l->step.count;
+    tutti_status status = TUTTI_OK;
+    bool elsewhere = l->step.kind == SUM_ELSEWHERE && me->rank == l->step.root;
+    if (l->step.kind == SUM || l->step.kind == SUM_ELSEWHERE)
+        status = tutti_all_reduce(
+            l->in, elsewhere ? l->ordinary : l->out, count, TUTTI_UINT32, TUTTI_SUM, comm, on);
+    else if (l->step.kind == SUM_IN_PLACE)
+        status = tutti_all_reduce(l->in, l->in, count, TUTTI_UINT32, TUTTI_SUM, comm, on);
+    else if (l->step.kind == SUM_OF_HOST)
+        status =
+            tutti_all_reduce(l->given, l->ordinary, count, TUTTI_UINT32, TUTTI_SUM, comm, tutti_no_stream());
+    else if (l->step.kind == GATHER)
+        status = tutti_all_gather(l->in, l->out, count, TUTTI_UINT32, comm, on);
+    else if (l->step.kind == SPREAD)
+        status = tutti_broadcast(l->in, l->out, count, TUTTI_UINT32, l->step.root, comm, on);
+    else if (l->step.kind == EXCHANGE)
+        exchange(t, l, count, on);
+    else if (l->step.kind == NOTHING)
+        status = tutti_barrier(comm, on);
+    for (int i = 0; i < 3 && l->step.kind == CHAIN && status == TUTTI_OK; i++)
+        status = tutti_all_reduce(i == 0 ? l->in : l->out, l->out, count, TUTTI_UINT32, TUTTI_SUM, comm, on);
+    ranks_ok(me, status, "a call");
+}
+
+static void enqueue(const struct table *t, struct lane *l, int step)
+{
+    struct ranks_me *me = t->desk.me;
+    const struct tt_dev *dev = t->desk.dev;
+    void *stream = t->streams[ranks_below(&me->random, 2)];
+    ranks_at(me, "step %d, kind %d of %d", step, (int)l->step.kind, l->step.count);
+    for (int i = 0; i < WORDS; i++)
+        l->given[i] = value(me->rank, step, i);
+    local_fine(&t->desk, dev->copy(l->in, l->given, WORDS * 4, stream));
+    ranks_delay(me, 100);
+    call(t, l, stream);
+    const void *from = l->step.kind == SUM_IN_PLACE ? l->in : l->out;
+    local_fine(
+        &t->desk, dev->copy(l->got, from, (size_t)(l->step.kind == SUM_IN_PLACE ? WORDS : SLOT) * 4, stream));
+}
+
+static uint32_t expected(const struct step *s, int n, int rank, int step, int i)
+{
+    uint32_t all = s->kind == SPREAD ? value(s->root, step, i) : sum_of(n, step, i % WORDS);
+    if (s->kind == GATHER)
+        return value(i / s->count, step, i % s->count);
+    if (s->kind == EXCHANGE && i >= WORDS)
+        return value((rank + n - 1) % n, step, i - WORDS);
+    return s->kind == CHAIN ? all * (uint32_t)(n * n) : all;
+}
+
+static void check(const struct table *t, const struct lane *l, int step)
+{
+    const struct step *s = &l->step;
+    int n = t->desk.me->n, rank = t->desk.me->rank, count = s->count,
+        length = s->kind == GATHER ? n * count : count;
+    bool ordinary = s->kind == SUM_OF_HOST || (s->kind == SUM_ELSEWHERE && rank == s->root);
+    const uint32_t *got = ordinary ? l->ordinary : l->got;
+    for (int i = 0; i < length && s->kind != NOTHING; i++)
+        if (!ranks_expect(t->desk.me, got[i] == expected(s, n, rank, step, i),
+                "step %d, kind %d of %d: element %d is %u, expected %u", step, (int)s->kind, count, i, got[i],
+                expected(s, n, rank, step, i)))
+            return;
+    for (int i = WORDS; i < WORDS + count && s->kind == EXCHANGE; i++)
+        if (!ranks_expect(t->desk.me, got[i] == expected(s, n, rank, step, i), "step %d: received %u at %d",
+                step, got[i], i))
+            return;
+}
+
+static void mix(struct ranks_me *me)
+{
+    struct table t;
+    uint64_t shared = *(const uint64_t *)me->context;
+    if (!make(me, &t))
+        return;
+    for (int step = 0; step < STEPS && me->world->slots[me->rank].failures == 0; step++) {
+        struct lane *l = &t.lanes[step % FLIGHT];
+        l->step = draw(&shared, me->n);
+        enqueue(&t, l, step);
+        if (step % FLIGHT != FLIGHT - 1)
+            continue;
+        for (int s = 0; s < 2; s++)
+            local_fine(&t.desk, t.desk.dev->stream.sync(t.streams[s]));
+        for (int k = 0; k < FLIGHT; k++)
+            check(&t, &t.lanes[k], step - FLIGHT + 1 + k);
+    }
+    ranks_part(me, t.desk.comm);
+}
+
+static void run_mixed(const char *stub, int n, uint64_t seed)
+{
+    setenv("STUB_GPU", stub, 1);
+    setenv("TUTTI_DEVICE_LIBRARY", PLUGIN_STUB, 0);
+    ranks_run(&(struct ranks_plan){
+        .n = n, .kind = RANKS_THREADS, .run = mix, .context = &seed, .seed = seed, .limit_s = 100 });
+}
+
+Test(api_device_local_mixed, on_many_queues)
+{
+    for (uint64_t seed = 1; seed <= 3; seed++)
+        run_mixed("queues=8,delay=50", 3, seed);
+    run_mixed("queues=8", 8, 4);
+}
+
+Test(api_device_local_mixed, on_few_queues)
+{
+    run_mixed("queues=1", 2, 5);
+    run_mixed("queues=1,delay=50", 3, 6);
+    run_mixed("queues=2", 5, 7);
+}
+
+/* One rank more than a kernel serves, and one alone. */
+Test(api_device_local_mixed, where_no_kernel_serves)
+{
+    run_mixed("queues=8", 9, 8);
+    run_mixed("queues=1", 1, 9);
+}
