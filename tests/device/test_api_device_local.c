@@ -211,7 +211,8 @@ static void chain(struct ranks_me *me)
     ranks_part(me, d.comm);
 }
 
-/* The user's algorithm and executor are obeyed, and so is where each rank wants its blocks, which may differ. */
+/* The user's algorithm and executor are obeyed, and so is where each rank wants its blocks, which may differ.
+ * */
 static void ask_for_more(struct ranks_me *me)
 {
     struct local_desk d;
@@ -253,9 +254,9 @@ Test(api_device_local, what_a_kernel_does_not_do)
     local_run_threads("queues=8", RANKS, ask_for_more);
 }
 
-/* Each rank's operands are multiplied by its own factor, which the host has, or the device, where a kernel reads
- * it when it runs; one in pinned memory, which a device may know by another address, leaves the call to the
- * host. */
+/* Each rank's operands are multiplied by its own factor, which the host has, or the device, where a kernel
+ * reads it when it runs; one in pinned memory, which a device may know by another address, leaves the call to
+ * the host. */
 static void multiply(struct ranks_me *me)
 {
     struct local_desk d;
@@ -470,8 +471,8 @@ static int queued(tutti_comm *const *comms, int n, int wanted)
     return calls;
 }
 
-/* While a graph lives, a call between its replays is over when its own kernel is: not before, by the word of a
- * replay, and not only when the graph has gone. The graph has messages, too, which workers run. */
+/* While a graph lives, a call between its replays is over when its own kernel is: not before, by the word of
+ * a replay, and not only when the graph has gone. The graph has messages, too, which workers run. */
 static void call_between(struct ranks_me *me)
 {
     enum { N = 2 };

@@ -209,8 +209,8 @@ Test(api_device_local_ends, an_enqueue_that_fails)
     local_run_threads("queues=8", RANKS, fail_to_enqueue);
 }
 
-/* A kernel is still behind the user's own work when the last rank gives up its communicator: what it needs stays,
- * for to give that back would wait for the stream. */
+/* A kernel is still behind the user's own work when the last rank gives up its communicator: what it needs
+ * stays, for to give that back would wait for the stream. */
 static void leave_busy(struct ranks_me *me)
 {
     enum { N = 2, SOON_MS = 30000 };

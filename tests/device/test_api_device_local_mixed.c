@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_api_device_local_mixed.c: calls that kernels do among calls that they do not, in drawn order: ranks that
- * are threads of one process on one device, with several calls under way, on two streams each. What a call finds
- * and leaves must not depend on how the calls around it were served. */
+/* test_api_device_local_mixed.c: calls that kernels do among calls that they do not, in drawn order: ranks
+ * that are threads of one process on one device, with several calls under way, on two streams each. What a
+ * call finds and leaves must not depend on how the calls around it were served. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
