@@ -57,18 +57,23 @@ static void add(struct plan *p, uint64_t from, uint64_t to, uint64_t bytes, uint
     p->longest = bytes > p->longest ? bytes : p->longest;
 }
 
-/* One block, or the whole vector: a rank whose buffer is its own block has it at the start. */
+/* One block, or the whole vector, as far as it is called for: a rank whose buffer is its own block has it at
+ * the start. */
 static void add_block(struct plan *p, int block, uint64_t start, uint64_t bytes)
 {
     const struct tt_rect_call *call = p->call;
+    uint64_t end = call->end > 0 && call->end < start + bytes ? call->end : start + bytes;
+    uint64_t begin = call->begin > start ? call->begin : start, skipped = begin - start;
+    if (begin >= end)
+        return;
     uint8_t sources = p->row->result == TT_RESULT_REDUCED ? all_ranks(call)
                       : p->row->result == TT_RESULT_OWNER ? rank_bit(block)
                                                           : rank_bit(call->root);
     uint8_t dsts = p->row->out == TT_REACH_ALL   ? all_ranks(call)
                    : p->row->out == TT_REACH_OWN ? rank_bit(block)
                                                  : rank_bit(call->root);
-    add(p, p->row->in == TT_REACH_OWN ? 0 : start, p->row->out == TT_REACH_OWN ? 0 : start, bytes, sources,
-        dsts);
+    add(p, p->row->in == TT_REACH_OWN ? skipped : begin, p->row->out == TT_REACH_OWN ? skipped : begin,
+        end - begin, sources, dsts);
 }
 
 static void add_all(struct plan *p)

@@ -32,6 +32,9 @@ struct tt_rect_call { /* a collective, as all ranks know it */
      * (NULL: packed in rank order); the same on all ranks. Else NULL. */
     const size_t *counts, *displs;
     uint32_t in_place; /* bit r: rank r works in place */
+    /* Only these bytes of the vector; end 0: all of it. An exchange has no such parts, for a part of what
+     * goes to a rank is no part of what it gets. */
+    uint64_t begin, end;
 };
 
 /* Bytes that rectangles load from, and store to, counted from where each rank's buffers begin; 0: that buffer
