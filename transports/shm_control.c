@@ -212,6 +212,13 @@ static bool shm_cause(struct tt_endpoint *head, struct tt_cause *cause)
     return true;
 }
 
+static void shm_ring(struct tt_endpoint *head, int peer)
+{
+    const struct tt_shm_endpoint *e = of(head);
+    if (e->peers[peer].bell != NULL)
+        tt_doorbell_ring_light(e->peers[peer].bell, head->light);
+}
+
 const struct tt_control_ops tt_shm_control_ops = {
     .publish = shm_publish,
     .call_of = shm_call_of,
@@ -222,4 +229,5 @@ const struct tt_control_ops tt_shm_control_ops = {
     .abort = shm_abort,
     .cause = shm_cause,
     .quiet = shm_quiet,
+    .ring = shm_ring,
 };

@@ -101,7 +101,8 @@ struct tt_call_record {
     uint32_t slices;
     uint8_t collective, algorithm, type, exact;
     uint8_t alone; /* of a wait: nothing else of this communicator is under way at that rank */
-    uint8_t reserved[3];
+    uint8_t led; /* a kernel of one rank does it, for calls on streams of a device */
+    uint8_t reserved[2];
     uint32_t looks, wait; /* of a wait: how often it has been looked at, and which one it is */
     uint8_t more[16];
 };
@@ -231,6 +232,9 @@ struct tt_control_ops {
      * peer is, and what this rank granted is granted no more, nor is anything spoilt; `patient`: no peer of
      * another process is either, if it lives. */
     bool (*quiet)(struct tt_endpoint *e, bool patient);
+
+    /* Wakes a peer that shares memory with this rank, for that has something new there. Else NULL. */
+    void (*ring)(struct tt_endpoint *e, int peer);
 };
 
 /* The memory part of a transport: what it does with memory and descriptors. */
