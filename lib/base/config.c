@@ -56,7 +56,8 @@ const struct tt_setting tt_setting_table[] = {
         "which ranks share a cache, as 0-3/4-7 or 2x4; auto: by the cores that processes are bound to" },
     { "executor", TT_SHARED, TT_KIND_EXECUTOR, FIELD(executor), "auto",
         "how collectives on CUDA streams are served: host, by staging through the host's memory, or auto: by "
-        "one kernel, where all ranks are in one process and on one device" },
+        "one kernel, where all ranks are in one process and on one device; led: also where they are in "
+        "several processes" },
     { "init_timeout", TT_LOCAL, TT_KIND_MS, FIELD(init_timeout_ms_or_zero), "0",
         "milliseconds that a rank waits for the others to come, if timeout is not shorter; 0: five minutes" },
     { "map", TT_LOCAL, TT_KIND_BOOL, FIELD(map), "on",
@@ -88,7 +89,7 @@ _Static_assert(sizeof tt_setting_table / sizeof tt_setting_table[0] <= TT_SETTIN
  * numbers. */
 static const char *const words_of[][5] = { [TT_KIND_ISA] = { "auto", "generic", "avx2", "avx512" },
     [TT_KIND_NETWORK] = { "auto", "tcp", "ucx" },
-    [TT_KIND_EXECUTOR] = { "auto", "host" },
+    [TT_KIND_EXECUTOR] = { "auto", "host", "led" },
     [TT_KIND_DEVICE] = { "auto", "none", "current" } };
 
 /* Known to the library, but not settings: where this process stands, and what it tells of itself. */

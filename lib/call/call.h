@@ -73,6 +73,11 @@ static inline bool tt_call_scales(const struct tt_call *call)
 {
     return call->created != NULL && call->created->kind == TT_OPERATOR_PRE_MUL_SUM;
 }
+/* A leader's kernel does it for all ranks (device_led.h). */
+static inline bool tt_call_is_led(const struct tt_call *call)
+{
+    return call->staging != NULL && call->staging->gate.led.meeting != NULL;
+}
 /* The op, as all ranks name it. */
 static inline uint32_t tt_call_shared_op(const struct tt_call *call)
 {

@@ -53,6 +53,8 @@ void tt_record_describe_own(const struct tt_call_record *r, tutti_op op, char *t
     if (row->p2p)
         snprintf(text + length, bytes - (size_t)length, " %s rank %d",
             r->collective == TT_P2P_SEND ? "to" : "from", r->root);
+    if (r->led)
+        snprintf(text + length, bytes - (size_t)length, ", on a CUDA stream");
 }
 
 void tt_call_describe(const struct tt_call *call, char *text, size_t bytes)

@@ -14,7 +14,12 @@
  * was captured together. So a thread tells the last slice once, as the last that it does with the gate.
  *
  * A call that a kernel does for all ranks (device_local.c) passes the gate by: neither side writes a word,
- * and the thread, which has the call in its queue all the same, waits until the kernel is over. */
+ * and the thread, which has the call in its queue all the same, waits until the kernel is over.
+ *
+ * Where ranks of several processes share a device, their threads meet, and the kernel of one of them does the
+ * slice (device_led.c). Such a slice counts two at the gate: `ready` is one more when the operands are there;
+ * `done` is one more when the kernel may begin, which only its own stream waits for, and two when the results
+ * are there. */
 #ifndef TT_GATE_H
 #define TT_GATE_H
 #include <stdatomic.h>
@@ -36,6 +41,44 @@ struct tt_local_gate {
     _Atomic uint32_t *looked; /* the low half of `call`, once it has looked */
 };
 
+/* Where a rank has the operands, or the results, of a call that a leader's kernel does. */
+enum tt_place_kind {
+    TT_PLACE_NONE, /* it has none */
+    TT_PLACE_DIRECT, /* `offset` is an address in the leader's process */
+    TT_PLACE_CELL, /* `offset` counts from the rank's pinned memory */
+    TT_PLACE_SEGMENT, /* from what the leader mapped by `key` */
+};
+struct tt_led_side {
+    uint32_t kind, key;
+    uint64_t offset; /* of where the bytes of a slice begin; or, if it is whole, all bytes of this side */
+    bool whole; /* the place has all bytes at once */
+    uint64_t start, bytes; /* this side is so many bytes of the collective's vector, from here on */
+    uint8_t *host; /* the thread copies, for this is ordinary memory of the host; NULL: the stream did */
+    uint8_t *cell; /* and this is where the place is, for the thread */
+};
+
+/* The slices of a call that a leader's kernel does, and who runs them. */
+struct tt_meeting;
+struct tt_gate;
+struct tt_led_gate {
+    struct tt_meeting *meeting; /* NULL: it is none of those */
+    struct tt_led_side sides[2]; /* of IN, of OUT */
+    uint64_t slice_bytes; /* of the collective's vector */
+    const uint8_t *own_factor; /* of a scaled sum, if the host has it; NULL: it comes with `ready` */
+    _Atomic uint32_t *over; /* written by the leader's kernels, as `done` is counted */
+};
+
+struct tt_meeting { /* of a communicator */
+    /* `begin` a call; `advance` it: true, something moved. `over`: it is done; `held`: it waits for a device;
+     * `late`: the rank that it waits for; `differs`: one that has called something else. */
+    void (*begin)(struct tt_meeting *meeting);
+    bool (*advance)(struct tt_meeting *meeting, const struct tt_gate *gate, uint64_t signature);
+    /* The communicator has ended: returns when no kernel stores into this rank's memory any more. */
+    void (*cancel)(struct tt_meeting *meeting);
+    bool over, held;
+    int32_t late, differs;
+};
+
 struct tt_gate {
     _Atomic uint32_t *ready; /* written by the stream */
     _Atomic uint32_t *done; /* by the thread; NULL: a later call tells */
@@ -44,6 +87,7 @@ struct tt_gate {
     uint32_t slices;
     bool captured;
     struct tt_local_gate local;
+    struct tt_led_gate led;
 };
 
 /* May slice z begin? */
@@ -73,6 +117,14 @@ static inline void tt_gate_tell(const struct tt_gate *g, uint32_t slices)
         return;
     atomic_thread_fence(memory_order_seq_cst);
     atomic_store_explicit(g->done, g->base + slices, memory_order_release);
+}
+
+/* The call has ended, however it did: the stream goes on. */
+static inline void tt_gate_open(const struct tt_gate *g)
+{
+    if (g->led.meeting != NULL)
+        g->led.meeting->cancel(g->led.meeting);
+    tt_gate_tell(g, g->slices);
 }
 
 /* All slices are done. */

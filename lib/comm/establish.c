@@ -13,8 +13,10 @@
 #include "run/comm.h"
 #include "base/handle.h"
 #include "comm/lifecycle.h"
+#include "device/device_led.h"
 
 struct endpoint_info { /* what a rank tells the others */
+    struct tt_device_info device;
     int32_t domain;
     struct tt_cores cores;
     uint8_t address[TT_ADDRESS_MAX];
@@ -64,7 +66,8 @@ static tutti_status connect_all(
             comm->transport->address_bytes);
     }
     comm->waiting.policy = tt_wait_policy_on(here, tt_cores_together(cores, here));
-    return tt_comm_connect(comm, addresses, domain_of);
+    tutti_status status = tt_comm_connect(comm, addresses, domain_of);
+    return status == TUTTI_OK ? tt_led_connect(comm, &all->device, sizeof *all) : status;
 }
 
 tutti_status tt_comm_handle_create(struct tt_comm *comm, tutti_comm **handle)
@@ -96,6 +99,8 @@ tutti_status tt_comm_establish(int n, int rank, const struct tt_settings *settin
     tutti_status status = tt_comm_open(n, rank, settings, config, host_of, mine.address, &made);
     if (status == TUTTI_OK && domain == NULL)
         status = tt_comm_domain(settings, n, rank, &mine.domain);
+    if (status == TUTTI_OK)
+        tt_led_tell(made->device, &mine.device);
     status = exchange(context, status, &mine, sizeof mine, all);
     if (status == TUTTI_OK) {
         status =

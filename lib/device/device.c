@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "device/dev.h"
+#include "device/device_led.h"
 #include "base/handle.h"
 #include "run/call_layout.h"
 #include "stream/stream.h"
@@ -102,6 +103,7 @@ static void set_gates(struct tt_device *d, uint32_t first)
         d->counts[gate] = first;
         atomic_init(&d->words[gate].ready, first);
         atomic_init(&d->words[gate].done, first);
+        atomic_init(&d->words[gate].over, first);
     }
 }
 
@@ -111,7 +113,7 @@ static tutti_status make_staging(struct tt_device *d, int n, uint64_t slot_bytes
     d->ngates = 1 + 2 * (uint32_t)n;
     d->cells_bytes = cells_bytes(n, slot_bytes);
     uint64_t words_bytes = (2 * (uint64_t)d->ngates + 1) * sizeof *d->words;
-    d->pinned_bytes = words_bytes + d->cells_bytes;
+    d->pinned_bytes = words_bytes + sizeof(struct tt_led_shared) + d->cells_bytes;
     d->counts = calloc(d->ngates, sizeof *d->counts);
     if (d->counts == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the gates of a device");
@@ -126,7 +128,7 @@ static tutti_status make_staging(struct tt_device *d, int n, uint64_t slot_bytes
             (unsigned long long)d->pinned_bytes, d->number, d->dev->why());
     d->pinned_seen = seen;
     d->words = (struct tt_device_words *)pinned;
-    d->cells = d->pinned + words_bytes;
+    d->cells = d->pinned + words_bytes + sizeof(struct tt_led_shared);
     return TUTTI_OK;
 }
 
@@ -290,6 +292,8 @@ static void give_up(struct tt_device *d)
     int before;
     bool entered = enter(d, &before);
     bool kept = tt_replays_close(d);
+    if (d->led != NULL)
+        tt_led_cancel(&d->led->meeting);
     bool passed = kept ? d->dev->event.query(d->order_event) != TT_DEV_NOT_READY : is_drained(d);
     bool drained = passed && !kept;
     if (!drained && !kept)
@@ -304,6 +308,8 @@ static void give_up(struct tt_device *d)
     if (d->pinned_seen != NULL && drained)
         d->dev->memory.unpin(d->pinned);
     tt_local_peers_free(d, passed);
+    if (d->led != NULL && !kept)
+        tt_led_free(d->led, drained);
     if (entered)
         tt_device_leave(d, before);
     if (d->pinned != NULL && drained)
@@ -318,6 +324,8 @@ void tt_device_close(struct tt_comm *comm)
     if (d->watched)
         tt_watch_end(d);
     tt_local_peers_leave(comm);
+    if (d->led != NULL)
+        atomic_store(&d->led->closing, true);
     comm->device = NULL;
     give_up(d);
     if (d->prepared.calls != NULL)

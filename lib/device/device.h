@@ -29,6 +29,7 @@ enum {
 
 struct tt_device_words { /* of a gate; each side that writes has a cache line */
     _Alignas(64) _Atomic uint32_t ready;
+    _Atomic uint32_t over; /* by a leader's kernels */
     _Alignas(8) uint8_t factor[8];
     _Alignas(64) _Atomic uint32_t done;
 };
@@ -39,6 +40,11 @@ struct tt_device_mark { /* so many pieces of work are over when the gate's word 
     uint32_t value;
 };
 
+struct tt_device_marks { /* of which there may be so many */
+    struct tt_device_mark ring[TT_DEVICE_MARKS];
+    uint32_t first, count;
+};
+
 struct tt_device { /* of a communicator; used by who calls on it */
     struct tt_comm *comm;
     const struct tt_dev *dev;
@@ -46,7 +52,8 @@ struct tt_device { /* of a communicator; used by who calls on it */
     void *context; /* of the device: events are of one, as streams are */
     tutti_stream worker;
     uint8_t *pinned, *pinned_seen; /* the host's address of it, and the device's */
-    uint64_t pinned_bytes; /* first the words of gates, those of captured calls, a name, then the cells */
+    uint64_t
+        pinned_bytes; /* first the words of gates, those of captured calls, a name, what is led, the cells */
     struct tt_device_words *words;
     uint32_t *counts; /* per gate: slices so far */
     uint32_t ngates;
@@ -59,6 +66,7 @@ struct tt_device { /* of a communicator; used by who calls on it */
     bool ordered; /* order_event has been recorded */
     struct tt_replays *replays; /* captured calls */
     struct tt_local_peers *local_peers; /* the ranks of this process */
+    struct tt_led *led; /* NULL: no rank leads (device_led.h) */
     struct {
         uint64_t calls; /* on which those have decided */
         _Atomic uint32_t looked; /* the last one of which the worker knows how it is served */
@@ -67,11 +75,20 @@ struct tt_device { /* of a communicator; used by who calls on it */
     struct tt_prepared_cache prepared; /* for their schedules: the worker has others */
 
     uint64_t enqueued, completed; /* pieces of work */
-    struct tt_device_mark marks[TT_DEVICE_MARKS];
-    uint32_t first_mark, nmarks;
+    struct tt_device_marks marks;
 
     bool watched; /* by device_watch.c */
     struct tt_device *next; /* of those */
+};
+
+/* What ranks tell each other of their devices when they connect. */
+struct tt_device_info {
+    uint8_t arena[16]; /* that the pinned memory is in: equal at ranks of one process */
+    char address[32]; /* of the device, on the bus */
+    uint64_t offset; /* of the pinned memory, in the arena */
+    uint64_t seen, context; /* for ranks of one process */
+    int64_t process;
+    uint64_t present; /* 0: this rank has no device */
 };
 
 /* Where the system tells which cores are near a device; tests have it elsewhere. */
@@ -221,6 +238,9 @@ void tt_local_peers_tell(struct tt_comm *comm, const struct tt_rendezvous *rende
 bool tt_local_peers_share(const struct tt_comm *comm, int rank);
 tutti_status tt_local_peers_await(
     struct tt_comm *comm, const struct tt_rendezvous *rendezvous, uint32_t slices);
+/* The same of one rank. */
+tutti_status tt_local_peers_await_one(
+    struct tt_comm *comm, const struct tt_rendezvous *rendezvous, int rank, uint32_t slices);
 
 /* One slice of IN to its cells, or of OUT from its cells; counts the pieces of work. */
 struct tt_device_move {

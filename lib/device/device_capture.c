@@ -28,6 +28,7 @@
 #include "base/fork.h"
 #include "base/status.h"
 #include "device/device.h"
+#include "device/device_led.h"
 #include "device/device_names.h"
 #include "base/handle.h"
 #include "observe/recorder.h"
@@ -64,6 +65,7 @@ struct tt_replays { /* of a communicator */
     struct tt_replays *next;
     uint8_t *pinned;
     void *order_event;
+    struct tt_led *led; /* NULL: none */
 };
 
 static struct {
@@ -75,10 +77,8 @@ static struct {
 
 static void open_gates(const struct tt_captured *c)
 {
-    for (int i = 0; i < c->batch.count; i++) {
-        const struct tt_gate *gate = &c->batch.calls[i].call.staging->gate;
-        tt_gate_tell(gate, gate->slices);
-    }
+    for (int i = 0; i < c->batch.count; i++)
+        tt_gate_open(&c->batch.calls[i].call.staging->gate);
 }
 
 /* The call that is under way without a stream of the device; false: none is. A collective that has begun is
@@ -129,9 +129,8 @@ static void run(struct tt_captured *c)
     if (status == TUTTI_OK)
         status = tt_run_on_worker(calls, count);
     for (int i = 0; i < count && status != TUTTI_OK; i++) {
-        const struct tt_gate *gate = &calls[i].call.staging->gate;
         if (calls[i].op == NULL || calls[i].op->result.state != TT_DONE)
-            tt_gate_tell(gate, gate->slices);
+            tt_gate_open(&calls[i].call.staging->gate);
     }
 }
 
@@ -271,6 +270,8 @@ static void sweep(void)
         }
         *at = home->next;
         home->dev->event.destroy(home->order_event);
+        if (home->led != NULL)
+            tt_led_free(home->led, true);
         home->dev->memory.unpin(home->pinned);
         tt_arena_free(home->pinned);
         free_home(home);
@@ -335,6 +336,7 @@ bool tt_replays_close(struct tt_device *d)
             tt_call_release(&c->batch.calls[i].call);
     home->pinned = d->pinned;
     home->order_event = d->order_event;
+    home->led = d->led;
     pthread_mutex_lock(&left.lock);
     home->next = left.first;
     left.first = home;

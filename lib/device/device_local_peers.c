@@ -113,7 +113,7 @@ tutti_status tt_local_peers_join(struct tt_comm *comm)
         atomic_store_explicit(&c->members[comm->rank].here, true, memory_order_release);
     }
     bool all = c != NULL && c->users == c->n && c->n > 1 && c->n <= TT_LOCAL_RANKS &&
-               comm->settings.executor == TT_EXECUTOR_AUTO;
+               comm->settings.executor != TT_EXECUTOR_HOST;
     pthread_mutex_unlock(&local_peers_lock);
     d->local_peers = c;
     if (c != NULL)
@@ -199,12 +199,12 @@ bool tt_local_peers_share(const struct tt_comm *comm, int rank)
 
 /* This wait ends: the worker has the call already, and ends the communicator if a rank is missing too
  * long. */
-tutti_status tt_local_peers_await(struct tt_comm *comm, const struct tt_rendezvous *m, uint32_t slices)
+static tutti_status await(
+    struct tt_comm *comm, const struct tt_rendezvous *m, int first, int last, uint32_t slices)
 {
     tutti_status status = TUTTI_OK;
     struct tt_doorbell *bell = &comm->device->local_peers->told;
     struct tt_wait w;
-    int first = m->peer != TT_NONE ? m->peer : 0, last = m->peer != TT_NONE ? m->peer : comm->n - 1;
     tt_wait_begin(&w, comm->waiting.policy, &bell, 1);
     for (int r = first; r <= last && status == TUTTI_OK; r++)
         while (status == TUTTI_OK && !is_there(comm, r, m, slices)) {
@@ -215,4 +215,16 @@ tutti_status tt_local_peers_await(struct tt_comm *comm, const struct tt_rendezvo
         tt_doorbell_ring_always(bell); /* this wait ends for another reason than a ring */
     tt_wait_awake(&w);
     return status;
+}
+
+tutti_status tt_local_peers_await(struct tt_comm *comm, const struct tt_rendezvous *m, uint32_t slices)
+{
+    bool message = m->peer != TT_NONE;
+    return await(comm, m, message ? m->peer : 0, message ? m->peer : comm->n - 1, slices);
+}
+
+tutti_status tt_local_peers_await_one(
+    struct tt_comm *comm, const struct tt_rendezvous *m, int rank, uint32_t slices)
+{
+    return await(comm, m, rank, rank, slices);
 }

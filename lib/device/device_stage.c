@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* device_stage.c: the cells, the gate and the round of each call of a submission, before anything is
  * enqueued. */
-#include "device/device_stage.h"
+#include "device/device_led.h"
 
 #include "base/status.h"
 
@@ -56,7 +56,7 @@ void tt_stage_fuse(struct tt_comm_batch *b, int count)
         struct tt_staged *op = &b->ops[i];
         struct tt_span spans[2] = { span_of(op, TT_IN), span_of(op, TT_OUT) };
         bool scaled = op->call.created != NULL && op->call.created->scalar != NULL;
-        if (op->packed && !scaled)
+        if (op->packed && !scaled && op->way == TT_BY_HOST)
             op->joins = tt_fuse_joins(&fuse, spans, b->device->cells_bytes / 2, op->offsets);
         else
             tt_fuse_begin(&fuse);
@@ -99,13 +99,39 @@ static void undecide(const struct tt_comm_batch *b, struct tt_staged *op)
     op->local.number = ++b->device->local.calls;
 }
 
-static void set_gate(const struct tt_comm_batch *b, struct tt_staged *op)
+/* A slice that is led counts two (gate.h). */
+static void set_led_gate(struct tt_comm_batch *b, struct tt_staged *op)
+{
+    struct tt_device *d = b->device;
+    uint32_t slices = 2 * tt_led_place(b, op);
+    struct tt_led_gate led = op->staging.gate.led;
+    struct tt_device_words *words = &d->words[b->captured != NULL ? d->ngates : 0];
+    led.over = &words->over;
+    if (b->captured != NULL) {
+        op->staging.gate = tt_captured_gate(b->captured, 0, slices);
+    } else {
+        d->counts[0] += slices;
+        op->staging.gate = (struct tt_gate){ .ready = &words->ready,
+            .done = &words->done,
+            .factor = words->factor,
+            .base = d->counts[0] - slices,
+            .slices = slices };
+        op->rendezvous.operation = ++d->operations;
+    }
+    op->staging.gate.led = led;
+}
+
+static void set_gate(struct tt_comm_batch *b, struct tt_staged *op)
 {
     const struct tt_call *call = &op->call;
     struct tt_device *d = b->device;
     op->rendezvous = (struct tt_rendezvous){ .gate = &op->staging.gate,
         .peer = is_p2p(call) ? call->root : TT_NONE,
         .receives = call->collective == TT_P2P_RECV };
+    if (op->way == TT_LED) {
+        set_led_gate(b, op);
+        return;
+    }
     uint32_t gate = tt_stage_gate(op);
     if (b->captured != NULL) {
         op->staging.gate = tt_captured_gate(b->captured, gate, op->laid.out.slices);
@@ -149,6 +175,7 @@ tutti_status tt_stage_begin(struct tt_comm_batch *b, struct tt_staged *op, bool 
     op->stream = call->stream.handle;
     if (by_kernel)
         return TUTTI_OK;
+    op->way = tt_led_serves(call) ? TT_LED : TT_BY_HOST;
     for (unsigned side = 0; side < 2; side++)
         call->staged[side] = call->staged[side] && !meets;
     call->in_place = call->in_place && !call->staged[TT_IN] && !call->staged[TT_OUT];
@@ -164,7 +191,7 @@ tutti_status tt_stage(struct tt_comm_batch *b, struct tt_staged *op)
         undecide(b, op);
         return TUTTI_OK;
     }
-    for (unsigned side = 0; side < 2 && status == TUTTI_OK; side++)
+    for (unsigned side = 0; side < 2 && status == TUTTI_OK && op->way != TT_LED; side++)
         status = set_cells(b, op, side);
     if (status != TUTTI_OK)
         return status;

@@ -8,8 +8,9 @@
 
 enum { TT_NO_ROUND = INT32_MAX };
 
-/* How a call is served: by the host, or by a kernel that does all of it, as ranks decide (device_local.h). */
-enum tt_way { TT_BY_HOST, TT_UNDECIDED, TT_ARRIVED, TT_BY_KERNEL };
+/* How a call is served: by the host; by a kernel that does all of it, as ranks decide (device_local.h); or by
+ * those of a leader (device_led.h). */
+enum tt_way { TT_BY_HOST, TT_UNDECIDED, TT_ARRIVED, TT_BY_KERNEL, TT_LED };
 
 struct tt_staged { /* one call */
     struct tt_call call; /* as the worker runs it */

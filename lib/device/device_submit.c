@@ -20,7 +20,7 @@
 #include <stdlib.h>
 
 #include "base/status.h"
-#include "device/device_stage.h"
+#include "device/device_led.h"
 
 /* --- The stream's part */
 
@@ -124,12 +124,24 @@ static tutti_status decide(struct tt_comm_batch *b, struct tt_staged *op)
     return status;
 }
 
-static struct tt_staged *op_to_decide(const struct tt_comm_batch *b)
+/* The first call of this round. */
+static struct tt_staged *op_of_round(const struct tt_comm_batch *b)
 {
     for (int i = 0; i < b->count; i++)
         if (b->ops[i].round == b->round)
-            return b->ops[i].way == TT_BY_HOST ? NULL : &b->ops[i];
+            return &b->ops[i];
     return NULL;
+}
+
+/* A slice that is led takes two steps: the operands of all communicators come before what waits. */
+static tutti_status enqueue_led_step(struct tt_comm_batch *b, struct tt_staged *op)
+{
+    uint32_t step = b->slice++;
+    if (b->slice == op->staging.gate.slices) {
+        b->slice = 0;
+        b->round = tt_stage_round(b, b->round + 1);
+    }
+    return step % 2 == 0 ? tt_led_enqueue_operands(b, op, step / 2) : tt_led_enqueue_results(b, op, step / 2);
 }
 
 /* Enqueues the operands of the round's next slice and the results of the one before. */
@@ -137,12 +149,14 @@ static tutti_status enqueue_step(struct tt_comm_batch *b)
 {
     bool more = false;
     enum tt_dev_error error = TT_DEV_OK;
-    struct tt_staged *undecided = op_to_decide(b);
-    if (undecided != NULL) {
-        tutti_status status = decide(b, undecided);
-        if (undecided->way == TT_BY_KERNEL)
+    struct tt_staged *first = op_of_round(b);
+    if (first->way == TT_LED)
+        return enqueue_led_step(b, first);
+    if (first->way != TT_BY_HOST) {
+        tutti_status status = decide(b, first);
+        if (first->way == TT_BY_KERNEL)
             b->round = tt_stage_round(b, b->round + 1);
-        if (status != TUTTI_OK || undecided->way != TT_BY_HOST)
+        if (status != TUTTI_OK || first->way != TT_BY_HOST)
             return status;
     }
     for (int i = 0; i < b->count; i++) {

@@ -5,8 +5,8 @@
 
 static void pass(struct tt_device *d)
 {
-    for (; d->nmarks > 0; d->nmarks--, d->first_mark = (d->first_mark + 1) % TT_DEVICE_MARKS) {
-        const struct tt_device_mark *m = &d->marks[d->first_mark];
+    for (; d->marks.count > 0; d->marks.count--, d->marks.first = (d->marks.first + 1) % TT_DEVICE_MARKS) {
+        const struct tt_device_mark *m = &d->marks.ring[d->marks.first];
         if ((int32_t)(atomic_load_explicit(m->done, memory_order_acquire) - m->value) < 0)
             return;
         d->completed = m->enqueued;
@@ -16,12 +16,12 @@ static void pass(struct tt_device *d)
 /* Makes a mark, unless there is no room for another one: a later one says the same. */
 void tt_device_mark(struct tt_device *d, const _Atomic uint32_t *done, uint32_t value)
 {
-    if (d->nmarks == TT_DEVICE_MARKS)
+    if (d->marks.count == TT_DEVICE_MARKS)
         pass(d);
-    if (d->nmarks == TT_DEVICE_MARKS)
+    if (d->marks.count == TT_DEVICE_MARKS)
         return;
-    uint32_t next = (d->first_mark + d->nmarks++) % TT_DEVICE_MARKS;
-    d->marks[next] = (struct tt_device_mark){ d->enqueued, done, value };
+    uint32_t next = (d->marks.first + d->marks.count++) % TT_DEVICE_MARKS;
+    d->marks.ring[next] = (struct tt_device_mark){ d->enqueued, done, value };
 }
 
 /* This wait ends: a gate tells all its slices at the latest when its call fails. */
@@ -32,7 +32,7 @@ void tt_device_throttle(struct tt_device *d, uint32_t pieces)
         return;
     tt_wait_begin(&w, tt_wait_policy_for(1), NULL, 0);
     tt_wait_look(&w, true);
-    for (pass(d); d->nmarks > 0 && d->enqueued + pieces - d->completed > TT_DEVICE_ENQUEUED; pass(d))
+    for (pass(d); d->marks.count > 0 && d->enqueued + pieces - d->completed > TT_DEVICE_ENQUEUED; pass(d))
         tt_wait_idle(&w);
     tt_wait_awake(&w);
 }

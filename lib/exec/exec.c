@@ -121,10 +121,17 @@ static void start_slice(struct tt_op *op, struct tt_slice *slice, uint32_t index
         memset(slice->bounced, 0, 2 * (size_t)s->chunks * sizeof *slice->bounced);
 }
 
+/* The meeting of a call that a leader's kernel does; NULL: messages do it. */
+TT_INLINE struct tt_meeting *meeting_of(const struct tt_op *op)
+{
+    return op->gate != NULL ? op->gate->led.meeting : NULL;
+}
+
 /* Begins a slice now, or holds it until its gate is open, or a kernel has done the call. */
 static void take_slice(struct tt_op *op, struct tt_slice *slice, uint32_t index)
 {
-    if (op->gate == NULL || (op->gate->local.decision == NULL && tt_gate_is_open(op->gate, index))) {
+    bool kernels = op->gate != NULL && (op->gate->local.decision != NULL || meeting_of(op) != NULL);
+    if (op->gate == NULL || (!kernels && tt_gate_is_open(op->gate, index))) {
         start_slice(op, slice, index);
         return;
     }
@@ -149,6 +156,8 @@ void tt_exec_start(struct tt_op *op)
     op->result.state = TT_IDLE;
     op->result.status = TUTTI_OK;
     op->progress.slices_left = op->order.units > 0 ? op->layout.slices : 0;
+    if (meeting_of(op) != NULL)
+        meeting_of(op)->begin(meeting_of(op));
     op->bounce.claims =
         op->bounce.probe == NULL || (op->bounce.bytes > 0 && tt_bounce_probe_claims(op->bounce.probe));
     op->policy.grants = op->layout.count * op->layout.element_bytes > TT_GRANT_BYTES;
@@ -273,13 +282,34 @@ static void finish(struct tt_op *op)
 }
 
 /* A kernel has done all of it: no message was sent, and no gate is waited for. */
-static void pass_by(struct tt_op *op)
+static void end_without_messages(struct tt_op *op)
 {
     op->result.state = TT_DONE;
     op->progress.slices_left = 0;
     for (int w = 0; w < TT_WINDOW; w++)
         op->progress.slices[w].held = false;
+}
+
+static void pass_by(struct tt_op *op)
+{
+    end_without_messages(op);
     atomic_store_explicit(op->gate->local.looked, (uint32_t)op->gate->local.call, memory_order_release);
+}
+
+/* The threads of all ranks meet, and a leader's kernels do all of it. */
+static enum tt_progress meet(struct tt_op *op, struct tt_meeting *meeting)
+{
+    if (meeting->advance(meeting, op->gate, op->messages.hash ^ op->messages.signature))
+        op->result.state = TT_MOVED;
+    op->progress.slices[0].held = meeting->held;
+    if (meeting->over)
+        end_without_messages(op);
+    if (meeting->differs != TT_NONE) {
+        op->result.state = TT_FAILED;
+        op->result.status = TUTTI_MISMATCH;
+        op->result.peer = meeting->differs;
+    }
+    return op->result.state;
 }
 
 /* This one is done. */
@@ -323,6 +353,8 @@ enum tt_progress tt_exec_progress(struct tt_op *op)
         return op->result.state;
     op->result.state = TT_IDLE;
     op->progress.budget = TT_EXEC_BUDGET_BYTES;
+    if (meeting_of(op) != NULL)
+        return meet(op, meeting_of(op));
     for (int w = 0; w < TT_WINDOW && op->progress.slices_left > 0; w++) {
         struct tt_slice *slice = &op->progress.slices[w];
         bool open = slice->held && tt_gate_is_open(op->gate, slice->index);
@@ -358,6 +390,8 @@ enum tt_progress tt_exec_progress(struct tt_op *op)
 
 bool tt_exec_is_held(const struct tt_op *op)
 {
+    if (meeting_of(op) != NULL)
+        return op->progress.slices[0].held;
     for (int w = 0; w < TT_WINDOW; w++)
         if (op->progress.slices[w].held)
             return true;
@@ -403,6 +437,8 @@ static int32_t waits_for(
 int32_t tt_exec_waits_for(const struct tt_op *op)
 {
     int32_t late = TT_NONE;
+    if (meeting_of(op) != NULL)
+        return meeting_of(op)->late;
     int32_t reader = TT_NONE; /* of a message that was sent: it is late for another's sake */
     uint64_t earliest = UINT64_MAX, order;
     for (int w = 0; w < TT_WINDOW; w++)

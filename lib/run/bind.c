@@ -11,6 +11,8 @@
 #include "run/call_layout.h"
 #include "observe/recorder.h"
 
+enum { LED = 0x6c6564 }; /* who calls what a leader's kernel does does not call what messages do */
+
 static const int32_t barrier_token;
 
 static bool reduces(const struct tt_call *call)
@@ -30,7 +32,7 @@ uint64_t tt_call_hash(const struct tt_call *call, unsigned algorithm, uint32_t s
     h = tt_hash_mix(h, row->rooted ? (uint64_t)call->root + 1 : 0);
     for (int r = 0; counts != NULL && r < call->comm->n; r++)
         h = tt_hash_mix(h, counts[r]);
-    return h;
+    return tt_call_is_led(call) ? tt_hash_mix(h, LED) : h;
 }
 
 /* Sets what marks the messages of an operation that is bound to a call of this hash. */
@@ -150,7 +152,8 @@ void tt_call_record(const struct tt_call *call, const struct tt_op *op, struct t
         .collective = (uint8_t)call->collective,
         .algorithm = op->schedule->key.algorithm,
         .type = (uint8_t)call->type,
-        .exact = op->schedule->key.exact };
+        .exact = op->schedule->key.exact,
+        .led = tt_call_is_led(call) };
 }
 
 /* Returns the id by which an operation that is bound to this call knows it; 0: the operation is bound anew at

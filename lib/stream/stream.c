@@ -157,6 +157,14 @@ static void open_gate(const struct tt_call *call)
         tt_gate_tell(&call->staging->gate, call->staging->gate.slices);
 }
 
+/* If a communicator has ended, a leader's kernel may still store into this rank's memory. */
+static void cancel(const struct tt_call *call)
+{
+    struct tt_meeting *meeting = call->staging != NULL ? call->staging->gate.led.meeting : NULL;
+    if (meeting != NULL)
+        meeting->cancel(meeting);
+}
+
 static void finish(struct tt_stream *s, struct tt_work_item *item)
 {
     uint64_t done = item->number;
@@ -169,6 +177,8 @@ static void finish(struct tt_stream *s, struct tt_work_item *item)
     for (struct tt_work_item *p = item->placeholders; p != NULL; p = p->next_placeholder)
         p->outcome = item->outcome;
     tt_work_item_forget(item);
+    for (int i = 0; i < item->batch->count; i++)
+        cancel(&item->batch->calls[i].call);
     pthread_mutex_lock(&tt_streams_lock);
     for (int i = 0; i < item->batch->count; i++)
         open_gate(&item->batch->calls[i].call);

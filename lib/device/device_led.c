@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* device_led.c: what a worker does in a call that a leader's kernel does, slice by slice.
+ *
+ *     follower:  STREAM -> row, here -> LEFT -> done                  next slice
+ *     leader:    STREAM -> row, here -> ALL -> bases, turn, go -> KERNEL -> left   next slice
+ *
+ * A row is written when the rank's stream has come, so each rank waits here for its own stream first. In a
+ * capture words begin at 0 with each replay, and who waits for one clears it (gate.h): `ready` when the last
+ * slice is seen, for before that the stream may be writing it, and `over` when the last one is seen. */
+#include "device/device_led.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/wait.h"
+#include "transports/arena.h"
+
+enum { CANCEL_MS = 10000 /* more than a kernel takes */, GONE_MS = 1000 };
+
+static struct tt_led *led_of(struct tt_meeting *meeting)
+{
+    return (struct tt_led *)(void *)meeting;
+}
+
+static bool leads(const struct tt_led *led)
+{
+    return led->me == led->leader;
+}
+
+static struct tt_led_row *leader_row(const struct tt_led *led)
+{
+    return led->rows[led->leader];
+}
+
+void tt_led_begin(struct tt_meeting *meeting)
+{
+    struct tt_led *led = led_of(meeting);
+    led->phase = TT_LED_STREAM;
+    led->slice = 0;
+    led->whole = false;
+    meeting->over = false;
+    meeting->held = true;
+    meeting->late = meeting->differs = TT_NONE;
+}
+
+static void ring(const struct tt_led *led, int rank)
+{
+    struct tt_endpoint *e = led->comm->endpoint;
+    if (rank != led->me)
+        e->control->ring(e, rank);
+}
+
+static uint32_t slices_of(const struct tt_gate *gate)
+{
+    return gate->slices / 2;
+}
+
+static bool is_last(const struct tt_led *led, const struct tt_gate *gate)
+{
+    return led->slice + 1 == slices_of(gate);
+}
+
+/* The rows of this slice are another round: not so if the first one has done all. */
+static bool meets(const struct tt_led *led)
+{
+    return !led->whole || led->slice == 0;
+}
+
+/* Ordinary memory of the host, which no stream may copy: that would wait. */
+static void copy_host(const struct tt_led *led, const struct tt_led_gate *g, unsigned side)
+{
+    const struct tt_led_side *s = &g->sides[side];
+    uint64_t from, bytes = tt_led_part(g, s, led->slice, &from);
+    if (s->host == NULL || bytes == 0)
+        return;
+    if (side == TT_IN)
+        memcpy(s->cell, s->host + from, bytes);
+    else
+        memcpy(s->host + from, s->cell, bytes);
+}
+
+static struct tt_led_place place_of(const struct tt_led *led, const struct tt_led_gate *g, unsigned side)
+{
+    const struct tt_led_side *s = &g->sides[side];
+    uint64_t from;
+    tt_led_part(g, s, led->slice, &from);
+    return (struct tt_led_place){ .kind = s->kind,
+        .key = s->key,
+        .base = s->whole ? s->offset : s->offset - from,
+        .whole = s->whole || s->kind == TT_PLACE_NONE };
+}
+
+static void write_row(struct tt_led *led, const struct tt_gate *gate, uint64_t signature)
+{
+    struct tt_led_row *row = led->rows[led->me];
+    const struct tt_led_gate *g = &gate->led;
+    row->signature = signature;
+    memcpy(&row->factor, g->own_factor != NULL ? g->own_factor : gate->factor, sizeof row->factor);
+    for (unsigned side = 0; side < 2; side++)
+        row->places[side] = place_of(led, g, side);
+    atomic_thread_fence(memory_order_seq_cst); /* what was copied past the caches comes first */
+    atomic_store_explicit(&row->here, ++led->round, memory_order_release);
+    ring(led, led->leader);
+}
+
+static void next(struct tt_led *led, const struct tt_gate *gate)
+{
+    led->meeting.over = is_last(led, gate);
+    led->slice++;
+    led->phase = TT_LED_STREAM;
+}
+
+/* The stream is here. */
+static bool arrive(struct tt_led *led, const struct tt_gate *gate, uint64_t signature)
+{
+    if (!tt_gate_is_open(gate, 2 * led->slice))
+        return false;
+    if (gate->captured && is_last(led, gate))
+        atomic_store_explicit(gate->ready, 0, memory_order_relaxed);
+    if (meets(led)) {
+        copy_host(led, &gate->led, TT_IN);
+        write_row(led, gate, signature);
+        led->phase = leads(led) ? TT_LED_ALL : TT_LED_LEFT;
+        return true;
+    }
+    tt_gate_tell(gate, 2 * led->slice + (leads(led) ? 1 : 2));
+    if (leads(led))
+        led->phase = TT_LED_KERNEL;
+    else
+        next(led, gate);
+    return true;
+}
+
+/* True if all ranks are here, with the same call. */
+static bool all_here(struct tt_led *led)
+{
+    for (int r = 0; r < led->n; r++) {
+        const struct tt_led_row *row = led->rows[r];
+        led->meeting.late = r;
+        if (atomic_load_explicit(&row->here, memory_order_acquire) < led->round)
+            return false;
+        if (row->signature != led->rows[led->me]->signature) {
+            led->meeting.differs = r;
+            return false;
+        }
+    }
+    led->meeting.late = TT_NONE;
+    return true;
+}
+
+static void *resolve(const struct tt_led *led, int rank, const struct tt_led_place *place)
+{
+    switch ((enum tt_place_kind)place->kind) {
+    case TT_PLACE_DIRECT:
+        return (void *)(uintptr_t)place->base;
+    case TT_PLACE_CELL:
+        return (void *)((uintptr_t)led->seen[rank] + place->base);
+    case TT_PLACE_SEGMENT:
+    case TT_PLACE_NONE:
+        break;
+    }
+    return NULL;
+}
+
+/* Says to the kernels of this slice where everybody's bytes are. */
+static void set_bases(struct tt_led *led, const struct tt_gate *gate)
+{
+    bool whole = slices_of(gate) > 1 && led->slice == 0;
+    struct tt_bases bases = { .call = led->round };
+    for (int r = 0; r < led->n; r++) {
+        const struct tt_led_row *row = led->rows[r];
+        bases.in[r] = resolve(led, r, &row->places[TT_IN]);
+        bases.out[r] = resolve(led, r, &row->places[TT_OUT]);
+        bases.factor[r] = row->factor;
+        whole = whole && row->places[TT_IN].whole && row->places[TT_OUT].whole;
+    }
+    led->whole = whole;
+    leader_row(led)->whole = whole;
+    for (int k = 0; k < TT_LED_KERNELS; k++) {
+        led->bases[k] = bases;
+        led->bases[k].skip = (k == TT_LED_WHOLE) != whole;
+    }
+}
+
+static bool lead(struct tt_led *led, const struct tt_gate *gate)
+{
+    uint64_t open = 2 * led->round;
+    if (!all_here(led))
+        return false;
+    set_bases(led, gate);
+    if (!atomic_compare_exchange_strong(&leader_row(led)->turn, &open, open + 1))
+        return false; /* somebody has given up, and the communicator has ended */
+    tt_gate_tell(gate, 2 * led->slice + 1);
+    led->phase = TT_LED_KERNEL;
+    return true;
+}
+
+static bool kernel_is_over(const struct tt_led *led, const struct tt_gate *gate)
+{
+    uint32_t over = atomic_load_explicit(gate->led.over, memory_order_acquire);
+    return (int32_t)(over - gate->base - 2 * led->slice - 2) >= 0;
+}
+
+/* The others may go on. */
+static void let_go(struct tt_led *led)
+{
+    atomic_store_explicit(&leader_row(led)->left, led->round, memory_order_release);
+    atomic_store_explicit(&leader_row(led)->turn, 2 * led->round + 2, memory_order_release);
+    for (int r = 0; r < led->n; r++)
+        ring(led, r);
+}
+
+static bool end_kernel(struct tt_led *led, const struct tt_gate *gate)
+{
+    if (!kernel_is_over(led, gate))
+        return false;
+    if (gate->captured && is_last(led, gate))
+        atomic_store_explicit(gate->led.over, 0, memory_order_relaxed);
+    if (meets(led))
+        let_go(led);
+    copy_host(led, &gate->led, TT_OUT);
+    if (gate->led.sides[TT_OUT].host != NULL) /* else its stream does not wait for that */
+        tt_gate_tell(gate, 2 * led->slice + 2);
+    next(led, gate);
+    return true;
+}
+
+static bool follow(struct tt_led *led, const struct tt_gate *gate)
+{
+    const struct tt_led_row *row = leader_row(led);
+    led->meeting.late = led->leader;
+    if (atomic_load_explicit(&row->left, memory_order_acquire) < led->round)
+        return false;
+    led->meeting.late = TT_NONE;
+    led->whole = led->slice == 0 ? row->whole : led->whole;
+    copy_host(led, &gate->led, TT_OUT);
+    tt_gate_tell(gate, 2 * led->slice + 2);
+    next(led, gate);
+    return true;
+}
+
+static bool step(struct tt_led *led, const struct tt_gate *gate, uint64_t signature)
+{
+    switch (led->phase) {
+    case TT_LED_STREAM:
+        return arrive(led, gate, signature);
+    case TT_LED_ALL:
+        return lead(led, gate);
+    case TT_LED_KERNEL:
+        return end_kernel(led, gate);
+    default:
+        return follow(led, gate);
+    }
+}
+
+bool tt_led_advance(struct tt_meeting *meeting, const struct tt_gate *gate, uint64_t signature)
+{
+    struct tt_led *led = led_of(meeting);
+    bool moved = false;
+    led->gate = gate;
+    while (!meeting->over && step(led, gate, signature))
+        moved = true;
+    meeting->held = !meeting->over && (led->phase == TT_LED_STREAM || led->phase == TT_LED_KERNEL);
+    return moved;
+}
+
+/* --- The end */
+
+/* The leader's process is wholly gone, and with it what its device did. Its memory goes before its
+ * descriptors, and so before its device's work: where no descriptor stands for the process, that has a while.
+ * */
+static bool leader_is_gone(const struct tt_led *led, int64_t *dead_ns)
+{
+    struct pollfd p = { .fd = led->leader_pidfd, .events = POLLIN };
+    const struct tt_arena *arena = led->arenas[led->leader];
+    if (led->leader_pidfd >= 0)
+        return poll(&p, 1, 0) == 1;
+    if (arena == NULL || tt_arena_alive(arena))
+        return false;
+    *dead_ns = *dead_ns == 0 ? tt_deadline_ns(GONE_MS) : *dead_ns;
+    return tt_now_ns() >= *dead_ns;
+}
+
+/* Takes the turn for good. False: a kernel is out. */
+static bool take_turn(struct tt_led *led)
+{
+    struct tt_led_row *row = leader_row(led);
+    uint64_t turn = atomic_load(&row->turn);
+    if (turn == TT_LED_CANCELLED)
+        return true;
+    if (leads(led) && turn % 2 == 1 && (led->gate == NULL || kernel_is_over(led, led->gate))) {
+        let_go(led);
+        turn = atomic_load(&row->turn);
+    }
+    return turn % 2 == 0 && atomic_compare_exchange_strong(&row->turn, &turn, TT_LED_CANCELLED);
+}
+
+static void stop(struct tt_led *led)
+{
+    int64_t until = tt_deadline_ns(CANCEL_MS), dead_ns = 0;
+    struct tt_wait w;
+    bool safe;
+    tt_wait_begin(&w, tt_wait_policy_for(1), NULL, 0);
+    while (!(safe = take_turn(led) || leader_is_gone(led, &dead_ns)) && tt_now_ns() < until)
+        tt_wait_idle(&w);
+    tt_wait_awake(&w);
+    if (!safe)
+        tt_log(TT_LOG_ERROR,
+            "%s, rank %d: the kernel of rank %d has not ended within %d ms; the results and the memory of "
+            "this "
+            "call are undefined",
+            led->comm->identity.name, led->me, led->leader, CANCEL_MS);
+    for (int k = 0; k < TT_LED_KERNELS && leads(led); k++) /* a graph's kernels may still come */
+        __atomic_store_n(&led->bases[k].skip, 1, __ATOMIC_RELEASE);
+    atomic_store(&led->cancelled, true);
+}
+
+void tt_led_cancel(struct tt_meeting *meeting)
+{
+    struct tt_led *led = led_of(meeting);
+    bool ends = atomic_load(&led->closing) || atomic_load(led->comm->endpoint->ended) != 0;
+    if (ends && !atomic_load(&led->cancelled))
+        stop(led);
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* device_led.h: collectives of ranks that several processes have on one device: executor W.
+ *
+ *     follower:  copy in | ready |                        wait | copy out        its own stream
+ *     its worker:          ready ... here ............. left, done
+ *     leader:    copy in | ready | wait | kernel, over | copy out
+ *     its worker:          ready ... all here, done | over, left
+ *
+ * One rank leads. Its device reaches what each rank has told the leader of: memory of the leader's process,
+ * pinned cells, which the leader has pinned as well, and what it has mapped of other processes. Where the
+ * bytes of a call lie is each rank's own choice, call by call, and is said in its row, which all can read.
+ * The workers meet by the rows; the leader's worker then says to its kernel where everybody's bytes are. So
+ * no stream ever waits for another process: it waits for its own worker alone, by the words of its gate
+ * (gate.h), and a worker can always let go, which no device can.
+ *
+ * What a kernel stores into memory that is another rank's must be over before that rank has its memory back,
+ * also when something fails. So there is `turn`, which one of them takes: the leader makes it odd while a
+ * kernel may be out, and who gives up makes it `cancelled`, or waits while it is odd
+ * (tests/proof/model_led.py).
+ *
+ * Which calls go so is decided by what all ranks know. */
+#ifndef TT_DEVICE_LED_H
+#define TT_DEVICE_LED_H
+#include "device/device_stage.h"
+#include "exec/rectangles.h"
+
+enum { TT_LED_RANKS = TT_FUSED_RANKS };
+#define TT_LED_CANCELLED UINT64_MAX
+
+/* What all ranks can read of one, in its pinned memory. */
+struct tt_led_row {
+    /* Written by the rank's worker; `here` last: it has come to this round, the first of which is 1. */
+    _Alignas(64) _Atomic uint64_t here;
+    uint64_t signature; /* of the call */
+    uint64_t factor; /* of a scaled sum: one element */
+    struct tt_led_place {
+        uint32_t kind, key;
+        uint64_t base; /* of byte 0 of the operands or results */
+        bool whole;
+    } places[2];
+    /* Of the leader's row: the last round that is over, if all of its call was; and `turn`: 2t: round t has
+     * not begun; 2t + 1: its kernel may be out. `serves`: once the ranks are connected. */
+    _Alignas(64) _Atomic uint64_t left;
+    _Atomic uint64_t turn;
+    bool whole;
+    _Atomic bool serves;
+};
+
+/* What the leader's kernels read: copied to the device before each. */
+enum tt_led_kernel { TT_LED_SLICE, TT_LED_WHOLE, TT_LED_KERNELS };
+struct tt_led_shared { /* in the pinned memory, behind the words */
+    struct tt_led_row row;
+    _Alignas(64) struct tt_bases bases[TT_LED_KERNELS];
+};
+
+struct tt_led {
+    struct tt_meeting meeting; /* first */
+    struct tt_comm *comm;
+    const struct tt_dev *dev;
+    int n, me, leader;
+    bool same_process[TT_LED_RANKS]; /* as the leader's */
+    struct tt_led_row *rows[TT_LED_RANKS];
+    uint8_t *memory[TT_LED_RANKS]; /* their pinned memory, as this process has it mapped, */
+    uint8_t *seen[TT_LED_RANKS]; /* and, of the leader's process, and at the leader of all, its device */
+    struct tt_arena *arenas[TT_LED_RANKS]; /* of other ranks */
+    uint64_t cell_bytes; /* for operands, and as much for results */
+
+    /* Of the worker. */
+    const struct tt_gate *gate; /* of the call under way */
+    enum { TT_LED_STREAM, TT_LED_ALL, TT_LED_KERNEL, TT_LED_LEFT } phase; /* what it waits for */
+    uint32_t slice;
+    uint64_t round;
+    bool whole; /* the first slice has done all of the call */
+    _Atomic bool closing; /* the communicator is about to go, or has gone */
+    _Atomic bool cancelled; /* for good */
+    int leader_pidfd; /* -1: there is none */
+
+    /* Of the leader. */
+    bool pinned[TT_LED_RANKS]; /* by it */
+    struct tt_bases *bases; /* pinned */
+    struct tt_bases *bases_there; /* in the device's memory */
+    uint32_t *blocks_over;
+};
+
+/* What a rank tells the others when they connect. */
+void tt_led_tell(const struct tt_device *device, struct tt_device_info *info);
+/* Finds out whether these ranks can be led, and by whom. Of a leader it tries that. The ranks may call when
+ * all have returned from it. */
+tutti_status tt_led_connect(struct tt_comm *comm, const struct tt_device_info *infos, size_t stride);
+/* `drained`: no kernel of this rank is out. */
+void tt_led_free(struct tt_led *led, bool drained);
+
+/* True if this collective goes so: on all ranks alike. */
+bool tt_led_serves(const struct tt_call *call);
+struct tt_rect_call tt_led_rects(const struct tt_call *call);
+/* Sets where the call's bytes are, and returns how many slices it has. */
+uint32_t tt_led_place(struct tt_comm_batch *b, struct tt_staged *op);
+/* Enqueues the operands of a slice, and what comes after it. */
+tutti_status tt_led_enqueue_operands(struct tt_comm_batch *b, struct tt_staged *op, uint32_t slice);
+tutti_status tt_led_enqueue_results(struct tt_comm_batch *b, struct tt_staged *op, uint32_t slice);
+
+/* The worker's part (device_led.c). */
+void tt_led_begin(struct tt_meeting *meeting);
+bool tt_led_advance(struct tt_meeting *meeting, const struct tt_gate *gate, uint64_t signature);
+void tt_led_cancel(struct tt_meeting *meeting);
+
+/* So many bytes of a side are in this slice, from byte *from of the side on. */
+static inline uint64_t tt_led_part(
+    const struct tt_led_gate *led, const struct tt_led_side *side, uint32_t slice, uint64_t *from)
+{
+    uint64_t begin = slice * led->slice_bytes, end = begin + led->slice_bytes;
+    uint64_t most = side->start + side->bytes;
+    begin = begin < side->start ? side->start : begin;
+    end = end > most ? most : end;
+    *from = begin - side->start;
+    return end > begin ? end - begin : 0;
+}
+
+#endif
