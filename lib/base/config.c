@@ -56,8 +56,17 @@ const struct tt_setting tt_setting_table[] = {
         "which ranks share a cache, as 0-3/4-7 or 2x4; auto: by the cores that processes are bound to" },
     { "executor", TT_SHARED, TT_KIND_EXECUTOR, FIELD(executor), "auto",
         "how collectives on CUDA streams are served: host, by staging through the host's memory, or auto: by "
-        "one kernel, where all ranks are in one process and on one device; led: also where they are in "
-        "several processes" },
+        "one kernel, where all ranks are in one process and on one device, and also where they are in "
+        "several "
+        "processes and it is faster; led: there always" },
+    { "device_pad", TT_SHARED, TT_KIND_BYTES, FIELD(device_pad_bytes), "0",
+        "bytes of device memory that a rank has for its operands, and as many for its results, where a "
+        "kernel "
+        "serves several processes of a device; 0: a two-thousandth of the device's, up to 64 MiB" },
+    { "device_mapped", TT_SHARED, TT_KIND_BOOL, FIELD(device_mapped), "off",
+        "all device memory of collectives is of tutti_mem_alloc or tutti_mem_register, so that choices of "
+        "the "
+        "executor count on that" },
     { "init_timeout", TT_LOCAL, TT_KIND_MS, FIELD(init_timeout_ms_or_zero), "0",
         "milliseconds that a rank waits for the others to come, if timeout is not shorter; 0: five minutes" },
     { "map", TT_LOCAL, TT_KIND_BOOL, FIELD(map), "on",

@@ -64,6 +64,8 @@ struct tt_settings {
     uint64_t timeout_ms_or_zero; /* tutti_config.timeout_ms when that is 0 */
     uint64_t refusal_ms; /* how long a refused call may be made right; 0: no limit of its own */
     uint64_t executor; /* enum tt_executor */
+    uint64_t device_pad_bytes; /* of a rank's operands, and as many of its results; 0: as the device is */
+    bool device_mapped; /* all memory that calls use is handed over (led.h) */
     uint64_t network; /* enum tt_network */
     uint64_t heartbeat_ms; /* a host that is silent for so long is gone; 0: as the system has it */
     uint64_t first_number; /* message and sequence numbers start here */

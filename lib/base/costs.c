@@ -38,6 +38,18 @@ static const struct {
         4000000000, 1000000000000 },
     { "eager", "bytes", "and less are copied by their sender, who need not wait", COST(eager), 1024,
         1 << 20 },
+    { "staged_call", "ps", "of a collective on CUDA streams by the host's memory", COST(staged.call),
+        30000000000, 10000000000000 },
+    { "staged_byte", "fs", "of its vector, for each rank", COST(staged.byte), 52500, 10000000 },
+    { "cells_call", "ps", "of one that a leader's kernel does, by pinned memory of all ranks",
+        COST(cells.call), 35000000000, 10000000000000 },
+    { "cells_byte", "fs", "of its vector, for each rank", COST(cells.byte), 66800, 10000000 },
+    { "pads_call", "ps", "of one by pads in the device's memory, for each rank", COST(pads.call),
+        145000000000, 10000000000000 },
+    { "pads_byte", "fs", "of its vector, for each rank", COST(pads.byte), 1590, 10000000 },
+    { "mapped_call", "ps", "of one in memory that the leader has mapped", COST(mapped.call), 15000000000,
+        10000000000000 },
+    { "mapped_byte", "fs", "of its vector, for each rank", COST(mapped.byte), 515, 10000000 },
 };
 #undef COST
 enum { ROWS = sizeof rows / sizeof rows[0], CORES_MOST = 1 << 24 };

@@ -34,6 +34,13 @@ struct tt_costs {
     uint64_t hosts; /* of several, each is a domain; up to 1: there is one */
     uint64_t
         link; /* per byte that all ranks of a host send to others, and as much receive; 0: none is shared */
+    /* Of collectives on CUDA streams, where several processes share a device: a call, and per byte of its
+     * vector and rank; where all go by the host's memory, or a leader's kernel reaches the ranks' pinned
+     * cells, pads in the device's memory, or the buffers themselves (lib/select/led.h). That of pads is per
+     * rank. */
+    struct {
+        uint64_t call, byte;
+    } staged, cells, pads, mapped;
 };
 
 /* Sums and products that stay at the greatest number: a time of five hours and more is told as that. */

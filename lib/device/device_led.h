@@ -63,7 +63,7 @@ struct tt_led {
     uint8_t *memory[TT_LED_RANKS]; /* their pinned memory, as this process has it mapped, */
     uint8_t *seen[TT_LED_RANKS]; /* and, of the leader's process, and at the leader of all, its device */
     struct tt_arena *arenas[TT_LED_RANKS]; /* of other ranks */
-    uint64_t cell_bytes; /* for operands, and as much for results */
+    uint64_t cell_bytes, pad_bytes; /* for operands, and as much for results */
 
     /* Of the worker. */
     const struct tt_gate *gate; /* of the call under way */

@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "exec/rectangles.h"
 #include "select/choose.h"
+#include "select/led.h"
 
 /* Pieces of work: a copy, words, the bases, two kernels, a copy. */
 enum { SIDES = 2 };

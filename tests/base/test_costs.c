@@ -6,6 +6,7 @@
 #include <criterion/criterion.h>
 
 #include "base/costs.h"
+#include "select/led.h"
 
 static const struct tt_costs machine = { .latency = { 1000, 5000 },
     .byte = { 2, 3 },
@@ -80,4 +81,28 @@ Test(costs, what_is_too_long_is_the_greatest_number)
     uint64_t until = half;
     cr_expect_eq(tt_costs_take(&until, 0, half), half);
     cr_expect_eq(until, most);
+}
+
+/* Two ranks: 30 us and 2 x 0.0525 ns a byte by the host's memory; 35 and 2 x 0.0668 by cells; 290 and 2 x
+ * 0.00159 by pads, each time that they are filled; 15 and 2 x 0.000515 mapped. */
+Test(costs, a_leader_pays_where_pads_are_cheaper_than_the_host)
+{
+    struct tt_settings settings = { .costs = tt_costs_default() };
+    const uint64_t mib = 1 << 20, pad = 64 * mib;
+    cr_expect_not(tt_led_pays(&settings, 2, 8, pad));
+    cr_expect_not(tt_led_pays(&settings, 2, 2 * mib, pad)); /* 250, and 297 */
+    cr_expect(tt_led_pays(&settings, 2, 3 * mib, pad)); /* 360, and 300 */
+    cr_expect(tt_led_pays(&settings, 2, 65 * mib, pad)); /* 7,187, and 797 */
+    cr_expect_not(tt_led_pays(&settings, 2, 3 * mib, mib)); /* 880 */
+    cr_expect_not(tt_led_pays(&settings, 2, 64 * mib, 0));
+    cr_expect_not(tt_led_pays(&settings, 8, 2 * mib, pad)); /* 911, and 1,187 */
+    cr_expect(tt_led_pays(&settings, 8, 3 * mib, pad)); /* 1,351, and 1,200 */
+    cr_expect_not(tt_led_prefers_pad(&settings.costs, 2, mib));
+    cr_expect(tt_led_prefers_pad(&settings.costs, 2, 4 * mib)); /* 595, and 303 */
+    settings.device_mapped = true;
+    cr_expect(tt_led_pays(&settings, 2, 8, 0));
+    settings.executor = TT_EXECUTOR_HOST;
+    cr_expect_not(tt_led_pays(&settings, 2, 64 * mib, pad));
+    settings = (struct tt_settings){ .costs = tt_costs_default(), .executor = TT_EXECUTOR_LED };
+    cr_expect(tt_led_pays(&settings, 2, 8, 0));
 }
