@@ -6,8 +6,8 @@
  * device can export. The leader may read and write all of it. Each has a key, which is never used again.
  *
  *     add, ask     ASKED -> ACKED, found from then on; or REFUSED, and not asked for again
- *     remove, or another allocation is at its address: CLOSING, found no more; the leader is told when no call
- *                  uses it, and the key is over when the leader has unmapped it
+ *     remove, or another allocation is at its address: CLOSING, found no more; the leader is told when no
+ *                  call uses it, and the key is over when the leader has unmapped it
  *
  * An exporter belongs to one rank of one communicator, and is used by one thread at a time, but for
  * tt_exporter_release. Once the leader is gone, nothing is found and nothing is added; no call here fails or
@@ -31,7 +31,7 @@ tutti_status tt_exporter_open(const struct tt_dev *dev, int device, const struct
 void tt_exporter_close(struct tt_exporter *exporter);
 
 /* By who enqueues call number `call` on `bytes` bytes at ptr, of which the device says `what`: true if the
- * leader has them all mapped, as `offset` bytes from the begin of what it knows by *key. Allocates nothing, and
+ * leader has them all mapped, *offset bytes from the begin of what it knows by *key. Allocates nothing, and
  * asks the system for nothing unless an answer is outstanding. */
 bool tt_exporter_find(struct tt_exporter *exporter, const void *ptr, uint64_t bytes,
     const struct tt_dev_pointer *what, uint64_t call, uint32_t *key, uint64_t *offset);
@@ -43,8 +43,8 @@ void tt_exporter_release(struct tt_exporter *exporter, uint32_t key);
  * Only what travels as a descriptor, for that lives until its last user is gone, whoever frees it first. */
 void tt_exporter_ask(struct tt_exporter *exporter, const struct tt_dev_pointer *what);
 /* The same for any memory that can be exported, and waits for the answer, but no longer than this: then it is
- * found when the answer has come. True: it is mapped; else `why` says what is in the way. Adding what is there
- * counts. */
+ * found when the answer has come. True: it is mapped; else `why` says what is in the way. Adding it
+ * again counts. */
 enum { TT_EXPORT_WHY = 240 };
 bool tt_exporter_add(struct tt_exporter *exporter, const struct tt_dev_pointer *what, int64_t timeout_ms,
     char why[TT_EXPORT_WHY]);

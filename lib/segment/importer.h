@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* importer.h: the leader's end: a thread that maps memory of other ranks' processes, when they ask for it.
  *
- * To map memory, and to unmap it, may wait for all that the device does. So a thread does it that nobody waits
- * for but who registers memory, and a call uses what is mapped by the time it runs. What is mapped is found
- * by its rank and key, without a lock, by the one thread that begins the leader's kernels. That thread counts
- * its rounds in the importer; memory is unmapped when no round that may have found it is under way.
+ * To map memory, and to unmap it, may wait for all that the device does. So a thread does it that nobody
+ * waits for but who registers memory, and a call uses what is mapped by the time it runs. What is mapped is
+ * found by its rank and key, without a lock, by the one thread that begins the leader's kernels. That thread
+ * counts its rounds in the importer; memory is unmapped when no round that may have found it is under way.
  *
  * A rank whose process ends, or that closes its end, takes its memory with it in the same way. A child of a
  * fork has none of this, and must not use it. */
@@ -37,7 +37,6 @@ void tt_importer_begin(struct tt_importer *importer, uint64_t round);
 void tt_importer_over(struct tt_importer *importer, uint64_t round);
 /* Between these two: where the leader has these bytes of what that rank calls `key`; NULL unless all of them
  * are mapped. */
-void *tt_importer_find(
-    struct tt_importer *importer, int rank, uint32_t key, uint64_t offset, uint64_t bytes);
+void *tt_importer_find(struct tt_importer *importer, int rank, uint32_t key, uint64_t offset, uint64_t bytes);
 
 #endif
