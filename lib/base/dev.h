@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 /* Counts changes of this file: a plugin of another build is refused. */
-enum { TT_DEV_VERSION = 3 };
+enum { TT_DEV_VERSION = 4 };
 
 /* Every function that returns one of these sets the text of `why` when it is not OK or NOT_READY, and outputs
  * only when it is OK. */
@@ -162,10 +162,18 @@ struct tt_dev {
 
     /* Segments. An export holds a descriptor (to be closed by who has it) or a handle; `import` is for other
      * processes: in the one that allocated it it is INVALID, where the runtime can tell. Who imports maps it
-     * for his current device. All have freed an import before the owner frees the segment. */
+     * for his current device. What travels as a descriptor lives until its last user has freed it; of a
+     * handle, all have freed their imports before the owner frees the memory.
+     *
+     * `export_of`: the memory of a device at `ptr` that this process has, whoever allocated it: the whole
+     * allocation, or what is mapped there of a range, which begins at *base. UNSUPPORTED, where the runtime
+     * can tell: managed, pinned and pageable memory, what was imported, and what was made without a way to
+     * export it, as pools and memory that grows mostly are. Neither export waits for a device. Imports may be
+     * made and freed while streams are captured. */
     struct {
         enum tt_dev_error (*alloc)(size_t bytes, struct tt_dev_segment *segment);
         enum tt_dev_error (*export)(const struct tt_dev_segment *segment, struct tt_dev_export *out);
+        enum tt_dev_error (*export_of)(const void *ptr, struct tt_dev_export *out, uintptr_t *base);
         enum tt_dev_error (*import)(const struct tt_dev_export *from, struct tt_dev_segment *segment);
         enum tt_dev_error (*free)(struct tt_dev_segment *segment); /* or unmap, if it is imported */
     } segment;

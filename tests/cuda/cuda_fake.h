@@ -29,7 +29,10 @@ struct fake {
         uintptr_t base, mapping_base;
         size_t bytes, mapping_bytes;
         unsigned long long id;
+        int legacy; /* a legacy handle can be had */
     } pointer;
+    unsigned long long handle; /* behind any pointer; 0: none */
+    int handle_types; /* that it was made with */
     int exported_fd;
     void (*release)(void *); /* of the last user object */
 };

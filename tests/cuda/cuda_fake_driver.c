@@ -93,6 +93,9 @@ static CUresult pointer_attributes(unsigned n, CUpointer_attribute *which, void 
         case CU_POINTER_ATTRIBUTE_BUFFER_ID:
             *(unsigned long long *)values[i] = fake.pointer.id;
             break;
+        case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+            *(int *)values[i] = fake.pointer.legacy;
+            break;
         default:
             return CUDA_ERROR_INVALID_VALUE;
         }
@@ -213,7 +216,8 @@ static CUresult set_access(CUdeviceptr at, size_t bytes, const CUmemAccessDesc *
 
 static CUresult properties(CUmemAllocationProp *memory, CUmemGenericAllocationHandle handle)
 {
-    *memory = (CUmemAllocationProp){ .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = fake.owner } };
+    *memory = (CUmemAllocationProp){ .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = fake.owner },
+        .requestedHandleTypes = (CUmemAllocationHandleType)fake.handle_types };
     (void)handle;
     return fake.owner < 0 ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
 }
@@ -229,6 +233,16 @@ static CUresult can_access(int *can, CUdevice device, CUdevice peer)
 {
     *can = device != peer && (device < 3) == (peer < 3) && (device != 1 || peer != 2);
     return device == peer ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+}
+
+/* Memory without a handle is none of this function. */
+static CUresult retain(CUmemGenericAllocationHandle *handle, void *ptr)
+{
+    int code = fake_note("cuMemRetainAllocationHandle", "%#lx", number(ptr));
+    if (code == CUDA_SUCCESS && fake.handle == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    *handle = fake.handle;
+    return code;
 }
 
 static CUresult export_handle(
@@ -271,6 +285,7 @@ static const struct tt_cuda_driver forms = { .get_context = get_context,
     .unmap = unmap,
     .set_access = set_access,
     .properties = properties,
+    .retain = retain,
     .export = export_handle,
     .import = import_handle };
 
@@ -307,6 +322,7 @@ static const struct {
     FORM(cuMemUnmap, 10020, 0, unmap),
     FORM(cuMemSetAccess, 10020, 0, set_access),
     FORM(cuMemGetAllocationPropertiesFromHandle, 10020, 0, properties),
+    FORM(cuMemRetainAllocationHandle, 11000, 0, retain),
     FORM(cuMemExportToShareableHandle, 10020, 0, export),
     FORM(cuMemImportFromShareableHandle, 10020, 0, import),
 };

@@ -109,3 +109,86 @@ Test(cuda_segments, that_fail)
     cr_expect_eq(dev->segment.free(&segment), TT_DEV_INVALID);
     cr_expect_not_null(strstr(fake_calls(), "cuMemRelease(31)"), "the rest is let go all the same");
 }
+
+/* --- Memory that this process has, whoever allocated it. */
+
+/* 0x7000 lies in 0x2000 bytes from 0x6000 on. */
+static void device_memory(void)
+{
+    fake.context_device = 1;
+    fake.pointer.type = CU_MEMORYTYPE_DEVICE;
+    fake.pointer.device = 1;
+    fake.pointer.base = 0x4000;
+    fake.pointer.bytes = 0x8000;
+    fake.pointer.mapped = 1;
+    fake.pointer.mapping_base = 0x6000;
+    fake.pointer.mapping_bytes = 0x2000;
+}
+
+/* What is mapped of a range goes by its own handle, which is given back. */
+Test(cuda_segments, of_what_is_mapped)
+{
+    struct tt_dev_export out;
+    uintptr_t base = 0;
+    device_memory();
+    fake.handle = 33;
+    fake.handle_types = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC;
+    fake.exported_fd = open("/dev/null", O_RDONLY);
+    called(dev->segment.export_of(some, &out, &base),
+        "cuCtxGetCurrent() cuCtxGetDevice() cuPointerGetAttributes(0x7000) mode(relaxed) "
+        "cuMemRetainAllocationHandle(0x7000) cuMemExportToShareableHandle(33, 1, 0) cuMemRelease(33) "
+        "mode(global)");
+    cr_expect(out.fd == fake.exported_fd && out.bytes == 0x2000 && base == 0x6000);
+    cr_expect(fcntl(out.fd, F_GETFD) & FD_CLOEXEC, "programs that are started would keep the memory");
+    close(out.fd);
+}
+
+/* An allocation goes by the handle of its base. */
+Test(cuda_segments, of_what_is_allocated)
+{
+    struct tt_dev_export out;
+    uintptr_t base = 0;
+    device_memory();
+    fake.pointer.base = 0x6800;
+    fake.pointer.bytes = 0x1000;
+    fake.pointer.legacy = 1;
+    called(dev->segment.export_of(some, &out, &base),
+        "cuCtxGetCurrent() cuCtxGetDevice() cuPointerGetAttributes(0x7000) mode(relaxed) "
+        "cuMemRetainAllocationHandle(0x7000) cuPointerGetAttributes(0x6800) cudaIpcGetMemHandle(0x6800) "
+        "mode(global)");
+    cr_expect(out.fd == -1 && out.bytes == 0x1000 && base == 0x6800 && out.handle[0] == 7);
+}
+
+static void refused(enum tt_dev_error error, const char *why, const char *last)
+{
+    struct tt_dev_export out = { .bytes = 5 };
+    uintptr_t base = 5;
+    fake_calls();
+    cr_expect_eq(dev->segment.export_of(some, &out, &base), error, "%s", why);
+    cr_expect_not_null(strstr(dev->why(), why), "%s", dev->why());
+    const char *calls = fake_calls(), *end = calls + strlen(calls) - strlen(last);
+    cr_expect(end >= calls && strcmp(end, last) == 0, "%s: %s", why, calls);
+    cr_expect(out.bytes == 5 && base == 5);
+}
+
+Test(cuda_segments, of_what_cannot_be_exported)
+{
+    device_memory();
+    refused(TT_DEV_UNSUPPORTED, "of a pool, or of another process",
+        "cuMemRetainAllocationHandle(0x7000) cuPointerGetAttributes(0x6000) mode(global)");
+    fake.handle = 33;
+    refused(
+        TT_DEV_UNSUPPORTED, "without a handle type that is a descriptor", "cuMemRelease(33) mode(global)");
+    fake.handle_types = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    fail("cuMemExportToShareableHandle", CUDA_ERROR_OPERATING_SYSTEM); /* no descriptor is left */
+    refused(TT_DEV_UNSUPPORTED, "cuMemExportToShareableHandle", "cuMemRelease(33) mode(global)");
+    fail("cuMemRetainAllocationHandle", CUDA_ERROR_OUT_OF_MEMORY);
+    refused(TT_DEV_NO_MEMORY, "cuMemRetainAllocationHandle", "(0x7000) mode(global)");
+    fake.pointer.managed = 1;
+    refused(TT_DEV_UNSUPPORTED, "no memory of a device alone", "cuPointerGetAttributes(0x7000)");
+    fake.pointer.managed = 0;
+    fake.pointer.type = CU_MEMORYTYPE_HOST;
+    refused(TT_DEV_UNSUPPORTED, "no memory of a device alone", "cuPointerGetAttributes(0x7000)");
+    fake.context_device = -1;
+    refused(TT_DEV_INVALID, "this thread uses no device", "cuCtxGetCurrent()");
+}

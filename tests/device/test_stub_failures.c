@@ -76,6 +76,7 @@ Test(stub_failures, every_function_fails_when_told)
     struct tt_dev_capture capture;
     struct tt_dev_launch launch = { 0 };
     struct tt_dev_segment segment = { 0 };
+    uintptr_t base;
     struct tt_dev_export export = { 0 };
     rig_start("");
     FAILS(count, count, &n);
@@ -113,6 +114,7 @@ Test(stub_failures, every_function_fails_when_told)
     FAILS(launch, launch, &launch, NULL);
     FAILS(segment.alloc, segment_alloc, 8, &segment);
     FAILS(segment.export, segment_export, &segment, &export);
+    FAILS(segment.export_of, segment_export_of, &segment, &export, &base);
     FAILS(segment.import, segment_import, &export, &segment);
     FAILS(segment.free, segment_free, &segment);
     FAILS(graph.capture_begin, capture_begin, NULL);

@@ -146,3 +146,286 @@ Test(stub_segment, what_is_no_segment)
     cr_expect_eq(dev->segment.alloc(0, &segment), TT_DEV_INVALID);
     cr_expect_eq(dev->segment.alloc(2 << 20, &segment), TT_DEV_NO_MEMORY);
 }
+
+/* --- Memory that a program allocated. */
+
+/* Runs `child` in another process on the devices; `parent` has the other end of its channel. */
+static void beside(const char *configuration, int (*run)(int channel), void (*parent)(int channel))
+{
+    int channel[2], status = -1;
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, channel), 0);
+    pid_t pid = rig_fork();
+    if (pid == 0) {
+        close(channel[0]);
+        rig_open();
+        _exit(!stub->configure(configuration) || dev->use(0) != TT_DEV_OK ? 99 : run(channel[1]));
+    }
+    close(channel[1]);
+    rig_start(configuration);
+    cr_assert_eq(dev->use(0), TT_DEV_OK);
+    parent(channel[0]);
+    close(channel[0]);
+    cr_assert_eq(waitpid(pid, &status, 0), pid);
+    cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %#x", status);
+}
+
+static void say(int channel)
+{
+    cr_assert_eq(write(channel, "!", 1), 1);
+}
+
+static bool hear(int channel)
+{
+    char said;
+    return read(channel, &said, 1) == 1;
+}
+
+/* Maps what the parent has, finds its byte at both ends, and puts its own there. */
+static int change(int channel)
+{
+    struct tt_dev_export export;
+    struct tt_dev_segment segment;
+    int wrong = !export_receive(channel, &export) || dev->segment.import(&export, &segment) != TT_DEV_OK;
+    if (wrong != 0)
+        return wrong;
+    uint8_t *first = stub->look(segment.base), *last = stub->look((char *)segment.base + BYTES - 1);
+    wrong += segment.bytes != BYTES || !segment.imported || *first != 3 || *last != 4;
+    *first = 5;
+    *last = 6;
+    wrong += write(channel, "!", 1) != 1 || !hear(channel);
+    wrong += dev->segment.free(&segment) != TT_DEV_OK;
+    return wrong + (write(channel, "!", 1) != 1);
+}
+
+static void lend(int channel)
+{
+    char *memory, *other;
+    struct tt_dev_export export;
+    uintptr_t base = 0;
+    cr_assert_eq(dev->memory.alloc(1000, (void **)&other), TT_DEV_OK);
+    cr_assert_eq(dev->memory.alloc(BYTES, (void **)&memory), TT_DEV_OK);
+    uint8_t *first = stub->look(memory), *last = stub->look(memory + BYTES - 1);
+    *first = 3;
+    *last = 4;
+    cr_assert_eq(dev->segment.export_of(memory + 777, &export, &base), TT_DEV_OK, "%s", dev->why());
+    cr_expect(base == (uintptr_t)memory && export.bytes == BYTES && export.fd == -1);
+    cr_assert(export_send(channel, &export));
+    cr_assert(hear(channel));
+    cr_expect(*first == 5 && *last == 6);
+    cr_expect_eq(dev->memory.free(other), TT_DEV_OK, "nobody has that");
+    say(channel);
+    cr_assert(hear(channel));
+    cr_expect_eq(dev->memory.free(memory), TT_DEV_OK, "%s", dev->why());
+}
+
+Test(stub_segment, memory_that_is_lent)
+{
+    beside("fds=1", change, lend);
+}
+
+static int find_it_spoilt(int channel)
+{
+    struct tt_dev_export export;
+    struct tt_dev_segment segment;
+    int wrong = !export_receive(channel, &export) || dev->segment.import(&export, &segment) != TT_DEV_OK ||
+                write(channel, "!", 1) != 1 || !hear(channel);
+    if (wrong != 0)
+        return wrong;
+    uint8_t *last = stub->look((char *)segment.base + BYTES - 1);
+    return *last != 0xdb || dev->segment.free(&segment) != TT_DEV_OK;
+}
+
+static void free_too_early(int channel)
+{
+    void *memory;
+    struct tt_dev_export export;
+    uintptr_t base;
+    cr_assert_eq(dev->memory.alloc(BYTES, &memory), TT_DEV_OK);
+    cr_assert_eq(dev->segment.export_of(memory, &export, &base), TT_DEV_OK);
+    cr_assert(export_send(channel, &export));
+    cr_assert(hear(channel));
+    cr_expect_eq(dev->memory.free(memory), TT_DEV_INVALID);
+    cr_expect_not_null(strstr(dev->why(), "another process has it mapped"), "%s", dev->why());
+    say(channel);
+}
+
+Test(stub_segment, memory_that_is_freed_too_early)
+{
+    beside("fds=1", find_it_spoilt, free_too_early);
+}
+
+static void free_segment_too_early(int channel)
+{
+    struct tt_dev_segment segment;
+    struct tt_dev_export export;
+    uintptr_t base = 0;
+    cr_assert_eq(dev->segment.alloc(BYTES, &segment), TT_DEV_OK);
+    cr_assert_eq(dev->segment.export_of((char *)segment.base + BYTES, &export, &base), TT_DEV_OK);
+    cr_expect(export.fd == -1 && base == (uintptr_t)segment.base);
+    cr_assert(export_send(channel, &export));
+    cr_assert(hear(channel));
+    cr_expect_eq(dev->segment.free(&segment), TT_DEV_INVALID);
+    say(channel);
+}
+
+Test(stub_segment, segment_that_is_freed_too_early)
+{
+    beside("fds=0", find_it_spoilt, free_segment_too_early);
+}
+
+static int find_it_there(int channel)
+{
+    struct tt_dev_export export;
+    struct tt_dev_segment segment;
+    int wrong = !export_receive(channel, &export) || dev->segment.import(&export, &segment) != TT_DEV_OK;
+    close(export.fd);
+    if (wrong != 0 || write(channel, "!", 1) != 1 || !hear(channel))
+        return 1;
+    uint8_t *last = stub->look((char *)segment.base + BYTES - 1);
+    return *last != 8;
+}
+
+static void free_what_is_counted(int channel)
+{
+    struct tt_dev_segment segment;
+    struct tt_dev_export export;
+    uintptr_t base;
+    cr_assert_eq(dev->segment.alloc(BYTES, &segment), TT_DEV_OK);
+    cr_assert_eq(dev->segment.export_of(segment.base, &export, &base), TT_DEV_OK);
+    cr_assert(export.fd >= 0 && export_send(channel, &export));
+    close(export.fd);
+    *(uint8_t *)stub->look((char *)segment.base + BYTES - 1) = 8;
+    cr_assert(hear(channel));
+    cr_expect_eq(dev->segment.free(&segment), TT_DEV_OK);
+    say(channel);
+}
+
+/* What travels as a descriptor lives until its last user is gone. */
+Test(stub_segment, descriptors_are_counted)
+{
+    beside("fds=1", find_it_there, free_what_is_counted);
+}
+
+static int map_and_end(int channel)
+{
+    struct tt_dev_export export;
+    struct tt_dev_segment segment;
+    return !export_receive(channel, &export) || dev->segment.import(&export, &segment) != TT_DEV_OK;
+}
+
+static void free_after_the_other(int channel)
+{
+    void *memory;
+    struct tt_dev_export export;
+    uintptr_t base;
+    cr_assert_eq(dev->memory.alloc(BYTES, &memory), TT_DEV_OK);
+    cr_assert_eq(dev->segment.export_of(memory, &export, &base), TT_DEV_OK);
+    cr_assert(export_send(channel, &export));
+    cr_expect_not(hear(channel)); /* it has ended */
+    rig_sleep();
+    cr_expect_eq(dev->memory.free(memory), TT_DEV_OK, "%s", dev->why());
+}
+
+Test(stub_segment, who_ends_has_nothing_mapped)
+{
+    beside("", map_and_end, free_after_the_other);
+}
+
+static int refuse_stale(int channel)
+{
+    struct tt_dev_export export;
+    struct tt_dev_segment segment;
+    return !export_receive(channel, &export) || dev->segment.import(&export, &segment) != TT_DEV_INVALID;
+}
+
+static void send_stale(int channel)
+{
+    void *memory, *again;
+    struct tt_dev_export export;
+    uintptr_t base;
+    cr_assert_eq(dev->memory.alloc(BYTES, &memory), TT_DEV_OK);
+    cr_assert_eq(dev->segment.export_of(memory, &export, &base), TT_DEV_OK);
+    cr_assert_eq(dev->memory.free(memory), TT_DEV_OK);
+    cr_assert_eq(dev->memory.alloc(BYTES, &again), TT_DEV_OK);
+    cr_expect_eq(again, memory, "else this shows nothing");
+    struct tt_dev_export new;
+    cr_assert_eq(dev->segment.export_of(again, &new, &base), TT_DEV_OK);
+    cr_assert(export_send(channel, &export));
+}
+
+Test(stub_segment, handle_of_what_is_there_no_more)
+{
+    beside("", refuse_stale, send_stale);
+}
+
+static void refused(const void *ptr, enum tt_dev_error error, const char *why)
+{
+    struct tt_dev_export export = { .bytes = 5 };
+    uintptr_t base = 5;
+    cr_expect_eq(dev->segment.export_of(ptr, &export, &base), error, "%s", why);
+    cr_expect_not_null(strstr(dev->why(), why), "%s", dev->why());
+    cr_expect(export.bytes == 5 && base == 5);
+}
+
+static int map_and_export(int channel)
+{
+    struct tt_dev_export export;
+    struct tt_dev_segment segment;
+    uintptr_t base;
+    return !export_receive(channel, &export) || dev->segment.import(&export, &segment) != TT_DEV_OK ||
+           dev->segment.export_of(segment.base, &export, &base) != TT_DEV_UNSUPPORTED ||
+           strstr(dev->why(), "imported") == NULL;
+}
+
+static void refuse_kinds(int channel)
+{
+    void *memory, *managed, *pinned;
+    struct tt_dev_export export;
+    uintptr_t base;
+    int local = 0;
+    cr_assert_eq(dev->memory.alloc(BYTES, &memory), TT_DEV_OK);
+    cr_assert_eq(dev->memory.alloc_managed(BYTES, &managed), TT_DEV_OK);
+    cr_assert_eq(dev->memory.alloc_pinned(BYTES, &pinned), TT_DEV_OK);
+    refused(managed, TT_DEV_UNSUPPORTED, "no memory of a device alone");
+    refused(pinned, TT_DEV_UNSUPPORTED, "no memory of a device alone");
+    refused(&local, TT_DEV_UNSUPPORTED, "no memory of a device alone");
+    refused(stub->map_parts(4096, 3, -1), TT_DEV_UNSUPPORTED, "mapped in a range");
+    cr_assert_eq(dev->segment.export_of(memory, &export, &base), TT_DEV_OK);
+    cr_assert(export_send(channel, &export));
+}
+
+Test(stub_segment, what_cannot_be_exported)
+{
+    beside("", map_and_export, refuse_kinds);
+}
+
+Test(stub_segment, what_is_of_a_pool)
+{
+    void *memory;
+    struct tt_dev_segment segment;
+    struct tt_dev_export export;
+    uintptr_t base;
+    rig_start("exports=0");
+    cr_assert_eq(dev->segment.alloc(BYTES, &segment), TT_DEV_OK);
+    dev->use(-1);
+    refused(segment.base, TT_DEV_INVALID, "uses no device");
+    dev->use(0);
+    cr_assert_eq(dev->memory.alloc(BYTES, &memory), TT_DEV_OK);
+    refused(memory, TT_DEV_UNSUPPORTED, "of a pool");
+    cr_expect_eq(dev->segment.export_of(segment.base, &export, &base), TT_DEV_OK);
+    cr_expect_eq(dev->segment.import(&export, &segment), TT_DEV_INVALID, "it is its own");
+}
+
+Test(stub_segment, ones_own_memory)
+{
+    void *memory;
+    struct tt_dev_segment segment;
+    struct tt_dev_export export;
+    uintptr_t base;
+    rig_start("");
+    dev->use(0);
+    cr_assert_eq(dev->memory.alloc(BYTES, &memory), TT_DEV_OK);
+    cr_assert_eq(dev->segment.export_of(memory, &export, &base), TT_DEV_OK);
+    cr_expect_eq(dev->segment.import(&export, &segment), TT_DEV_INVALID);
+    cr_expect_not_null(strstr(dev->why(), "allocated in this process"), "%s", dev->why());
+}

@@ -12,6 +12,7 @@
 
 #include "gpu.h"
 #include "kernels/cuda/cuda_kernels.h"
+#include "table_segments.h"
 
 enum { BYTES = 300007, KINDS = 4, NEVER = 9999 };
 
@@ -541,37 +542,6 @@ static void segments(struct gpu_me *me)
         gpu_fine(me, me->dev->segment.free(&segment), "segment_free");
 }
 
-/* Words in the segment: each process's stream waits for the other's. */
-static void segment_words(struct gpu_me *me)
-{
-    struct tt_dev_segment segment;
-    struct tt_dev_export export;
-    uint32_t *seen;
-    gpu_fine(me, me->dev->use(me->device), "use");
-    gpu_words(me, &seen);
-    void *stream = gpu_stream(me);
-    if (me->side == 0) {
-        gpu_fine(me, me->dev->segment.alloc(4096, &segment), "segment_alloc");
-        gpu_fine(me, me->dev->fill(segment.base, 0, 4096, stream), "fill");
-        gpu_sync(me, stream);
-        gpu_fine(me, me->dev->segment.export(&segment, &export), "segment_export");
-        gpu_send(me, &export);
-    } else {
-        gpu_receive(me, &export);
-        gpu_fine(me, me->dev->segment.import(&export, &segment), "segment_import");
-    }
-    uint32_t *words = segment.base;
-    for (uint32_t i = 1; i <= 20; i++) {
-        if (me->side == 1)
-            gpu_fine(me, me->dev->wait_word(stream, words, i), "wait_word");
-        gpu_fine(me, me->dev->write_word(stream, words + me->side * 32, i), "write_word");
-        if (me->side == 0)
-            gpu_fine(me, me->dev->wait_word(stream, words + 32, i), "wait_word");
-    }
-    gpu_sync(me, stream);
-    gpu_meet(me);
-}
-
 int main(int argc, char **argv)
 {
     static const struct gpu_check checks[] = {
@@ -593,7 +563,10 @@ int main(int argc, char **argv)
         { "external_events", 1, external_events },
         { "failure_is_told", 1, failure_is_told },
         { "segments", 2, segments },
-        { "segment_words", 2, segment_words },
+        { "segment_words", 2, table_segment_words },
+        { "exports_of_memory", 2, table_exports_of_memory },
+        { "exports_of_a_segment", 2, table_exports_of_segment },
+        { "exports_that_are_refused", 1, table_exports_refused },
     };
     return gpu_main("table", checks, sizeof checks / sizeof checks[0], argc, argv);
 }

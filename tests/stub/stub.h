@@ -23,6 +23,7 @@
  *                 host_delay=, event_delay= and launch_delay= say it for one class
  *   seed=1        of that chance
  *   words=1 managed=1 fds=1   0: the devices lack it
+ *   exports=1     0: what programs allocate is of a pool: nothing but segments can be exported
  *   words_fault=0 what is wrong with words that devices seem to have: 1: the functions are refused, 2: writes
  *                 are not seen, 3: a wait passes at once, 4: a wait never ends
  *   one_address=1 0: devices know pinned memory of the user's by an address of their own, which alone is

@@ -67,6 +67,7 @@ static void read_config(void)
         .words = true,
         .managed = true,
         .fds = true,
+        .exports = true,
         .one_address = true,
         .one_lock = true };
     const char *text = getenv("STUB_GPU");
@@ -180,7 +181,8 @@ static bool is_broken(int device)
 }
 
 /* What waits, asks or allocates cannot be done while anything is captured, by any thread. Events may be
- * asked: the table promises that this disturbs nobody. */
+ * asked: the table promises that this disturbs nobody. Segments are mapped and unmapped by threads of Tutti's
+ * own, and their functions see to it that captures do not mind. */
 static bool breaks_captures(enum stub_function function)
 {
     static const bool unsafe[STUB_FUNCTION_COUNT] = { [STUB_alloc] = true,
@@ -194,9 +196,7 @@ static bool breaks_captures(enum stub_function function)
         [STUB_stream_sync] = true,
         [STUB_event_elapsed] = true,
         [STUB_preload] = true,
-        [STUB_segment_alloc] = true,
-        [STUB_segment_import] = true,
-        [STUB_segment_free] = true };
+        [STUB_segment_alloc] = true };
     pthread_mutex_lock(&tt_stub_runtime.lock);
     bool breaks = unsafe[function] && tt_stub_captures_break();
     pthread_mutex_unlock(&tt_stub_runtime.lock);
@@ -213,6 +213,7 @@ static bool is_of_the_runtime(enum stub_function function)
         [STUB_use] = true,
         [STUB_classify] = true,
         [STUB_stream_device] = true,
+        [STUB_segment_export_of] = true,
         [STUB_segment_free] = true };
     return !asks_the_driver[function];
 }

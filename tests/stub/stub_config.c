@@ -29,8 +29,8 @@ static bool read_number(struct stub_config *config, const char *key, long long v
         const char *key;
         bool *field;
     } flags[] = { { "words", &config->words }, { "managed", &config->managed }, { "fds", &config->fds },
-        { "launch_blocking", &config->launch_blocking }, { "yield", &config->yield },
-        { "one_address", &config->one_address } };
+        { "exports", &config->exports }, { "launch_blocking", &config->launch_blocking },
+        { "yield", &config->yield }, { "one_address", &config->one_address } };
     static const struct {
         const char *key;
         enum stub_kind kind;

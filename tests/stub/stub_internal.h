@@ -22,8 +22,9 @@ enum { STUB_DEVICES = 8, STUB_QUEUES = 32, STUB_CONTEXTS = 2 /* of a device: pri
         X(stream_destroy), X(stream_query), X(stream_sync), X(stream_device), X(stream_capture),             \
         X(event_create), X(event_destroy), X(event_record), X(event_wait), X(event_query), X(event_elapsed), \
         X(write_word), X(wait_word), X(host_call), X(preload), X(occupancy), X(launch), X(segment_alloc),    \
-        X(segment_export), X(segment_import), X(segment_free), X(capture_begin), X(capture_end),             \
-        X(graph_retain), X(graph_destroy), X(graph_instantiate), X(graph_launch), X(runnable_destroy)
+        X(segment_export), X(segment_export_of), X(segment_import), X(segment_free), X(capture_begin),       \
+        X(capture_end), X(graph_retain), X(graph_destroy), X(graph_instantiate), X(graph_launch),            \
+        X(runnable_destroy)
 #define STUB_NUMBER(name) STUB_##name
 enum stub_function { STUB_FUNCTIONS(STUB_NUMBER), STUB_FUNCTION_COUNT };
 #undef STUB_NUMBER
@@ -162,10 +163,10 @@ struct stub_device {
     int64_t token_since_ns;
 };
 
-struct stub_file { /* what a segment is, so that other processes can map it */
+struct stub_file { /* what a segment is, or what was imported: other processes have it, too */
     bool is, imported;
     int fd;
-    uint64_t inode;
+    uint64_t inode, at; /* where it begins in the file */
 };
 
 struct stub_memory { /* one allocation */
@@ -183,6 +184,7 @@ struct stub_memory { /* one allocation */
     struct stub_memory *twin;
     void *host;
     struct stub_file file;
+    bool exported; /* by a handle, and without a file of its own */
 };
 
 enum { STUB_WORDS_REFUSED = 1, STUB_WRITES_LOST, STUB_WAITS_PASS, STUB_WAITS_HANG };
@@ -192,7 +194,7 @@ struct stub_config {
     int words_fault;
     uint64_t memory_bytes, seed;
     int64_t delay_us[STUB_KINDS];
-    bool words, managed, fds, one_address, yield, launch_blocking;
+    bool words, managed, fds, exports, one_address, yield, launch_blocking;
     bool one_lock; /* of all devices */
     char share[256];
 };
@@ -253,7 +255,17 @@ void *tt_stub_reach(const void *ptr);
 void *tt_stub_map_parts(size_t part_bytes, int parts, int hole);
 /* Device memory, of that file if it is one, and its end. NULL: no room. With the lock held. */
 struct stub_memory *tt_stub_memory_map(struct stub_device *device, size_t bytes, struct stub_file file);
+/* What others have mapped by a handle is spoilt: see `lent`. */
 void tt_stub_memory_unmap(struct stub_memory *memory);
+/* True if it is memory of this process that another one has mapped by a handle. */
+bool tt_stub_memory_lent(const struct stub_memory *memory);
+enum tt_dev_error tt_stub_memory_freed_lent(enum stub_function function); /* the error for who freed it */
+/* The file behind all memory that is no segment; -1: it has none. Where memory begins in it, and where the file
+ * has room to say what it is. */
+int tt_stub_window_file(void);
+uint64_t tt_stub_window_at(const struct stub_memory *memory);
+uint64_t tt_stub_window_says(const struct stub_memory *memory);
+enum { STUB_SAYS_BYTES = 32 };
 
 /* --- stub_work.c: queues. All with the lock held, but `seize`, which takes it. */
 struct stub_work *tt_stub_work_new(const struct stub_task *task);
@@ -372,6 +384,7 @@ enum tt_dev_error tt_stub_occupancy(uint32_t kernel, uint32_t block, uint32_t sh
 enum tt_dev_error tt_stub_launch(const struct tt_dev_launch *launch, void *stream);
 enum tt_dev_error tt_stub_segment_alloc(size_t bytes, struct tt_dev_segment *segment);
 enum tt_dev_error tt_stub_segment_export(const struct tt_dev_segment *segment, struct tt_dev_export *out);
+enum tt_dev_error tt_stub_segment_export_of(const void *ptr, struct tt_dev_export *out, uintptr_t *base);
 enum tt_dev_error tt_stub_segment_import(const struct tt_dev_export *from, struct tt_dev_segment *segment);
 enum tt_dev_error tt_stub_segment_free(struct tt_dev_segment *segment);
 enum tt_dev_error tt_stub_capture_begin(void *stream);

@@ -10,7 +10,13 @@
  *
  * An address that was freed is given out again at once, as the runtimes do: who remembers things by address
  * is found out. Fresh memory holds rubbish. Allocating and freeing waits for all streams of the device,
- * holding its lock. */
+ * holding its lock.
+ *
+ * Behind the stub's own half is one file, in which memory lies as there, so that another process can map what
+ * is exported by a handle; what lies behind that says which memory that is. Who maps it holds a lock on its
+ * first byte. Memory that is freed while somebody does is spoilt, and shows what is allocated there next; who
+ * freed it is told so. */
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -19,9 +25,10 @@
 #include "stub_internal.h"
 
 #define WINDOW ((size_t)64 << 30)
-enum { PAGE = 4096, RUBBISH = 0xcb, RUBBISH_BYTES = 1 << 20 };
+enum { PAGE = 4096, RUBBISH = 0xcb, RUBBISH_BYTES = 1 << 20, SPOILT = 0xdb };
 
 static uintptr_t low;
+static int window_file = -1;
 static uint64_t ids;
 
 bool tt_stub_memory_open(void)
@@ -30,7 +37,27 @@ bool tt_stub_memory_open(void)
     if (window == MAP_FAILED)
         return false;
     low = (uintptr_t)window;
+    window_file = memfd_create("stub memory", MFD_CLOEXEC);
+    if (window_file >= 0 && ftruncate(window_file, 2 * (off_t)WINDOW) != 0) {
+        close(window_file);
+        window_file = -1;
+    }
     return true;
+}
+
+int tt_stub_window_file(void)
+{
+    return window_file;
+}
+
+uint64_t tt_stub_window_at(const struct stub_memory *m)
+{
+    return m->base - low;
+}
+
+uint64_t tt_stub_window_says(const struct stub_memory *m)
+{
+    return WINDOW + tt_stub_window_at(m) / PAGE * STUB_SAYS_BYTES;
 }
 
 static bool in_window(uintptr_t at)
@@ -135,8 +162,10 @@ static struct stub_memory *map_at(
     if (counted > tt_stub_runtime.config.memory_bytes - device->used_bytes)
         return NULL;
     void *own = (void *)(base + WINDOW);
-    int flags = MAP_FIXED | (file.is ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS);
-    if (base == 0 || mmap(own, mapped, PROT_READ | PROT_WRITE, flags, file.is ? file.fd : -1, 0) != own)
+    int fd = file.is ? file.fd : window_file;
+    int flags = MAP_FIXED | (fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS);
+    off_t at = fd < 0 ? 0 : (off_t)(file.is ? file.at : base - low);
+    if (base == 0 || mmap(own, mapped, PROT_READ | PROT_WRITE, flags, fd, at) != own)
         return NULL;
     madvise(own, mapped, MADV_DONTFORK); /* a child does not have a device's memory */
     if (!file.imported)
@@ -220,9 +249,40 @@ static enum tt_dev_error allocate(
     return m != NULL ? TT_DEV_OK : tt_stub_fail(TT_DEV_NO_MEMORY, function, "no room for %zu bytes", bytes);
 }
 
+bool tt_stub_memory_lent(const struct stub_memory *m)
+{
+    struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1 };
+    int fd = m->file.is ? m->file.fd : window_file;
+    if (m->kind != TT_DEV_DEVICE || m->file.imported || fd < 0)
+        return false;
+    lock.l_start = m->file.is ? 0 : (off_t)tt_stub_window_at(m);
+    return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+enum tt_dev_error tt_stub_memory_freed_lent(enum stub_function function)
+{
+    return tt_stub_fail(TT_DEV_INVALID, function,
+        "another process has it mapped by a handle, and had to free that before; what it finds there is "
+        "spoilt");
+}
+
+/* The file has nothing of it any more, unless somebody else does, who is to notice. */
+static void take_from_file(const struct stub_memory *m)
+{
+    static const uint8_t nothing[STUB_SAYS_BYTES];
+    if (m->exported && pwrite(window_file, nothing, sizeof nothing, (off_t)tt_stub_window_says(m)) < 0)
+        abort();
+    if (tt_stub_memory_lent(m))
+        memset((void *)(m->base + WINDOW), SPOILT, m->bytes);
+    else if (!m->file.is && window_file >= 0)
+        fallocate(window_file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)tt_stub_window_at(m),
+            (off_t)m->mapped);
+}
+
 void tt_stub_memory_unmap(struct stub_memory *m)
 {
     if (m->kind == TT_DEV_DEVICE) {
+        take_from_file(m);
         mmap((void *)(m->base + WINDOW), m->mapped, PROT_NONE,
             MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         tt_stub_runtime.devices[m->device].used_bytes -= m->file.imported ? 0 : m->bytes;
@@ -259,9 +319,12 @@ static enum tt_dev_error release(enum stub_function function, void *ptr, bool pi
     struct stub_memory *m = (struct stub_memory *)tt_stub_memory_find(ptr);
     bool right = m != NULL && m->base == (uintptr_t)ptr && (m->kind == TT_DEV_PINNED) == pinned &&
                  m->pinned_by_user == by_user && !m->file.is && m->host == NULL;
+    bool lent = right && tt_stub_memory_lent(m);
     if (right)
         tt_stub_memory_unmap(m);
     tt_stub_device_release(device);
+    if (lent)
+        return tt_stub_memory_freed_lent(function);
     return right ? TT_DEV_OK
                  : tt_stub_fail(TT_DEV_INVALID, function, "%p is not what it frees, or it was freed", ptr);
 }

@@ -46,6 +46,7 @@ static const struct tt_dev table = {
     .launch = tt_stub_launch,
     .segment.alloc = tt_stub_segment_alloc,
     .segment.export = tt_stub_segment_export,
+    .segment.export_of = tt_stub_segment_export_of,
     .segment.import = tt_stub_segment_import,
     .segment.free = tt_stub_segment_free,
     .graph.capture_begin = tt_stub_capture_begin,

@@ -533,6 +533,7 @@ static const struct tt_dev table = {
     .launch = launch,
     .segment.alloc = tt_cuda_segment_alloc,
     .segment.export = tt_cuda_segment_export,
+    .segment.export_of = tt_cuda_segment_export_of,
     .segment.import = tt_cuda_segment_import,
     .segment.free = tt_cuda_segment_free,
     .graph.capture_begin = capture_begin,

@@ -154,6 +154,7 @@ static const struct {
     ROW(cuMemUnmap, 10020, unmap),
     ROW(cuMemSetAccess, 10020, set_access),
     ROW(cuMemGetAllocationPropertiesFromHandle, 10020, properties),
+    ROW(cuMemRetainAllocationHandle, 11000, retain),
     ROW(cuMemExportToShareableHandle, 10020, export),
     ROW(cuMemImportFromShareableHandle, 10020, import),
 };

@@ -39,6 +39,7 @@ struct tt_cuda_driver {
     PFN_cuMemUnmap_v10020 unmap;
     PFN_cuMemSetAccess_v10020 set_access;
     PFN_cuMemGetAllocationPropertiesFromHandle_v10020 properties;
+    PFN_cuMemRetainAllocationHandle_v11000 retain;
     PFN_cuMemExportToShareableHandle_v10020 export;
     PFN_cuMemImportFromShareableHandle_v10020 import;
 };
@@ -67,6 +68,7 @@ enum tt_dev_error tt_cuda_classify(const void *ptr, struct tt_dev_pointer *what)
 bool tt_cuda_exports_fds(const struct tt_cuda_driver *driver, int device);
 enum tt_dev_error tt_cuda_segment_alloc(size_t bytes, struct tt_dev_segment *segment);
 enum tt_dev_error tt_cuda_segment_export(const struct tt_dev_segment *segment, struct tt_dev_export *out);
+enum tt_dev_error tt_cuda_segment_export_of(const void *ptr, struct tt_dev_export *out, uintptr_t *base);
 enum tt_dev_error tt_cuda_segment_import(const struct tt_dev_export *from, struct tt_dev_segment *segment);
 enum tt_dev_error tt_cuda_segment_free(struct tt_dev_segment *segment);
 

@@ -148,27 +148,100 @@ enum tt_dev_error tt_cuda_segment_alloc(size_t bytes, struct tt_dev_segment *seg
     return error;
 }
 
+static enum tt_dev_error export_virtual(
+    const struct tt_cuda_driver *driver, CUmemGenericAllocationHandle handle, struct tt_dev_export *made)
+{
+    int fd = -1;
+    enum tt_dev_error error = tt_cuda_check("cuMemExportToShareableHandle",
+        driver->export(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    if (error == TT_DEV_OK)
+        fcntl(fd, F_SETFD, FD_CLOEXEC);
+    made->fd = fd;
+    return error;
+}
+
+static enum tt_dev_error export_legacy(void *base, struct tt_dev_export *made)
+{
+    cudaIpcMemHandle_t legacy;
+    enum tt_dev_error error = tt_cuda_check("cudaIpcGetMemHandle", cudaIpcGetMemHandle(&legacy, base));
+    memcpy(made->handle, &legacy, sizeof legacy);
+    return error;
+}
+
 enum tt_dev_error tt_cuda_segment_export(const struct tt_dev_segment *segment, struct tt_dev_export *out)
 {
     const struct tt_cuda_driver *driver;
     struct tt_dev_export made = { .bytes = segment->bytes, .fd = -1 };
-    cudaIpcMemHandle_t legacy;
     enum tt_dev_error error = tt_cuda_driver(&driver);
     if (error != TT_DEV_OK)
         return error;
-    if (segment->handle != NULL) {
-        int fd = -1;
-        error = tt_cuda_check("cuMemExportToShareableHandle",
-            driver->export(&fd, handle_of(segment), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-        if (error == TT_DEV_OK)
-            fcntl(fd, F_SETFD, FD_CLOEXEC);
-        made.fd = fd;
-    } else {
-        error = tt_cuda_check("cudaIpcGetMemHandle", cudaIpcGetMemHandle(&legacy, segment->base));
-        memcpy(made.handle, &legacy, sizeof legacy);
-    }
+    error = segment->handle != NULL ? export_virtual(driver, handle_of(segment), &made)
+                                    : export_legacy(segment->base, &made);
     if (error == TT_DEV_OK)
         *out = made;
+    return error;
+}
+
+/* Memory behind a handle, which is released again; what was mapped is the handle's from its begin on, for the
+ * driver maps at no other offset. */
+static enum tt_dev_error export_mapped(
+    const struct tt_cuda_driver *driver, CUmemGenericAllocationHandle handle, struct tt_dev_export *made)
+{
+    CUmemAllocationProp memory = { 0 };
+    enum tt_dev_error error =
+        tt_cuda_check("cuMemGetAllocationPropertiesFromHandle", driver->properties(&memory, handle));
+    bool travels = (memory.requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0;
+    if (error == TT_DEV_OK && !travels)
+        error = tt_cuda_check(
+            "export_of: cuMemCreate made this memory without a handle type that is a descriptor",
+            cudaErrorNotSupported);
+    if (error == TT_DEV_OK)
+        error = export_virtual(driver, handle, made);
+    driver->release(handle);
+    return error;
+}
+
+/* Memory without a handle: of cudaMalloc, or of a pool, which has no legacy handles. */
+static enum tt_dev_error export_allocated(
+    const struct tt_cuda_driver *driver, uintptr_t base, struct tt_dev_export *made)
+{
+    CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE;
+    int capable = 0;
+    void *value = &capable;
+    enum tt_dev_error error =
+        tt_cuda_check("cuPointerGetAttributes", driver->pointer_attributes(1, &attribute, &value, base));
+    if (error == TT_DEV_OK && capable == 0)
+        return tt_cuda_check(
+            "export_of: this memory is of a pool, or of another process", cudaErrorNotSupported);
+    return error == TT_DEV_OK ? export_legacy((void *)base, made) : error;
+}
+
+enum tt_dev_error tt_cuda_segment_export_of(const void *ptr, struct tt_dev_export *out, uintptr_t *base)
+{
+    const struct tt_cuda_driver *driver;
+    struct tt_dev_pointer what;
+    CUmemGenericAllocationHandle handle;
+    enum tt_dev_error error = tt_cuda_driver(&driver);
+    if (error == TT_DEV_OK)
+        error = tt_cuda_classify(ptr, &what);
+    if (error != TT_DEV_OK)
+        return error;
+    if (what.kind != TT_DEV_DEVICE)
+        return tt_cuda_check("export_of: this is no memory of a device alone", cudaErrorNotSupported);
+    struct tt_dev_export made = { .bytes = what.bytes, .fd = -1 };
+    CUstreamCaptureMode mode = tt_cuda_relax();
+    int code = driver->retain(&handle, (void *)(uintptr_t)ptr);
+    if (code == CUDA_SUCCESS)
+        error = export_mapped(driver, handle, &made);
+    else if (code == CUDA_ERROR_INVALID_VALUE) /* there is none */
+        error = export_allocated(driver, what.base, &made);
+    else
+        error = tt_cuda_check("cuMemRetainAllocationHandle", code);
+    tt_cuda_restore(mode);
+    if (error == TT_DEV_OK) {
+        *out = made;
+        *base = what.base;
+    }
     return error;
 }
 
