@@ -11,7 +11,7 @@ trap 'rm -rf "$tree"' EXIT
 trap 'exit 1' HUP INT TERM
 failures=0
 cases=0
-rooms='base call observe bootstrap launch select exec run stream segment device comm api' # the order of includes
+rooms='base call observe bootstrap launch select exec run stream segment device comm api' # by includes
 licence='SPDX-License-Identifier: BSD-3-Clause'
 
 tidy()

@@ -256,7 +256,8 @@ function read_declarations(plain,    c)
 
 BEGIN {
     # The rooms of lib/: each includes itself and those before it, and all but the first what is beside lib/.
-    rooms = split("base call observe bootstrap launch select exec run stream segment device comm api", order, " ")
+    rooms = split("base call observe bootstrap launch select exec run stream segment device comm api", \
+        order, " ")
     for (i = 1; i <= rooms; i++)
         place["lib/" order[i]] = i
     while ((getline path <list) > 0)

@@ -10,8 +10,9 @@
  *                  call uses it, and the key is over when the leader has unmapped it
  *
  * An exporter belongs to one rank of one communicator, and is used by one thread at a time, but for
- * tt_exporter_release. Once the leader is gone, nothing is found and nothing is added; no call here fails or
- * waits for that. All want the rank's device to be the thread's current one. */
+ * tt_exporter_release. A leader that is gone is noticed by the next question to it; then nothing is found and
+ * nothing is added. No call here fails for that, nor waits. All want the rank's device to be the thread's
+ * current one. */
 #ifndef TT_SEGMENT_EXPORTER_H
 #define TT_SEGMENT_EXPORTER_H
 #include <stdatomic.h>

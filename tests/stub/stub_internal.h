@@ -260,8 +260,8 @@ void tt_stub_memory_unmap(struct stub_memory *memory);
 /* True if it is memory of this process that another one has mapped by a handle. */
 bool tt_stub_memory_lent(const struct stub_memory *memory);
 enum tt_dev_error tt_stub_memory_freed_lent(enum stub_function function); /* the error for who freed it */
-/* The file behind all memory that is no segment; -1: it has none. Where memory begins in it, and where the file
- * has room to say what it is. */
+/* The file behind all memory that is no segment; -1: there is none. Where memory begins in it, and where the
+ * file has room to say what it is. */
 int tt_stub_window_file(void);
 uint64_t tt_stub_window_at(const struct stub_memory *memory);
 uint64_t tt_stub_window_says(const struct stub_memory *memory);
