@@ -185,8 +185,9 @@ static void take_answer(struct tt_exporter *e)
         frame->why[TT_EXPORT_WHY - 1] = '\0';
         if (e->awaited == frame->key)
             memcpy(e->why, frame->why, sizeof e->why);
-        tt_log(TT_LOG_INFO, "rank %d: the leader does not map %llu bytes at %p of device %d: %s", e->rank,
-            (unsigned long long)p->bytes, (void *)p->base, e->device, frame->why);
+        else
+            tt_log(TT_LOG_INFO, "rank %d: the leader does not map %llu bytes at %p of device %d: %s", e->rank,
+                (unsigned long long)p->bytes, (void *)p->base, e->device, frame->why);
         p->state = REFUSED;
     } else if (frame->kind == TT_SEGMENT_CLOSED && p->state == TOLD && p->key == frame->key) {
         set_free(e, p);
@@ -276,21 +277,24 @@ static bool is_there(enum state state)
 
 /* --- What is handed over */
 
-/* Fills what is said of it; NULL: it can be handed over. */
+static bool is_of_device(const struct tt_exporter *e, const struct tt_dev_pointer *what)
+{
+    return what->kind == TT_DEV_DEVICE && what->device == e->device;
+}
+
+/* Exports it; else returns what is in the way. */
 static const char *export(
     const struct tt_exporter *e, const struct tt_dev_pointer *what, bool handles, struct tt_dev_export *out)
 {
     uintptr_t base;
-    if (what->kind != TT_DEV_DEVICE || what->device != e->device)
-        return "it is no memory of the communicator's device alone";
     if (e->dev->segment.export_of((const void *)what->base, out, &base) != TT_DEV_OK)
         return e->dev->why();
-    if (base == what->base && out->bytes == what->bytes && (out->fd >= 0 || handles))
+    bool same = base == what->base && out->bytes == what->bytes;
+    if (same && (out->fd >= 0 || handles))
         return NULL;
-    bool another = base != what->base || out->bytes != what->bytes;
     if (out->fd >= 0)
         close(out->fd);
-    return another ? "it was freed meanwhile" : "it travels by a handle, so it must be registered";
+    return same ? "it travels by a handle, so it must be registered" : "it was freed meanwhile";
 }
 
 static void ask_importer(struct tt_exporter *e, struct place *p, const struct tt_dev_export *export)
@@ -309,9 +313,13 @@ static struct place *hand_over(
     struct tt_exporter *e, const struct tt_dev_pointer *what, bool handles, const char **why)
 {
     struct tt_dev_export exported;
-    sweep(e);
-    *why = export(e, what, handles, &exported);
-    struct place *p = take(e, what);
+    struct place *p = NULL;
+    *why = "it is no memory of the communicator's device alone";
+    if (is_of_device(e, what)) {
+        sweep(e);
+        *why = export(e, what, handles, &exported);
+        p = take(e, what);
+    }
     if (p != NULL && *why == NULL) {
         ask_importer(e, p, &exported);
         return p;
@@ -321,8 +329,9 @@ static struct place *hand_over(
             close(exported.fd);
         *why = "more was handed over than there are keys for";
     }
-    tt_log(TT_LOG_INFO, "rank %d: %llu bytes at %p of device %d are not handed to the leader: %s", e->rank,
-        (unsigned long long)what->bytes, (void *)what->base, e->device, *why);
+    if (!handles)
+        tt_log(TT_LOG_INFO, "rank %d: %llu bytes at %p of device %d are not handed to the leader: %s",
+            e->rank, (unsigned long long)what->bytes, (void *)what->base, e->device, *why);
     return p;
 }
 
@@ -359,7 +368,8 @@ void tt_exporter_ask(struct tt_exporter *e, const struct tt_dev_pointer *what)
     struct place *p = place_at(e, what->base);
     if (e->full)
         sweep(e);
-    else if (e->socket >= 0 && e->outstanding < OUTSTANDING && (p == NULL || !is_of(p, what)))
+    else if (e->socket >= 0 && e->outstanding < OUTSTANDING && is_of_device(e, what) &&
+             (p == NULL || !is_of(p, what)))
         hand_over(e, what, false, &why);
 }
 

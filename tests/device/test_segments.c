@@ -159,7 +159,11 @@ Test(segments, what_cannot_be_handed_over)
 {
     struct leader leader = leader_start("exports=0,devices=2");
     struct tt_exporter *exporter = follow(&leader);
+    struct tt_dev_segment segment = segment_of(BYTES);
     void *managed, *pinned;
+    uint32_t key;
+    uint64_t offset;
+    expect_added(exporter, segment.base);
     cr_assert_eq(dev->memory.alloc_managed(BYTES, &managed), TT_DEV_OK);
     cr_assert_eq(dev->memory.alloc_pinned(BYTES, &pinned), TT_DEV_OK);
     expect_refused(exporter, managed, "no memory of the communicator's device alone");
@@ -169,7 +173,7 @@ Test(segments, what_cannot_be_handed_over)
     dev->use(1);
     expect_refused(exporter, segment_of(BYTES).base, "no memory of the communicator's device alone");
     dev->use(0);
-    expect_added(exporter, segment_of(BYTES).base);
+    cr_expect(found(exporter, segment.base, BYTES, &key, &offset), "it has gone with the others");
     cr_expect_eq(leader_mapped(&leader), 1);
 }
 
