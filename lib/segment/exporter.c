@@ -27,7 +27,8 @@ enum {
     OUTSTANDING = 64, /* answers at a time: the importer waits for nobody who does not read them */
     SWEPT = 8, /* looked at when something is handed over */
     LOOK_MS = 2, /* between two looks whether a call is over */
-    DIAL_MS = 2
+    DIAL_MS = 2,
+    CLOSE_MS = 5000
 };
 
 enum state { FREE, ASKED, MAPPED, REFUSED, TOLD /* the importer was, to unmap it */ };
@@ -485,8 +486,21 @@ tutti_status tt_exporter_open(const struct tt_dev *dev, int device, const struct
     return status;
 }
 
+/* What travels by a handle may be freed as soon as this rank has taken it back. */
+static void take_back_handles(struct tt_exporter *e)
+{
+    int64_t until = tt_deadline_ns(CLOSE_MS);
+    for (uint32_t k = e->count; k > 0; k--)
+        if (!e->places[e->found[k - 1]].by_descriptor)
+            forget(e, &e->places[e->found[k - 1]]);
+    for (int i = 0; i < TT_SEGMENT_PLACES && e->places[i].key != 0; i++)
+        if (!e->places[i].by_descriptor)
+            await(e, &e->places[i], is_there, (until - tt_now_ns()) / 1000000);
+}
+
 void tt_exporter_close(struct tt_exporter *e)
 {
+    take_back_handles(e);
     lose(e);
     free(e);
 }

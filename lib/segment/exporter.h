@@ -28,7 +28,8 @@ struct tt_exporter;
  * importer is not there, or does not know the secret), SYSTEM_ERROR, OUT_OF_MEMORY. */
 tutti_status tt_exporter_open(const struct tt_dev *dev, int device, const struct tt_import_address *address,
     int rank, const _Atomic uint64_t *over, int64_t timeout_ms, struct tt_exporter **exporter);
-/* The leader unmaps all; nobody waits for it. No call uses any of it, and nothing is held. */
+/* The leader unmaps all. That is waited for, for some seconds at most, where memory must not be freed before:
+ * what was handed over by a handle. No call uses any of it, and nothing is held. */
 void tt_exporter_close(struct tt_exporter *exporter);
 
 /* By who enqueues call number `call` on `bytes` bytes at ptr, of which the device says `what`: true if the

@@ -141,6 +141,26 @@ Test(segments_ends, importer_is_closed)
     leader_exit(&leader);
 }
 
+/* Memory that went by a handle may be freed when the exporter is closed, that of a descriptor at any time. */
+Test(segments_ends, exporter_is_closed)
+{
+    struct leader leader = leader_start("");
+    struct tt_exporter *exporter = follow(&leader);
+    uint8_t *memory[20];
+    struct tt_dev_segment segment;
+    for (int i = 0; i < 20; i++) {
+        memory[i] = allocate();
+        expect_added(exporter, memory[i]);
+    }
+    cr_assert_eq(dev->segment.alloc(BYTES, &segment), TT_DEV_OK);
+    expect_added(exporter, segment.base);
+    tt_exporter_close(exporter);
+    for (int i = 0; i < 20; i++)
+        cr_expect_eq(dev->memory.free(memory[i]), TT_DEV_OK, "%s", dev->why());
+    cr_expect_eq(dev->segment.free(&segment), TT_DEV_OK, "%s", dev->why());
+    cr_expect(leader_comes_to_map(&leader, 0));
+}
+
 /* A process that exits with all open exits. */
 Test(segments_ends, leader_exits)
 {
