@@ -15,6 +15,7 @@
 #include "tests/transport/transport_threads.h"
 #include "tests/tsan/tsan_emulated.h"
 #include "tests/tsan/tsan_device.h"
+#include "tests/tsan/tsan_segments.h"
 #include "tests/tsan/tsan_stub.h"
 #include "transports/tcp.h"
 
@@ -412,6 +413,7 @@ static const struct {
     const char *name;
     bool (*run)(void);
 } cases[] = {
+    { "segments", tsan_segments }, /* it forks, while there is but one thread */
     { "once_only_state", once_only_state },
     { "exchange", exchange },
     { "exchange_by_tcp", exchange_by_tcp },
