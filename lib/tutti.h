@@ -72,6 +72,9 @@ typedef struct tutti_comm tutti_comm;
 /* A group that was kept, to be started many times. */
 typedef struct tutti_program tutti_program;
 
+/* Memory that calls of a communicator will use. */
+typedef struct tutti_registration tutti_registration;
+
 /* An id says where ranks meet, and is a secret that proves they may. Hand it to the other ranks by any
  * channel that is private. */
 typedef struct {
@@ -452,6 +455,27 @@ tutti_status tutti_mem_alloc(size_t bytes, tutti_mem_kind kind, void **ptr);
  * INVALID_ARGUMENT if ptr is not the start of such memory; of a device's, which then stays: DEVICE_ERROR,
  * INVALID_USAGE as above. */
 tutti_status tutti_mem_free(void *ptr);
+
+/* Say that calls on this communicator will use these bytes, so that it may prepare for that. It has an effect
+ * where several processes have ranks on one device: the memory is handed to one of them, which reads and
+ * writes it where it lies; other memory is copied. Handed over is the whole allocation in which the bytes
+ * lie, to a process of this user, until it is deregistered. Elsewhere, and for memory that cannot be handed
+ * over (of the host, managed, of pools, or in several mappings), it is TUTTI_OK and has no effect; the log
+ * says why (level info). Results are the same with and without it. Memory of tutti_mem_alloc needs none.
+ *
+ * Local: ranks may differ in what they register. Memory may be registered several times, by any communicator;
+ * parts of an allocation, too. It must not be freed before all that is deregistered. It may wait as
+ * tutti_mem_alloc does, and for the process that maps the memory, a second at most. Source: ncclCommRegister.
+ * Errors: INVALID_ARGUMENT (comm; ptr or registration NULL, bytes 0; memory that a call could not have: of
+ * another device, or of fewer bytes), OUT_OF_MEMORY, and sticky ones. */
+tutti_status tutti_mem_register(tutti_comm *comm, void *ptr, size_t bytes, tutti_registration **registration);
+
+/* When it returns the handle is dead, and the memory may be freed, if all calls that use it are over, on
+ * streams, too, and their graphs gone; what is still in use is waited for, five seconds at most, and then a
+ * warning is logged. Also on a communicator that has failed; destroying it ends its registrations. Errors:
+ * INVALID_ARGUMENT (comm; registration is none, or another communicator's), INVALID_USAGE (made before a
+ * fork). */
+tutti_status tutti_mem_deregister(tutti_comm *comm, tutti_registration *registration);
 
 /* ---- Streams ---- Every function but create checks its streams: INVALID_ARGUMENT (destroyed, or none),
  * UNSUPPORTED (kind), INVALID_USAGE (made before a fork). */

@@ -13,6 +13,7 @@
 #include "api/group.h"
 #include "base/handle.h"
 #include "comm/lifecycle.h"
+#include "comm/registration.h"
 #include "run/settings.h"
 #include "transports/arena.h"
 
@@ -203,4 +204,25 @@ tutti_status tutti_mem_free(void *ptr)
 {
     tutti_status status = TUTTI_OK;
     return ptr == NULL || tt_device_memory_free(ptr, &status) ? status : tt_arena_free(ptr);
+}
+
+tutti_status tutti_mem_register(tutti_comm *comm, void *ptr, size_t bytes, tutti_registration **registration)
+{
+    struct tt_comm *c = tt_comm_find(comm);
+    if (c == NULL)
+        return tt_handle_fault(comm);
+    if (ptr == NULL || registration == NULL)
+        return tt_fail(
+            TUTTI_INVALID_ARGUMENT, "mem_register: %s is NULL", ptr == NULL ? "ptr" : "registration");
+    if (bytes == 0 || bytes > UINTPTR_MAX - (uintptr_t)ptr)
+        return tt_fail(TUTTI_INVALID_ARGUMENT,
+            "mem_register: bytes is %zu; legal: 1 or more, that lie behind ptr, %p", bytes, ptr);
+    tutti_status status = tt_comm_check(c);
+    return status == TUTTI_OK ? tt_register(c, ptr, bytes, registration) : status;
+}
+
+tutti_status tutti_mem_deregister(tutti_comm *comm, tutti_registration *registration)
+{
+    struct tt_comm *c = tt_comm_find(comm);
+    return c != NULL ? tt_deregister(c, registration) : tt_handle_fault(comm);
 }

@@ -23,6 +23,8 @@ static const struct {
         "tutti_comm_init_rank" },
     [TT_HANDLE_STREAM] = { UINT64_C(0x5455545449737472), "stream", "stream", "tutti_stream_create" },
     [TT_HANDLE_PROGRAM] = { UINT64_C(0x5455545450726f67), "program", "program", "tutti_group_keep" },
+    [TT_HANDLE_REGISTRATION] = { UINT64_C(0x5455545452656769), "registration", "registration",
+        "tutti_mem_register" },
 };
 
 struct handle {

@@ -17,6 +17,7 @@ enum tt_handle_kind {
     TT_HANDLE_PENDING, /* a communicator that is still being made */
     TT_HANDLE_STREAM,
     TT_HANDLE_PROGRAM,
+    TT_HANDLE_REGISTRATION,
     TT_HANDLE_KINDS
 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* comm.c: opening, connecting and ending communicators. The public functions are in api_comm.c. */
 #include "comm/lifecycle.h"
+#include "comm/registration.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -243,6 +244,7 @@ tutti_status tt_comm_await(struct tt_comm *comm)
 
 void tt_comm_let_go(struct tt_comm *comm)
 {
+    tt_registrations_end(comm);
     tt_device_close(comm); /* here, for its worker cannot wait for itself */
     pthread_mutex_lock(&tt_streams_lock);
     bool orphan = atomic_load_explicit(&comm->streams.queued, memory_order_acquire) != 0;

@@ -377,6 +377,13 @@ static tutti_status classify(const struct tt_device *d, struct span s, enum tt_d
     return TUTTI_OK;
 }
 
+tutti_status tt_device_check_memory(
+    const struct tt_device *d, const char *call, const void *ptr, uint64_t bytes)
+{
+    enum tt_dev_kind kind;
+    return classify(d, (struct span){ call, "ptr", ptr, bytes }, &kind);
+}
+
 static tutti_status check_buffer(const struct tt_call *call, int side, enum tt_dev_kind *kind)
 {
     struct span s = { .call = tt_collectives[call->collective].name,

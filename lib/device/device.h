@@ -67,6 +67,7 @@ struct tt_device { /* of a communicator; used by who calls on it */
     struct tt_replays *replays; /* captured calls */
     struct tt_local_peers *local_peers; /* the ranks of this process */
     struct tt_led *led; /* NULL: no rank leads (device_led.h) */
+    struct tt_exporter *exporter; /* to the leader of its ranks; NULL: nobody maps memory of this rank */
     struct {
         uint64_t calls; /* on which those have decided */
         _Atomic uint32_t looked; /* the last one of which the worker knows how it is served */
@@ -121,6 +122,9 @@ void tt_device_leave(const struct tt_device *device, int before);
  * no device. */
 tutti_status tt_device_check_scalar(
     const struct tt_comm *comm, const char *name, const struct tt_operator *o);
+/* Fails, by INVALID_ARGUMENT, unless calls of the communicator can have this memory. */
+tutti_status tt_device_check_memory(
+    const struct tt_device *device, const char *call, const void *ptr, uint64_t bytes);
 /* Checks what concerns the device in a call on a CUDA stream. */
 tutti_status tt_device_check(struct tt_call *call);
 /* Checks a call without a CUDA stream, of a communicator with a device: it may have host memory only. */
@@ -211,6 +215,17 @@ tutti_status tt_device_memory_alloc(size_t bytes, void **ptr);
 bool tt_device_memory_free(void *ptr, tutti_status *status);
 /* Zeroes memory of the current device, which has what others left there, and waits until that is done. */
 enum tt_dev_error tt_device_memory_clear(const struct tt_dev *dev, void *memory, size_t bytes);
+
+/* Memory of the user's that calls will use (device_memory.c): what can be handed to the leader is. Fails by
+ * INVALID_ARGUMENT where a call would. Both may wait as allocation does, but not for good. */
+struct tt_device_registration {
+    bool counts; /* something was handed over */
+    uintptr_t base;
+    uint64_t id;
+};
+tutti_status tt_device_register(
+    struct tt_device *device, const void *ptr, size_t bytes, struct tt_device_registration *registration);
+void tt_device_deregister(struct tt_device *device, const struct tt_device_registration *registration);
 
 /* Gates: 0 is of collectives, and messages have one for each peer and direction. */
 static inline uint32_t tt_device_gate(int peer, bool receives)

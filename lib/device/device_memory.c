@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* device_memory.c: memory of a device that tutti_mem_alloc gives.
+/* device_memory.c: memory of a device that tutti_mem_alloc gives, and what users register.
  *
- * It is a segment, so that other processes can be given it. Which segments there are stands in a list that
- * only grows; entries are used again. There is no lock: a fork may come at any moment, and a child, which
- * can use no device, still has to be told so when it frees what its parent has. */
+ * What is given is a segment, so that other processes can be given it. Which segments there are stands in a
+ * list that only grows; entries are used again. There is no lock: a fork may come at any moment, and a child,
+ * which can use no device, still has to be told so when it frees what its parent has. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "base/status.h"
 #include "run/comm.h"
 #include "device/dev.h"
 #include "device/device.h"
 #include "run/settings.h"
+#include "segment/exporter.h"
 
 struct entry {
     struct entry *next;
@@ -147,4 +149,57 @@ bool tt_device_memory_free(void *ptr, tutti_status *status)
     }
     atomic_store(&e->is, *status == TUTTI_OK ? NULL : ptr);
     return true;
+}
+
+/* --- Register */
+
+/* The leader's device may wait for a call that comes after this one. */
+enum { REGISTER_MS = 1000, DEREGISTER_MS = 5000 };
+
+/* Without it calls go another way, so what is in the way is no error. */
+static void hand_over(
+    struct tt_device *d, const void *ptr, size_t bytes, struct tt_device_registration *registration)
+{
+    struct tt_dev_pointer what;
+    char why[TT_EXPORT_WHY] = "";
+    if (d->dev->memory.classify(ptr, &what) != TT_DEV_OK)
+        return;
+    bool whole = what.kind == TT_DEV_HOST || (uintptr_t)ptr + bytes <= what.base + what.bytes;
+    if (whole)
+        registration->counts = tt_exporter_add(d->exporter, &what, REGISTER_MS, why);
+    else
+        snprintf(why, sizeof why, "it lies in several mappings");
+    registration->base = what.base;
+    registration->id = what.id;
+    if (why[0] != '\0')
+        tt_log(TT_LOG_INFO, "%s, rank %d: mem_register: %zu bytes at %p have no effect%s: %s",
+            d->comm->identity.name, d->comm->rank, bytes, ptr, registration->counts ? " yet" : "", why);
+}
+
+tutti_status tt_device_register(
+    struct tt_device *d, const void *ptr, size_t bytes, struct tt_device_registration *registration)
+{
+    int before;
+    tutti_status status = tt_device_enter(d, &before);
+    if (status != TUTTI_OK)
+        return status;
+    status = tt_device_check_memory(d, "mem_register", ptr, bytes);
+    if (status == TUTTI_OK && d->exporter != NULL)
+        hand_over(d, ptr, bytes, registration);
+    tt_device_leave(d, before);
+    return status;
+}
+
+void tt_device_deregister(struct tt_device *d, const struct tt_device_registration *registration)
+{
+    int before;
+    if (!registration->counts || d->exporter == NULL || tt_device_enter(d, &before) != TUTTI_OK)
+        return;
+    if (!tt_exporter_remove(d->exporter, registration->base, registration->id, DEREGISTER_MS))
+        tt_log(TT_LOG_WARN,
+            "%s, rank %d: mem_deregister: the leader has not let go of the memory at %p within %d s; legal: "
+            "to "
+            "deregister when all calls that use it are over, and their graphs are gone",
+            d->comm->identity.name, d->comm->rank, (void *)registration->base, DEREGISTER_MS / 1000);
+    tt_device_leave(d, before);
 }

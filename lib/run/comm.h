@@ -30,6 +30,7 @@ struct tt_device;
 struct tt_cached;
 struct tt_pending;
 struct tt_recorder;
+struct tt_registration;
 struct tt_trace;
 
 struct tt_stream;
@@ -122,6 +123,7 @@ struct tt_comm {
     struct tt_traffic traffic;
     struct tt_choice_cache *choice_cache;
     struct tt_operator_table operators;
+    struct tt_registration *registrations; /* of memory (comm/registration.h) */
 
     /* TMP, and how bytes move. Written while it is made; calls write `tmp` and `probe`, and tt_comm_tidy
      * `tidy_ns`. */
