@@ -12,6 +12,7 @@
 #include "base/cache_domain.h"
 #include "run/run.h"
 #include "device/dev.h"
+#include "device/device.h"
 #include "base/handle.h"
 #include "run/settings.h"
 #include "observe/recorder.h"
@@ -72,7 +73,7 @@ static bool answer_executor(const struct tt_comm *comm, const char *rest, struct
 {
     if (comm == NULL || *rest != '\0')
         return false;
-    tt_put(a, "%s", comm->device != NULL ? "H" : "host");
+    tt_put(a, "%s", comm->device != NULL ? tt_device_executor(comm) : "host");
     return true;
 }
 
@@ -304,8 +305,8 @@ static bool answer_why(const struct tt_comm *comm, const char *rest, struct tt_t
     struct tt_request request;
     if (comm == NULL)
         return words >= 3 && why_here(name, size, n, exact, last[exact], a);
-    if (words == 2 && request_of(comm, name, size, &request))
-        tt_why(&request, a);
+    if (words == 2 && request_of(comm, name, size, &request) && tt_why(&request, a) && comm->device != NULL)
+        tt_device_why(comm, request.collective, request.bytes, a);
     return words == 2;
 }
 

@@ -26,6 +26,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "tutti.h"
+
 /* How a collective of ranks of one process on one device is served: the last of them that calls decides. */
 struct tt_decision {
     _Atomic uint64_t call; /* that it is about; written last */
@@ -46,15 +48,18 @@ enum tt_place_kind {
     TT_PLACE_NONE, /* it has none */
     TT_PLACE_DIRECT, /* `offset` is an address in the leader's process */
     TT_PLACE_CELL, /* `offset` counts from the rank's pinned memory */
-    TT_PLACE_SEGMENT, /* from what the leader mapped by `key` */
+    TT_PLACE_SEGMENT, /* from what the leader has mapped by `key` */
 };
+/* What a place has at a time: all slices of a group, where places of all ranks have that, are done at once.
+ * */
+enum tt_place_holds { TT_HOLDS_SLICE, TT_HOLDS_GROUP, TT_HOLDS_ALL };
 struct tt_led_side {
     uint32_t kind, key;
-    uint64_t offset; /* of where the bytes of a slice begin; or, if it is whole, all bytes of this side */
-    bool whole; /* the place has all bytes at once */
+    uint64_t offset; /* of the first byte that it has */
+    enum tt_place_holds holds;
     uint64_t start, bytes; /* this side is so many bytes of the collective's vector, from here on */
-    uint8_t *host; /* the thread copies, for this is ordinary memory of the host; NULL: the stream did */
-    uint8_t *cell; /* and this is where the place is, for the thread */
+    uint8_t *staged; /* the stream copies to and from here, by the device's address; NULL: nothing does */
+    uint8_t *cell, *host; /* or the thread does, for this is ordinary memory of the host; NULL: it does not */
 };
 
 /* The slices of a call that a leader's kernel does, and who runs them. */
@@ -64,19 +69,25 @@ struct tt_led_gate {
     struct tt_meeting *meeting; /* NULL: it is none of those */
     struct tt_led_side sides[2]; /* of IN, of OUT */
     uint64_t slice_bytes; /* of the collective's vector */
-    const uint8_t *own_factor; /* of a scaled sum, if the host has it; NULL: it comes with `ready` */
+    uint32_t group; /* so many slices are one */
+    uint64_t call; /* its number among those, from 1 on; 0: it is captured */
+    bool has_factor; /* of a scaled sum; else, it comes with `ready` */
+    uint8_t factor[8];
     _Atomic uint32_t *over; /* written by the leader's kernels, as `done` is counted */
 };
 
 struct tt_meeting { /* of a communicator */
     /* `begin` a call; `advance` it: true, something moved. `over`: it is done; `held`: it waits for a device;
-     * `late`: the rank that it waits for; `differs`: one that has called something else. */
+     * `late`: the rank that it waits for; `wrong`: one whose call is another one, or, by the thread's last
+     * error, whose memory the leader cannot reach. */
     void (*begin)(struct tt_meeting *meeting);
     bool (*advance)(struct tt_meeting *meeting, const struct tt_gate *gate, uint64_t signature);
-    /* The communicator has ended: returns when no kernel stores into this rank's memory any more. */
-    void (*cancel)(struct tt_meeting *meeting);
+    /* This call has ended. If the communicator has, too: returns when no kernel stores into this rank's
+     * memory any more. */
+    void (*leave)(struct tt_meeting *meeting, const struct tt_gate *gate);
     bool over, held;
-    int32_t late, differs;
+    int32_t late, wrong;
+    tutti_status why; /* of `wrong` */
 };
 
 struct tt_gate {
@@ -123,7 +134,7 @@ static inline void tt_gate_tell(const struct tt_gate *g, uint32_t slices)
 static inline void tt_gate_open(const struct tt_gate *g)
 {
     if (g->led.meeting != NULL)
-        g->led.meeting->cancel(g->led.meeting);
+        g->led.meeting->leave(g->led.meeting, g);
     tt_gate_tell(g, g->slices);
 }
 

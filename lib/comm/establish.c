@@ -113,6 +113,7 @@ tutti_status tt_comm_establish(int n, int rank, const struct tt_settings *settin
         give_up(made, handle);
         return status;
     }
+    tt_led_hand_over(made);
     tt_log(TT_LOG_INFO, "%s: rank %d of %d is ready", made->identity.name, rank, n);
     *comm = handle;
     return TUTTI_OK;

@@ -138,7 +138,7 @@ static tutti_status make_events(struct tt_device *d)
     if (d->dev->stream.device(NULL, &number, &d->context) == TT_DEV_OK &&
         d->dev->event.create(false, &d->order_event) == TT_DEV_OK &&
         d->dev->event.create(false, &d->fork_event) == TT_DEV_OK &&
-        d->dev->event.create(false, &d->inside) == TT_DEV_OK)
+        d->dev->event.create(false, &d->capture.last) == TT_DEV_OK)
         return TUTTI_OK;
     return tt_fail(TUTTI_DEVICE_ERROR, "no events of device %d: %s", d->number, d->dev->why());
 }
@@ -293,7 +293,10 @@ static void give_up(struct tt_device *d)
     bool entered = enter(d, &before);
     bool kept = tt_replays_close(d);
     if (d->led != NULL)
-        tt_led_cancel(&d->led->meeting);
+        tt_led_end(d->led);
+    d->exporter = NULL;
+    if (d->led != NULL)
+        tt_led_take_back(d->led);
     bool passed = kept ? d->dev->event.query(d->order_event) != TT_DEV_NOT_READY : is_drained(d);
     bool drained = passed && !kept;
     if (!drained && !kept)
@@ -303,8 +306,8 @@ static void give_up(struct tt_device *d)
         d->dev->event.destroy(d->order_event);
     if (d->fork_event != NULL)
         d->dev->event.destroy(d->fork_event);
-    if (d->inside != NULL)
-        d->dev->event.destroy(d->inside);
+    if (d->capture.last != NULL)
+        d->dev->event.destroy(d->capture.last);
     if (d->pinned_seen != NULL && drained)
         d->dev->memory.unpin(d->pinned);
     tt_local_peers_free(d, passed);

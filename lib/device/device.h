@@ -18,6 +18,7 @@
 #ifndef TT_DEVICE_H
 #define TT_DEVICE_H
 #include "base/dev.h"
+#include "base/text.h"
 #include "run/run.h"
 #include "exec/prepared.h"
 
@@ -61,12 +62,15 @@ struct tt_device { /* of a communicator; used by who calls on it */
     uint64_t cells_bytes;
     void *order_event; /* recorded at the end of the last call */
     void *fork_event; /* joins the other streams of a group */
-    void *inside; /* event: the last call of a capture, for the next one there */
-    uint64_t capture; /* the last one that has a call of this communicator */
+    struct { /* the last one that has a call of this communicator */
+        uint64_t id;
+        void *last; /* event: that call, for the next one there */
+    } capture;
     bool ordered; /* order_event has been recorded */
     struct tt_replays *replays; /* captured calls */
     struct tt_local_peers *local_peers; /* the ranks of this process */
-    struct tt_led *led; /* NULL: no rank leads (device_led.h) */
+    struct tt_led *led; /* NULL: no rank leads (device_led.h), */
+    const char *not_led; /* and this is why */
     struct tt_exporter *exporter; /* to the leader of its ranks; NULL: nobody maps memory of this rank */
     struct {
         uint64_t calls; /* on which those have decided */
@@ -139,6 +143,11 @@ tutti_status tt_device_submit(const struct tt_batch *batch);
 /* Finds the capture that all streams of the batch are in, or none (device_in_capture.c); fails if they are
  * not in the same, or if a call must not be captured. */
 tutti_status tt_device_find_capture(const struct tt_batch *batch, struct tt_dev_capture *capture);
+
+/* "L", "W" or "H": what serves collectives on its streams, where it can; and why, of one of so many bytes. */
+const char *tt_device_executor(const struct tt_comm *comm);
+void tt_device_why(
+    const struct tt_comm *comm, enum tt_collective collective, uint64_t bytes, struct tt_text *text);
 
 /* The communicator ends with this, and with the thread's last error. */
 void tt_device_fail(struct tt_comm *comm, tutti_status status);
@@ -213,6 +222,8 @@ enum tt_dev_error tt_captured_leave(struct tt_captured *captured, struct tt_devi
  * `ptr` is the start of some: then *status tells how freeing it went. */
 tutti_status tt_device_memory_alloc(size_t bytes, void **ptr);
 bool tt_device_memory_free(void *ptr, tutti_status *status);
+/* True if such memory starts there. */
+bool tt_device_memory_has(const void *ptr);
 /* Zeroes memory of the current device, which has what others left there, and waits until that is done. */
 enum tt_dev_error tt_device_memory_clear(const struct tt_dev *dev, void *memory, size_t bytes);
 

@@ -222,8 +222,12 @@ static void free_captured(struct tt_captured *c)
     struct tt_replays *home = c->home;
     if (c->name != TT_NO_NAME)
         tt_names_drop(&home->names, c->name);
-    for (int i = 0; i < c->batch.count; i++)
+    for (int i = 0; i < c->batch.count; i++) {
+        const struct tt_call *call = &c->batch.calls[i].call;
+        if (tt_call_is_led(call))
+            tt_led_release((struct tt_led *)(void *)call->staging->gate.led.meeting, call);
         tt_call_release(&c->batch.calls[i].call);
+    }
     tt_batch_free(&c->batch);
     free(c);
     atomic_fetch_sub(&home->live, 1);
@@ -351,7 +355,7 @@ static tutti_status check_turns(const struct tt_comm *comm, uint64_t capture)
 {
     const struct tt_device *d = comm->device;
     bool before = false;
-    if (d->capture == capture)
+    if (d->capture.id == capture)
         return TUTTI_OK;
     for (const struct tt_captured *c = d->replays->first; c != NULL; c = c->next)
         before = before || c->capture == capture;
@@ -441,8 +445,8 @@ enum tt_dev_error tt_captured_retain(struct tt_captured *c, void *graph)
 
 enum tt_dev_error tt_captured_enter(struct tt_captured *c, struct tt_device *d, void *stream)
 {
-    bool again = d->capture == c->capture; /* external events order graphs, not the parts of one */
-    enum tt_dev_error error = again ? d->dev->event.wait(d->inside, stream, false)
+    bool again = d->capture.id == c->capture; /* external events order graphs, not the parts of one */
+    enum tt_dev_error error = again ? d->dev->event.wait(d->capture.last, stream, false)
                                     : d->dev->event.wait(d->order_event, stream, true);
     if (error != TT_DEV_OK || c->batch.count == 0) /* kernels do all of them, and nobody has to know */
         return error;
@@ -452,6 +456,6 @@ enum tt_dev_error tt_captured_enter(struct tt_captured *c, struct tt_device *d, 
 enum tt_dev_error tt_captured_leave(struct tt_captured *c, struct tt_device *d, void *stream)
 {
     enum tt_dev_error error = d->dev->event.record(d->order_event, stream, true);
-    d->capture = c->capture;
-    return error == TT_DEV_OK ? d->dev->event.record(d->inside, stream, false) : error;
+    d->capture.id = c->capture;
+    return error == TT_DEV_OK ? d->dev->event.record(d->capture.last, stream, false) : error;
 }

@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/status.h"
 #include "base/wait.h"
 #include "transports/arena.h"
 
@@ -44,7 +45,7 @@ void tt_led_begin(struct tt_meeting *meeting)
     led->whole = false;
     meeting->over = false;
     meeting->held = true;
-    meeting->late = meeting->differs = TT_NONE;
+    meeting->late = meeting->wrong = TT_NONE;
 }
 
 static void ring(const struct tt_led *led, int rank)
@@ -54,27 +55,22 @@ static void ring(const struct tt_led *led, int rank)
         e->control->ring(e, rank);
 }
 
-static uint32_t slices_of(const struct tt_gate *gate)
-{
-    return gate->slices / 2;
-}
-
 static bool is_last(const struct tt_led *led, const struct tt_gate *gate)
 {
-    return led->slice + 1 == slices_of(gate);
+    return led->slice + 1 == tt_led_slices(gate);
 }
 
-/* The rows of this slice are another round: not so if the first one has done all. */
-static bool meets(const struct tt_led *led)
+/* The rows of this slice are another round: not so if the first of its group has done all. */
+static bool meets(const struct tt_led *led, const struct tt_gate *gate)
 {
-    return !led->whole || led->slice == 0;
+    return !led->whole || tt_led_is_first(&gate->led, led->slice);
 }
 
 /* Ordinary memory of the host, which no stream may copy: that would wait. */
 static void copy_host(const struct tt_led *led, const struct tt_led_gate *g, unsigned side)
 {
     const struct tt_led_side *s = &g->sides[side];
-    uint64_t from, bytes = tt_led_part(g, s, led->slice, &from);
+    uint64_t from, bytes = tt_led_part(g, s, led->slice, 1, &from);
     if (s->host == NULL || bytes == 0)
         return;
     if (side == TT_IN)
@@ -86,12 +82,14 @@ static void copy_host(const struct tt_led *led, const struct tt_led_gate *g, uns
 static struct tt_led_place place_of(const struct tt_led *led, const struct tt_led_gate *g, unsigned side)
 {
     const struct tt_led_side *s = &g->sides[side];
-    uint64_t from;
-    tt_led_part(g, s, led->slice, &from);
-    return (struct tt_led_place){ .kind = s->kind,
-        .key = s->key,
-        .base = s->whole ? s->offset : s->offset - from,
-        .whole = s->whole || s->kind == TT_PLACE_NONE };
+    struct tt_led_place place = { .kind = s->kind, .key = s->key };
+    uint32_t first = led->slice - led->slice % g->group;
+    uint64_t held; /* the first byte that the place has now */
+    place.whole = s->bytes == 0 || (s->holds != TT_HOLDS_SLICE && tt_led_is_first(g, led->slice));
+    place.bytes = tt_led_part(g, s, led->slice, place.whole ? g->group : 1, &place.from);
+    tt_led_part(g, s, s->holds == TT_HOLDS_SLICE ? led->slice : first, 1, &held);
+    place.base = s->offset - (s->holds == TT_HOLDS_ALL ? 0 : held);
+    return place;
 }
 
 static void write_row(struct tt_led *led, const struct tt_gate *gate, uint64_t signature)
@@ -99,7 +97,7 @@ static void write_row(struct tt_led *led, const struct tt_gate *gate, uint64_t s
     struct tt_led_row *row = led->rows[led->me];
     const struct tt_led_gate *g = &gate->led;
     row->signature = signature;
-    memcpy(&row->factor, g->own_factor != NULL ? g->own_factor : gate->factor, sizeof row->factor);
+    memcpy(&row->factor, g->has_factor ? g->factor : gate->factor, sizeof row->factor);
     for (unsigned side = 0; side < 2; side++)
         row->places[side] = place_of(led, g, side);
     atomic_thread_fence(memory_order_seq_cst); /* what was copied past the caches comes first */
@@ -114,6 +112,15 @@ static void next(struct tt_led *led, const struct tt_gate *gate)
     led->phase = TT_LED_STREAM;
 }
 
+/* The results of this slice are there. What the leader has of this rank's memory is used no more before its
+ * stream can pass the call. */
+static void tell_results(struct tt_led *led, const struct tt_gate *gate)
+{
+    if (is_last(led, gate) && gate->led.call != 0)
+        atomic_store_explicit(&led->calls_over, gate->led.call, memory_order_release);
+    tt_gate_tell(gate, 2 * led->slice + 2);
+}
+
 /* The stream is here. */
 static bool arrive(struct tt_led *led, const struct tt_gate *gate, uint64_t signature)
 {
@@ -121,17 +128,19 @@ static bool arrive(struct tt_led *led, const struct tt_gate *gate, uint64_t sign
         return false;
     if (gate->captured && is_last(led, gate))
         atomic_store_explicit(gate->ready, 0, memory_order_relaxed);
-    if (meets(led)) {
+    if (meets(led, gate)) {
         copy_host(led, &gate->led, TT_IN);
         write_row(led, gate, signature);
         led->phase = leads(led) ? TT_LED_ALL : TT_LED_LEFT;
         return true;
     }
-    tt_gate_tell(gate, 2 * led->slice + (leads(led) ? 1 : 2));
-    if (leads(led))
+    if (leads(led)) {
+        tt_gate_tell(gate, 2 * led->slice + 1);
         led->phase = TT_LED_KERNEL;
-    else
+    } else {
+        tell_results(led, gate);
         next(led, gate);
+    }
     return true;
 }
 
@@ -144,7 +153,8 @@ static bool all_here(struct tt_led *led)
         if (atomic_load_explicit(&row->here, memory_order_acquire) < led->round)
             return false;
         if (row->signature != led->rows[led->me]->signature) {
-            led->meeting.differs = r;
+            led->meeting.wrong = r;
+            led->meeting.why = TUTTI_MISMATCH;
             return false;
         }
     }
@@ -152,31 +162,48 @@ static bool all_here(struct tt_led *led)
     return true;
 }
 
+/* Where the leader's device has byte 0 of that. NULL: nowhere. */
 static void *resolve(const struct tt_led *led, int rank, const struct tt_led_place *place)
 {
+    uint8_t *at = NULL;
     switch ((enum tt_place_kind)place->kind) {
     case TT_PLACE_DIRECT:
         return (void *)(uintptr_t)place->base;
     case TT_PLACE_CELL:
         return (void *)((uintptr_t)led->seen[rank] + place->base);
     case TT_PLACE_SEGMENT:
+        at = tt_importer_find(led->importer, rank, place->key, place->base + place->from, place->bytes);
+        return at != NULL ? (void *)((uintptr_t)at - place->from) : NULL;
     case TT_PLACE_NONE:
         break;
     }
     return NULL;
 }
 
-/* Says to the kernels of this slice where everybody's bytes are. */
-static void set_bases(struct tt_led *led, const struct tt_gate *gate)
+/* The leader does not reach what that rank has told it of. */
+static bool fail_to_reach(struct tt_led *led, int rank)
 {
-    bool whole = slices_of(gate) > 1 && led->slice == 0;
+    tt_fail(TUTTI_DEVICE_ERROR, "the leader, rank %d, has not mapped it", led->leader);
+    led->meeting.wrong = rank;
+    led->meeting.why = TUTTI_DEVICE_ERROR;
+    return false;
+}
+
+/* Says to the kernels of this slice where everybody's bytes are. */
+static bool set_bases(struct tt_led *led, const struct tt_gate *gate)
+{
+    bool whole = gate->led.group > 1 && tt_led_slices(gate) > 1 && tt_led_is_first(&gate->led, led->slice);
     struct tt_bases bases = { .call = led->round };
+    tt_importer_begin(led->importer, led->round);
     for (int r = 0; r < led->n; r++) {
         const struct tt_led_row *row = led->rows[r];
-        bases.in[r] = resolve(led, r, &row->places[TT_IN]);
-        bases.out[r] = resolve(led, r, &row->places[TT_OUT]);
+        const struct tt_led_place *in = &row->places[TT_IN], *out = &row->places[TT_OUT];
+        bases.in[r] = resolve(led, r, in);
+        bases.out[r] = resolve(led, r, out);
         bases.factor[r] = row->factor;
-        whole = whole && row->places[TT_IN].whole && row->places[TT_OUT].whole;
+        whole = whole && in->whole && out->whole;
+        if ((in->bytes > 0 && bases.in[r] == NULL) || (out->bytes > 0 && bases.out[r] == NULL))
+            return fail_to_reach(led, r);
     }
     led->whole = whole;
     leader_row(led)->whole = whole;
@@ -184,14 +211,14 @@ static void set_bases(struct tt_led *led, const struct tt_gate *gate)
         led->bases[k] = bases;
         led->bases[k].skip = (k == TT_LED_WHOLE) != whole;
     }
+    return true;
 }
 
 static bool lead(struct tt_led *led, const struct tt_gate *gate)
 {
     uint64_t open = 2 * led->round;
-    if (!all_here(led))
+    if (!all_here(led) || !set_bases(led, gate))
         return false;
-    set_bases(led, gate);
     if (!atomic_compare_exchange_strong(&leader_row(led)->turn, &open, open + 1))
         return false; /* somebody has given up, and the communicator has ended */
     tt_gate_tell(gate, 2 * led->slice + 1);
@@ -208,6 +235,7 @@ static bool kernel_is_over(const struct tt_led *led, const struct tt_gate *gate)
 /* The others may go on. */
 static void let_go(struct tt_led *led)
 {
+    tt_importer_over(led->importer, led->round);
     atomic_store_explicit(&leader_row(led)->left, led->round, memory_order_release);
     atomic_store_explicit(&leader_row(led)->turn, 2 * led->round + 2, memory_order_release);
     for (int r = 0; r < led->n; r++)
@@ -220,11 +248,11 @@ static bool end_kernel(struct tt_led *led, const struct tt_gate *gate)
         return false;
     if (gate->captured && is_last(led, gate))
         atomic_store_explicit(gate->led.over, 0, memory_order_relaxed);
-    if (meets(led))
+    if (meets(led, gate))
         let_go(led);
     copy_host(led, &gate->led, TT_OUT);
     if (gate->led.sides[TT_OUT].host != NULL) /* else its stream does not wait for that */
-        tt_gate_tell(gate, 2 * led->slice + 2);
+        tell_results(led, gate);
     next(led, gate);
     return true;
 }
@@ -236,9 +264,10 @@ static bool follow(struct tt_led *led, const struct tt_gate *gate)
     if (atomic_load_explicit(&row->left, memory_order_acquire) < led->round)
         return false;
     led->meeting.late = TT_NONE;
-    led->whole = led->slice == 0 ? row->whole : led->whole;
+    if (tt_led_is_first(&gate->led, led->slice))
+        led->whole = row->whole;
     copy_host(led, &gate->led, TT_OUT);
-    tt_gate_tell(gate, 2 * led->slice + 2);
+    tell_results(led, gate);
     next(led, gate);
     return true;
 }
@@ -314,15 +343,25 @@ static void stop(struct tt_led *led)
             "this "
             "call are undefined",
             led->comm->identity.name, led->me, led->leader, CANCEL_MS);
+    if (leads(led))
+        tt_importer_over(led->importer, led->round);
     for (int k = 0; k < TT_LED_KERNELS && leads(led); k++) /* a graph's kernels may still come */
         __atomic_store_n(&led->bases[k].skip, 1, __ATOMIC_RELEASE);
     atomic_store(&led->cancelled, true);
 }
 
-void tt_led_cancel(struct tt_meeting *meeting)
+void tt_led_leave(struct tt_meeting *meeting, const struct tt_gate *gate)
 {
     struct tt_led *led = led_of(meeting);
     bool ends = atomic_load(&led->closing) || atomic_load(led->comm->endpoint->ended) != 0;
     if (ends && !atomic_load(&led->cancelled))
+        stop(led);
+    if (gate->led.call != 0)
+        atomic_store_explicit(&led->calls_over, gate->led.call, memory_order_release);
+}
+
+void tt_led_end(struct tt_led *led)
+{
+    if (!atomic_load(&led->cancelled))
         stop(led);
 }

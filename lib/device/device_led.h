@@ -23,6 +23,7 @@
 #define TT_DEVICE_LED_H
 #include "device/device_stage.h"
 #include "exec/rectangles.h"
+#include "segment/exporter.h"
 
 enum { TT_LED_RANKS = TT_FUSED_RANKS };
 #define TT_LED_CANCELLED UINT64_MAX
@@ -35,15 +36,17 @@ struct tt_led_row {
     uint64_t factor; /* of a scaled sum: one element */
     struct tt_led_place {
         uint32_t kind, key;
-        uint64_t base; /* of byte 0 of the operands or results */
-        bool whole;
+        uint64_t base; /* where byte 0 of the operands or results is, or would be */
+        uint64_t from, bytes; /* of those, so many are there */
+        bool whole; /* those of all slices of the group */
     } places[2];
-    /* Of the leader's row: the last round that is over, if all of its call was; and `turn`: 2t: round t has
-     * not begun; 2t + 1: its kernel may be out. `serves`: once the ranks are connected. */
+    /* Of the leader's row: the last round that is over, and whether all of its group was; and `turn`: 2t:
+     * round t has not begun; 2t + 1: its kernel may be out. `serves`: once the ranks are connected. */
     _Alignas(64) _Atomic uint64_t left;
     _Atomic uint64_t turn;
     bool whole;
     _Atomic bool serves;
+    _Atomic bool handed; /* of each row: the rank has handed over what it does when it connects */
 };
 
 /* What the leader's kernels read: copied to the device before each. */
@@ -51,6 +54,7 @@ enum tt_led_kernel { TT_LED_SLICE, TT_LED_WHOLE, TT_LED_KERNELS };
 struct tt_led_shared { /* in the pinned memory, behind the words */
     struct tt_led_row row;
     _Alignas(64) struct tt_bases bases[TT_LED_KERNELS];
+    struct tt_import_address importer;
 };
 
 struct tt_led {
@@ -64,19 +68,28 @@ struct tt_led {
     uint8_t *seen[TT_LED_RANKS]; /* and, of the leader's process, and at the leader of all, its device */
     struct tt_arena *arenas[TT_LED_RANKS]; /* of other ranks */
     uint64_t cell_bytes, pad_bytes; /* for operands, and as much for results */
+    uint64_t calls; /* that were enqueued here */
+    struct tt_exporter *exporter; /* also in the device; NULL: in the leader's process, or taken back */
+    struct { /* of a rank of another process than the leader's */
+        struct tt_dev_segment segment;
+        uint32_t key;
+        uint64_t offset; /* in what the leader knows by that */
+    } pad; /* key 0: there is none */
 
     /* Of the worker. */
     const struct tt_gate *gate; /* of the call under way */
     enum { TT_LED_STREAM, TT_LED_ALL, TT_LED_KERNEL, TT_LED_LEFT } phase; /* what it waits for */
     uint32_t slice;
     uint64_t round;
-    bool whole; /* the first slice has done all of the call */
+    bool whole; /* the first slice of the group has done all of it */
+    _Atomic uint64_t calls_over; /* of `calls` */
     _Atomic bool closing; /* the communicator is about to go, or has gone */
     _Atomic bool cancelled; /* for good */
     int leader_pidfd; /* -1: there is none */
 
     /* Of the leader. */
     bool pinned[TT_LED_RANKS]; /* by it */
+    struct tt_importer *importer;
     struct tt_bases *bases; /* pinned */
     struct tt_bases *bases_there; /* in the device's memory */
     uint32_t *blocks_over;
@@ -87,10 +100,18 @@ void tt_led_tell(const struct tt_device *device, struct tt_device_info *info);
 /* Finds out whether these ranks can be led, and by whom. Of a leader it tries that. The ranks may call when
  * all have returned from it. */
 tutti_status tt_led_connect(struct tt_comm *comm, const struct tt_device_info *infos, size_t stride);
+/* The ranks are connected: hands the leader this rank's pad. Calls do without, if that fails. */
+void tt_led_hand_over(struct tt_comm *comm);
+/* A captured call will not be replayed any more. */
+void tt_led_release(struct tt_led *led, const struct tt_call *call);
+/* No more is handed over, and what was is taken back. `drained`: no kernel of this rank is out. */
+void tt_led_take_back(struct tt_led *led);
 /* `drained`: no kernel of this rank is out. */
 void tt_led_free(struct tt_led *led, bool drained);
 
-/* True if this collective goes so: on all ranks alike. */
+/* True if leaders' kernels can do such a collective, */
+bool tt_led_has(enum tt_collective collective);
+/* and if this one goes so: on all ranks alike. */
 bool tt_led_serves(const struct tt_call *call);
 struct tt_rect_call tt_led_rects(const struct tt_call *call);
 /* Sets where the call's bytes are, and returns how many slices it has. */
@@ -102,15 +123,30 @@ tutti_status tt_led_enqueue_results(struct tt_comm_batch *b, struct tt_staged *o
 /* The worker's part (device_led.c). */
 void tt_led_begin(struct tt_meeting *meeting);
 bool tt_led_advance(struct tt_meeting *meeting, const struct tt_gate *gate, uint64_t signature);
-void tt_led_cancel(struct tt_meeting *meeting);
+void tt_led_leave(struct tt_meeting *meeting, const struct tt_gate *gate);
+/* The communicator is about to go: no kernel stores into this rank's memory any more. */
+void tt_led_end(struct tt_led *led);
 
-/* So many bytes of a side are in this slice, from byte *from of the side on. */
-static inline uint64_t tt_led_part(
-    const struct tt_led_gate *led, const struct tt_led_side *side, uint32_t slice, uint64_t *from)
+static inline uint32_t tt_led_slices(const struct tt_gate *gate)
 {
-    uint64_t begin = slice * led->slice_bytes, end = begin + led->slice_bytes;
+    return gate->slices / 2;
+}
+static inline bool tt_led_is_first(const struct tt_led_gate *led, uint32_t slice)
+{
+    return slice % led->group == 0;
+}
+static inline bool tt_led_is_last(const struct tt_gate *gate, uint32_t slice)
+{
+    return (slice + 1) % gate->led.group == 0 || slice + 1 == tt_led_slices(gate);
+}
+
+/* So many bytes of a side are in these slices, from byte *from of the side on. */
+static inline uint64_t tt_led_part(const struct tt_led_gate *led, const struct tt_led_side *side,
+    uint32_t slice, uint32_t slices, uint64_t *from)
+{
+    uint64_t begin = slice * led->slice_bytes, end = begin + slices * led->slice_bytes;
     uint64_t most = side->start + side->bytes;
-    begin = begin < side->start ? side->start : begin;
+    begin = begin < side->start ? side->start : begin < most ? begin : most;
     end = end > most ? most : end;
     *from = begin - side->start;
     return end > begin ? end - begin : 0;

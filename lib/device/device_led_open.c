@@ -14,9 +14,10 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "select/led.h"
 #include "transports/arena.h"
 
-enum { TRIAL_BYTES = 64 };
+enum { TRIAL_BYTES = 64, PAD_MOST = 64 << 20, PAD_SHARE = 2000 };
 
 static struct tt_led_shared *shared_of(const struct tt_device *d)
 {
@@ -61,23 +62,25 @@ static bool same_process(const struct tt_device_info *a, const struct tt_device_
     return memcmp(a->arena, b->arena, sizeof a->arena) == 0;
 }
 
-/* Several processes on one device of one host. */
-static bool can_be_led(const struct tt_comm *comm, const struct tt_device_info *infos, size_t stride)
+/* Several processes on one device of one host: NULL. Else what is in the way. */
+static const char *not_led(const struct tt_comm *comm, const struct tt_device_info *infos, size_t stride)
 {
     bool processes = false;
-    const struct tt_device_info *first = infos;
-    if (comm->n < 2 || comm->n > TT_LED_RANKS || comm->identity.host != NULL ||
-        comm->endpoint->control->ring == NULL || comm->settings.executor == TT_EXECUTOR_HOST)
-        return false;
+    if (comm->settings.executor == TT_EXECUTOR_HOST)
+        return "the setting executor is host";
+    if (comm->n < 2 || comm->n > TT_LED_RANKS)
+        return "it serves 2 to 8 ranks";
+    if (comm->identity.host != NULL || comm->endpoint->control->ring == NULL)
+        return "not all ranks are on one host";
     for (int r = 0; r < comm->n; r++) {
         const struct tt_device_info *info = info_of(infos, stride, r);
-        if (!info->present || memcmp(info->address, first->address, sizeof info->address) != 0)
-            return false;
-        if (same_process(info, first) && info->context != first->context)
-            return false;
-        processes = processes || !same_process(info, first);
+        if (!info->present || memcmp(info->address, infos->address, sizeof info->address) != 0)
+            return "not all ranks are on one device";
+        if (same_process(info, infos) && info->context != infos->context)
+            return "ranks of one process are in several contexts";
+        processes = processes || !same_process(info, infos);
     }
-    return processes;
+    return processes ? NULL : "all ranks are in one process";
 }
 
 /* Where a rank's pinned memory is in this process. */
@@ -179,6 +182,7 @@ static bool has_all_words(const struct tt_led *led)
 
 static tutti_status try(struct tt_led *led)
 {
+    const struct tt_device *d = led->comm->device;
     void *stream = NULL;
     enum tt_dev_error error = pin_all(led);
     if (error == TT_DEV_OK)
@@ -195,7 +199,7 @@ static tutti_status try(struct tt_led *led)
         return tt_fail(TUTTI_DEVICE_ERROR, "%s", led->dev->why());
     if (!has_all_words(led))
         return tt_fail(TUTTI_DEVICE_ERROR, "its kernels do not reach the pinned memory of all ranks");
-    return TUTTI_OK;
+    return tt_importer_open(led->dev, d->number, led->n, &led->importer, &shared_of(d)->importer);
 }
 
 /* If it cannot, all go by the host's memory, for it is the leader's row that says so. */
@@ -219,21 +223,37 @@ static tutti_status lead(struct tt_led *led)
     return TUTTI_OK;
 }
 
+/* Whole slices, on all ranks as many, for it is one device. */
+static uint64_t pad_bytes(const struct tt_led *led)
+{
+    const struct tt_comm *comm = led->comm;
+    struct tt_dev_facts facts;
+    uint64_t bytes = comm->settings.device_pad_bytes;
+    if (bytes == 0 && led->dev->facts(comm->device->number, &facts) == TT_DEV_OK)
+        bytes = facts.bytes / PAD_SHARE < PAD_MOST ? facts.bytes / PAD_SHARE : PAD_MOST;
+    return bytes / led->cell_bytes * led->cell_bytes;
+}
+
 tutti_status tt_led_connect(struct tt_comm *comm, const struct tt_device_info *infos, size_t stride)
 {
-    if (comm->device == NULL || !can_be_led(comm, infos, stride))
+    const char *why = comm->device != NULL ? not_led(comm, infos, stride) : NULL;
+    if (comm->device == NULL)
+        return TUTTI_OK;
+    comm->device->not_led = why;
+    if (why != NULL)
         return TUTTI_OK;
     struct tt_led *led = calloc(1, sizeof *led);
     if (led == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the ranks of device %d", comm->device->number);
     comm->device->led = led;
     led->meeting =
-        (struct tt_meeting){ .begin = tt_led_begin, .advance = tt_led_advance, .cancel = tt_led_cancel };
+        (struct tt_meeting){ .begin = tt_led_begin, .advance = tt_led_advance, .leave = tt_led_leave };
     led->comm = comm;
     led->dev = comm->device->dev;
     led->n = comm->n;
     led->me = comm->rank;
     led->cell_bytes = comm->device->cells_bytes / 2;
+    led->pad_bytes = pad_bytes(led);
     led->leader_pidfd = -1;
     tutti_status status = find_rows(led, infos, stride);
     if (status == TUTTI_OK && led->me == led->leader)
@@ -255,7 +275,45 @@ void tt_led_free(struct tt_led *led, bool drained)
         led->dev->memory.free(led->bases_there);
     if (drained && led->blocks_over != NULL)
         led->dev->memory.free(led->blocks_over);
+    if (drained && led->pad.segment.base != NULL)
+        led->dev->segment.free(&led->pad.segment);
     if (led->leader_pidfd >= 0)
         close(led->leader_pidfd);
     free(led);
+}
+
+/* --- For people */
+
+static bool serves(const struct tt_comm *comm)
+{
+    const struct tt_led *led = comm->device->led;
+    return led != NULL && atomic_load(&led->rows[led->leader]->serves);
+}
+
+const char *tt_device_executor(const struct tt_comm *comm)
+{
+    return tt_local_decides(comm) ? "L" : serves(comm) ? "W" : "H";
+}
+
+void tt_device_why(
+    const struct tt_comm *comm, enum tt_collective collective, uint64_t bytes, struct tt_text *a)
+{
+    const struct tt_led *led = comm->device->led;
+    const struct tt_settings *settings = &comm->settings;
+    if (tt_local_decides(comm)) {
+        tt_put(a, "on CUDA streams: L, one kernel for all ranks, where it reaches their buffers\n");
+        return;
+    }
+    tt_put(a,
+        "not L, one kernel: its ranks are not all in one process and on one device, or executor is host\n");
+    if (!serves(comm)) {
+        tt_put(a, "on CUDA streams: H, by the host's memory; not W, a leader's kernel: %s\n",
+            led != NULL ? "the leader's device did not pass its trial, as the log says"
+                        : comm->device->not_led);
+        return;
+    }
+    bool pays = tt_led_has(collective) && tt_led_pays(settings, comm->n, bytes, led->pad_bytes);
+    tt_put(a, "on CUDA streams: %s%s\n", pays ? "W, a leader's kernel" : "H, by the host's memory",
+        tt_led_has(collective) ? "" : "; a leader's kernel does not do this collective");
+    tt_led_put(settings, comm->n, bytes, led->pad_bytes, a);
 }

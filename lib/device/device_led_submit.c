@@ -16,17 +16,14 @@
 #include "select/choose.h"
 #include "select/led.h"
 
-/* Pieces of work: a copy, words, the bases, two kernels, a copy. */
-enum { SIDES = 2 };
-
-/* --- Which calls, and where */
+/* --- Which calls */
 
 static uint64_t bytes_of(const struct tt_call *call)
 {
     return call->total * tutti_type_bytes(call->type);
 }
 
-static bool has_rows(enum tt_collective collective)
+bool tt_led_has(enum tt_collective collective)
 {
     const struct tt_collective_row *row = &tt_collectives[collective];
     return !row->p2p && row->counts == TT_COUNTS_EVEN && row->result != TT_RESULT_NONE;
@@ -39,7 +36,7 @@ bool tt_led_serves(const struct tt_call *call)
     struct tt_rect_plan plan;
     bool own = call->created != NULL && !tt_call_scales(call); /* a user's operator */
     if (led == NULL || !atomic_load_explicit(&led->rows[led->leader]->serves, memory_order_relaxed) ||
-        call->comm->settings.executor != TT_EXECUTOR_LED || !has_rows(call->collective) || own ||
+        call->comm->settings.executor != TT_EXECUTOR_LED || !tt_led_has(call->collective) || own ||
         bytes_of(call) == 0 || !tt_choose_allows(&call->comm->settings, call->collective, "direct"))
         return false;
     bool exchange = tt_collectives[call->collective].result == TT_RESULT_EXCHANGED;
@@ -63,55 +60,6 @@ struct tt_rect_call tt_led_rects(const struct tt_call *call)
         .total = call->total };
 }
 
-/* The bytes of the collective's vector that a rank has in this buffer. */
-static void find_part(const struct tt_call *call, enum tt_reach reach, struct tt_led_side *side)
-{
-    uint64_t all = bytes_of(call), block = all / (uint64_t)call->comm->n;
-    bool own = reach == TT_REACH_OWN;
-    bool has = own || reach == TT_REACH_ALL || (reach == TT_REACH_ROOT && call->comm->rank == call->root);
-    side->start = own ? block * (uint64_t)call->comm->rank : 0;
-    side->bytes = !has ? 0 : own ? block : all;
-}
-
-static void place_side(const struct tt_device *d, struct tt_staged *op, unsigned side)
-{
-    const struct tt_call *call = &op->call;
-    const struct tt_collective_row *row = &tt_collectives[call->collective];
-    const struct tt_led *led = d->led;
-    struct tt_led_side *s = &op->staging.gate.led.sides[side];
-    uint8_t *buffer = side == TT_IN ? (uint8_t *)(uintptr_t)call->send : call->recv;
-    uint8_t *cell = d->cells + side * led->cell_bytes;
-    bool exchange =
-        row->result == TT_RESULT_EXCHANGED; /* in place its rectangles would depend on each other */
-    find_part(call, side == TT_IN ? row->in : row->out, s);
-    if (s->bytes == 0)
-        return;
-    if (led->same_process[led->me] && op->local.staged[side] &&
-        !(exchange && op->local.in_place && side == TT_IN)) {
-        s->kind = TT_PLACE_DIRECT;
-        s->offset = (uintptr_t)buffer;
-        s->whole = true;
-        return;
-    }
-    s->kind = TT_PLACE_CELL;
-    s->offset = (uint64_t)(cell - d->pinned);
-    s->cell = cell;
-    s->host = op->local.staged[side] ? NULL : buffer;
-}
-
-uint32_t tt_led_place(struct tt_comm_batch *b, struct tt_staged *op)
-{
-    const struct tt_call *call = &op->call;
-    struct tt_led_gate *g = &op->staging.gate.led;
-    const struct tt_device *d = b->device;
-    *g = (struct tt_led_gate){ .meeting = &d->led->meeting, .slice_bytes = d->led->cell_bytes };
-    for (unsigned side = 0; side < SIDES; side++)
-        place_side(d, op, side);
-    if (call->created != NULL && call->created->scalar == NULL)
-        g->own_factor = call->created->factor;
-    return (uint32_t)((bytes_of(call) + g->slice_bytes - 1) / g->slice_bytes);
-}
-
 /* --- The stream's part */
 
 static tutti_status told(const struct tt_comm_batch *b, enum tt_dev_error error)
@@ -127,20 +75,31 @@ static bool leads(const struct tt_comm_batch *b)
     return b->device->led->leader == b->comm->rank;
 }
 
+/* The part of a side that is copied with this slice. */
+static uint64_t part_to_copy(const struct tt_gate *gate, unsigned side, uint32_t slice, uint64_t *from)
+{
+    const struct tt_led_gate *g = &gate->led;
+    const struct tt_led_side *s = &g->sides[side];
+    if (s->staged == NULL)
+        return 0;
+    if (s->holds == TT_HOLDS_SLICE)
+        return tt_led_part(g, s, slice, 1, from);
+    bool now = side == TT_IN ? tt_led_is_first(g, slice) : tt_led_is_last(gate, slice);
+    return now ? tt_led_part(g, s, slice - slice % g->group, g->group, from) : 0;
+}
+
 static enum tt_dev_error copy(
     const struct tt_comm_batch *b, const struct tt_staged *op, unsigned side, uint32_t slice)
 {
     struct tt_device *d = b->device;
-    const struct tt_led_gate *g = &op->staging.gate.led;
-    const struct tt_led_side *s = &g->sides[side];
-    uint64_t from, bytes = tt_led_part(g, s, slice, &from);
-    if (s->cell == NULL || s->host != NULL || bytes == 0)
-        return TT_DEV_OK;
-    uint8_t *cell = tt_device_seen(d, s->cell);
+    uint8_t *staged = op->staging.gate.led.sides[side].staged;
+    uint64_t from, bytes = part_to_copy(&op->staging.gate, side, slice, &from);
     void *stream = b->ops[0].stream;
+    if (bytes == 0)
+        return TT_DEV_OK;
     d->enqueued++;
-    return side == TT_IN ? d->dev->copy(cell, (const uint8_t *)op->call.send + from, bytes, stream)
-                         : d->dev->copy((uint8_t *)op->call.recv + from, cell, bytes, stream);
+    return side == TT_IN ? d->dev->copy(staged, (const uint8_t *)op->call.send + from, bytes, stream)
+                         : d->dev->copy((uint8_t *)op->call.recv + from, staged, bytes, stream);
 }
 
 static uint32_t word(const struct tt_staged *op, uint32_t slice, uint32_t step)
@@ -175,17 +134,18 @@ tutti_status tt_led_enqueue_operands(struct tt_comm_batch *b, struct tt_staged *
     return told(b, error);
 }
 
-/* The rectangles of a slice; of all slices together, if the bases say that all is in reach. */
+/* The rectangles of a slice; of its group, if the bases say that all of it is in reach. */
 static enum tt_dev_error launch(
     const struct tt_comm_batch *b, const struct tt_staged *op, uint32_t slice, enum tt_led_kernel which)
 {
     const struct tt_led *led = b->device->led;
-    struct tt_fused_params params;
+    struct tt_fused_params params = { 0 }; /* what is told to a device is all known */
     struct tt_rect_plan plan;
     struct tt_rect_call rects = tt_led_rects(&op->call);
-    if (which == TT_LED_SLICE) {
+    uint32_t slices = which == TT_LED_WHOLE ? op->staging.gate.led.group : 1;
+    if (op->staging.gate.slices > 2) {
         rects.begin = slice * op->staging.gate.led.slice_bytes;
-        rects.end = rects.begin + op->staging.gate.led.slice_bytes;
+        rects.end = rects.begin + slices * op->staging.gate.led.slice_bytes;
     }
     bool idle = !tt_rectangles(&rects, &params, &plan) || plan.kernel == 0;
     params.bases = &led->bases_there[which];
@@ -208,19 +168,20 @@ static enum tt_dev_error enqueue_kernels(struct tt_comm_batch *b, struct tt_stag
 {
     struct tt_device *d = b->device;
     struct tt_led *led = d->led;
-    bool several = op->staging.gate.slices > 2;
+    const struct tt_led_gate *g = &op->staging.gate.led;
+    bool several = g->group > 1 && op->staging.gate.slices > 2 && tt_led_is_first(g, slice);
     enum tt_dev_error error = await(b, op, slice, 1);
     d->enqueued++;
     if (error == TT_DEV_OK)
         error = d->dev->copy(led->bases_there, tt_device_seen(d, led->bases),
             TT_LED_KERNELS * sizeof *led->bases, b->ops[0].stream);
-    if (error == TT_DEV_OK && several && slice == 0)
+    if (error == TT_DEV_OK && several)
         error = launch(b, op, slice, TT_LED_WHOLE);
     if (error == TT_DEV_OK)
         error = launch(b, op, slice, TT_LED_SLICE);
     if (b->captured == NULL)
         tt_local_peers_tell(b->comm, &op->rendezvous, 2 * slice + 2);
-    bool copies = op->staging.gate.led.sides[TT_OUT].host != NULL; /* its worker does */
+    bool copies = g->sides[TT_OUT].host != NULL; /* its worker does */
     return error == TT_DEV_OK && copies ? await(b, op, slice, 2) : error;
 }
 

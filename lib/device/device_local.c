@@ -195,7 +195,7 @@ static tutti_status fail(const struct tt_comm *comm)
 /* Calls that differ are not decided on: the workers, which compare them, tell both, and nothing is stored. */
 static tutti_status decide(struct tt_comm *comm, struct tt_local_kernel *local, uint64_t number)
 {
-    struct tt_fused_params params;
+    struct tt_fused_params params = { 0 }; /* what is told to a device is all known */
     struct tt_rect_plan plan;
     if (!all_same(local->calls, local->n))
         return TUTTI_OK;

@@ -18,7 +18,7 @@
 
 enum {
     TT_LOCAL_RANKS = 8, /* that one kernel serves */
-    TT_LOCAL_DECISIONS = 1024 /* more than calls that a worker may not have looked at (device_throttle.c) */
+    TT_LOCAL_DECISIONS = 1024 /* more than calls that a worker may not have looked at (device_submit.c) */
 };
 _Static_assert(
     (int)TT_DEVICE_ENQUEUED < (int)TT_LOCAL_DECISIONS, "a decision stays until it has been looked at");

@@ -133,6 +133,14 @@ tutti_status tt_device_memory_alloc(size_t bytes, void **ptr)
     return status;
 }
 
+bool tt_device_memory_has(const void *ptr)
+{
+    for (struct entry *e = atomic_load(&entries); e != NULL; e = e->next)
+        if (atomic_load(&e->is) == ptr)
+            return true;
+    return false;
+}
+
 /* --- Free */
 
 bool tt_device_memory_free(void *ptr, tutti_status *status)

@@ -22,6 +22,42 @@
 #include "base/status.h"
 #include "device/device_led.h"
 
+/* --- How much is enqueued */
+
+static void pass(struct tt_device *d)
+{
+    for (; d->marks.count > 0; d->marks.count--, d->marks.first = (d->marks.first + 1) % TT_DEVICE_MARKS) {
+        const struct tt_device_mark *m = &d->marks.ring[d->marks.first];
+        if ((int32_t)(atomic_load_explicit(m->done, memory_order_acquire) - m->value) < 0)
+            return;
+        d->completed = m->enqueued;
+    }
+}
+
+/* Makes a mark, unless there is no room for another one: a later one says the same. */
+void tt_device_mark(struct tt_device *d, const _Atomic uint32_t *done, uint32_t value)
+{
+    if (d->marks.count == TT_DEVICE_MARKS)
+        pass(d);
+    if (d->marks.count == TT_DEVICE_MARKS)
+        return;
+    uint32_t next = (d->marks.first + d->marks.count++) % TT_DEVICE_MARKS;
+    d->marks.ring[next] = (struct tt_device_mark){ d->enqueued, done, value };
+}
+
+/* This wait ends: a gate tells all its slices at the latest when its call fails. */
+void tt_device_throttle(struct tt_device *d, uint32_t pieces)
+{
+    struct tt_wait w;
+    if (d->enqueued + pieces - d->completed <= TT_DEVICE_ENQUEUED)
+        return;
+    tt_wait_begin(&w, tt_wait_policy_for(1), NULL, 0);
+    tt_wait_look(&w, true);
+    for (pass(d); d->marks.count > 0 && d->enqueued + pieces - d->completed > TT_DEVICE_ENQUEUED; pass(d))
+        tt_wait_idle(&w);
+    tt_wait_awake(&w);
+}
+
 /* --- The stream's part */
 
 static enum tt_dev_error move(struct tt_comm_batch *b, struct tt_staged *op, unsigned side, uint32_t slice)
@@ -223,7 +259,7 @@ static enum tt_dev_error fork_streams(const struct tt_comm_batch *b)
 {
     struct tt_device *d = b->device;
     d->enqueued += count_events(b);
-    void *lead = b->ops[0].stream, *last = b->captured == NULL ? d->order_event : d->inside;
+    void *lead = b->ops[0].stream, *last = b->captured == NULL ? d->order_event : d->capture.last;
     enum tt_dev_error error = b->captured == NULL ? d->dev->event.record(d->order_event, lead, false)
                                                   : tt_captured_leave(b->captured, d, lead);
     for (int i = 1; i < b->count && error == TT_DEV_OK; i++)

@@ -304,10 +304,10 @@ static enum tt_progress meet(struct tt_op *op, struct tt_meeting *meeting)
     op->progress.slices[0].held = meeting->held;
     if (meeting->over)
         end_without_messages(op);
-    if (meeting->differs != TT_NONE) {
+    if (meeting->wrong != TT_NONE) {
         op->result.state = TT_FAILED;
-        op->result.status = TUTTI_MISMATCH;
-        op->result.peer = meeting->differs;
+        op->result.status = meeting->why;
+        op->result.peer = meeting->wrong;
     }
     return op->result.state;
 }

@@ -26,13 +26,21 @@ bool tt_led_prefers_pad(const struct tt_costs *costs, int n, uint64_t bytes)
     return of_pads(costs, n, bytes, bytes) < of_cells(costs, n, bytes);
 }
 
+static uint64_t of_staged(const struct tt_costs *c, int n, uint64_t bytes)
+{
+    return tt_costs_sum(c->staged.call, of_bytes(c->staged.byte, n, bytes));
+}
+
+static uint64_t of_mapped(const struct tt_costs *c, int n, uint64_t bytes)
+{
+    return tt_costs_sum(c->mapped.call, of_bytes(c->mapped.byte, n, bytes));
+}
+
 bool tt_led_pays(const struct tt_settings *settings, int n, uint64_t bytes, uint64_t pad_bytes)
 {
     const struct tt_costs *c = &settings->costs;
-    uint64_t staged = tt_costs_sum(c->staged.call, of_bytes(c->staged.byte, n, bytes));
-    uint64_t mapped = tt_costs_sum(c->mapped.call, of_bytes(c->mapped.byte, n, bytes));
     uint64_t pads = of_pads(c, n, bytes, pad_bytes), cells = of_cells(c, n, bytes);
-    uint64_t led = settings->device_mapped ? mapped : pads < cells ? pads : cells;
+    uint64_t led = settings->device_mapped ? of_mapped(c, n, bytes) : pads < cells ? pads : cells;
     switch ((enum tt_executor)settings->executor) {
     case TT_EXECUTOR_HOST:
         return false;
@@ -41,5 +49,21 @@ bool tt_led_pays(const struct tt_settings *settings, int n, uint64_t bytes, uint
     case TT_EXECUTOR_AUTO:
         break;
     }
-    return led < staged;
+    return led < of_staged(c, n, bytes);
+}
+
+static void put_time(struct tt_text *text, const char *way, uint64_t femtoseconds)
+{
+    if (femtoseconds != UINT64_MAX)
+        tt_put(text, "  %s: %.1f us\n", way, (double)femtoseconds * 1e-9);
+}
+
+void tt_led_put(
+    const struct tt_settings *settings, int n, uint64_t bytes, uint64_t pad_bytes, struct tt_text *text)
+{
+    const struct tt_costs *c = &settings->costs;
+    put_time(text, "by the host's memory", of_staged(c, n, bytes));
+    put_time(text, "by a leader's kernel and pinned cells", of_cells(c, n, bytes));
+    put_time(text, "by a leader's kernel and pads", of_pads(c, n, bytes, pad_bytes));
+    put_time(text, "by a leader's kernel and memory that it has mapped", of_mapped(c, n, bytes));
 }

@@ -11,6 +11,9 @@
 
 /* `bytes` of the vector, `pad_bytes` of a pad for operands, and as much for results; 0: there are none. */
 bool tt_led_pays(const struct tt_settings *settings, int n, uint64_t bytes, uint64_t pad_bytes);
+/* Writes what the ways cost, as tt_led_pays has it. */
+void tt_led_put(
+    const struct tt_settings *settings, int n, uint64_t bytes, uint64_t pad_bytes, struct tt_text *text);
 /* Whether so many bytes should lie in a rank's pad, rather than in its cells. */
 bool tt_led_prefers_pad(const struct tt_costs *costs, int n, uint64_t bytes);
 

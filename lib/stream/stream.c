@@ -158,11 +158,11 @@ static void open_gate(const struct tt_call *call)
 }
 
 /* If a communicator has ended, a leader's kernel may still store into this rank's memory. */
-static void cancel(const struct tt_call *call)
+static void leave_meeting(const struct tt_call *call)
 {
     struct tt_meeting *meeting = call->staging != NULL ? call->staging->gate.led.meeting : NULL;
     if (meeting != NULL)
-        meeting->cancel(meeting);
+        meeting->leave(meeting, &call->staging->gate);
 }
 
 static void finish(struct tt_stream *s, struct tt_work_item *item)
@@ -178,7 +178,7 @@ static void finish(struct tt_stream *s, struct tt_work_item *item)
         p->outcome = item->outcome;
     tt_work_item_forget(item);
     for (int i = 0; i < item->batch->count; i++)
-        cancel(&item->batch->calls[i].call);
+        leave_meeting(&item->batch->calls[i].call);
     pthread_mutex_lock(&tt_streams_lock);
     for (int i = 0; i < item->batch->count; i++)
         open_gate(&item->batch->calls[i].call);

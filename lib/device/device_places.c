@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* device_places.c: where a rank has the bytes of a call that a leader's kernel does.
+ *
+ * The best place is the buffer itself: in the leader's process, and where the leader has mapped it. Else the
+ * stream copies, on the device to a pad, or to pinned cells; and of ordinary memory of the host the worker
+ * copies, to the cells, for a stream would wait there. Each rank chooses for itself, call by call. */
+#include "device/device_led.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "base/wait.h"
+#include "select/led.h"
+#include "transports/arena.h"
+
+enum { SIDES = 2, HAND_OVER_MS = 10000 };
+
+/* --- A call */
+
+/* The bytes of the collective's vector that a rank has in this buffer. */
+static void find_part(const struct tt_call *call, enum tt_reach reach, struct tt_led_side *side)
+{
+    uint64_t all = call->total * tutti_type_bytes(call->type), block = all / (uint64_t)call->comm->n;
+    bool own = reach == TT_REACH_OWN;
+    bool has = own || reach == TT_REACH_ALL || (reach == TT_REACH_ROOT && call->comm->rank == call->root);
+    side->start = own ? block * (uint64_t)call->comm->rank : 0;
+    side->bytes = !has ? 0 : own ? block : all;
+}
+
+/* In place its rectangles would depend on each other, so that operands lie elsewhere. */
+static bool must_move(const struct tt_staged *op, unsigned side)
+{
+    bool exchange = tt_collectives[op->call.collective].result == TT_RESULT_EXCHANGED;
+    return exchange && op->local.in_place && side == TT_IN;
+}
+
+/* The buffer itself. False: the leader does not reach it. */
+static bool place_buffer(
+    const struct tt_device *d, const struct tt_staged *op, unsigned side, uint8_t *buffer)
+{
+    const struct tt_led *led = d->led;
+    struct tt_led_side *s = (struct tt_led_side *)(uintptr_t)&op->staging.gate.led.sides[side];
+    struct tt_dev_pointer what;
+    if (!op->local.staged[side] || must_move(op, side))
+        return false;
+    s->holds = TT_HOLDS_ALL;
+    if (led->same_process[led->me]) {
+        s->kind = TT_PLACE_DIRECT;
+        s->offset = (uintptr_t)buffer;
+        return true;
+    }
+    if (d->exporter == NULL || d->dev->memory.classify(buffer, &what) != TT_DEV_OK)
+        return false;
+    if (tt_exporter_find(d->exporter, buffer, s->bytes, &what, led->calls, &s->key, &s->offset)) {
+        s->kind = TT_PLACE_SEGMENT;
+        return true;
+    }
+    if (tt_device_memory_has((void *)what.base))
+        tt_exporter_ask(d->exporter, &what);
+    return false;
+}
+
+static void place_side(const struct tt_device *d, struct tt_staged *op, unsigned side)
+{
+    const struct tt_call *call = &op->call;
+    const struct tt_collective_row *row = &tt_collectives[call->collective];
+    const struct tt_led *led = d->led;
+    struct tt_led_side *s = &op->staging.gate.led.sides[side];
+    uint8_t *buffer = side == TT_IN ? (uint8_t *)(uintptr_t)call->send : call->recv;
+    uint8_t *cell = d->cells + side * led->cell_bytes;
+    bool staged = op->local.staged[side];
+    find_part(call, side == TT_IN ? row->in : row->out, s);
+    if (s->bytes == 0 || place_buffer(d, op, side, buffer))
+        return;
+    if (staged && led->pad.key != 0 && tt_led_prefers_pad(&call->comm->settings.costs, led->n, s->bytes)) {
+        s->kind = TT_PLACE_SEGMENT;
+        s->key = led->pad.key;
+        s->offset = led->pad.offset + side * led->pad_bytes;
+        s->holds = TT_HOLDS_GROUP;
+        s->staged = (uint8_t *)led->pad.segment.base + side * led->pad_bytes;
+        return;
+    }
+    s->kind = TT_PLACE_CELL;
+    s->offset = (uint64_t)(cell - d->pinned);
+    s->holds = TT_HOLDS_SLICE;
+    s->staged = staged ? tt_device_seen(d, cell) : NULL;
+    s->cell = cell;
+    s->host = staged ? NULL : buffer;
+}
+
+uint32_t tt_led_place(struct tt_comm_batch *b, struct tt_staged *op)
+{
+    const struct tt_call *call = &op->call;
+    struct tt_led_gate *g = &op->staging.gate.led;
+    struct tt_led *led = b->device->led;
+    uint64_t bytes = call->total * tutti_type_bytes(call->type);
+    uint32_t group = (uint32_t)(led->pad_bytes / led->cell_bytes);
+    *g = (struct tt_led_gate){ .meeting = &led->meeting,
+        .slice_bytes = led->cell_bytes,
+        .group = group > 1 ? group : 1,
+        .call = b->captured == NULL ? ++led->calls : 0 };
+    for (unsigned side = 0; side < SIDES; side++)
+        place_side(b->device, op, side);
+    for (unsigned side = 0; side < SIDES && b->captured != NULL; side++)
+        if (g->sides[side].kind == TT_PLACE_SEGMENT && g->sides[side].holds == TT_HOLDS_ALL)
+            tt_exporter_hold(b->device->exporter, g->sides[side].key);
+    g->has_factor = call->created != NULL && call->created->scalar == NULL;
+    if (g->has_factor) /* the operator may go when the call is made */
+        memcpy(g->factor, call->created->factor, sizeof g->factor);
+    return (uint32_t)((bytes + g->slice_bytes - 1) / g->slice_bytes);
+}
+
+void tt_led_release(struct tt_led *led, const struct tt_call *call)
+{
+    const struct tt_led_gate *g = &call->staging->gate.led;
+    for (unsigned side = 0; side < SIDES && led->exporter != NULL; side++)
+        if (g->sides[side].kind == TT_PLACE_SEGMENT && g->sides[side].holds == TT_HOLDS_ALL)
+            tt_exporter_release(led->exporter, g->sides[side].key);
+}
+
+/* --- The pad */
+
+/* Zeroed, for it has what others left there. */
+static enum tt_dev_error make_pad(struct tt_led *led)
+{
+    const struct tt_dev *dev = led->dev;
+    enum tt_dev_error error = dev->segment.alloc(SIDES * led->pad_bytes, &led->pad.segment);
+    return error == TT_DEV_OK ? tt_device_memory_clear(dev, led->pad.segment.base, SIDES * led->pad_bytes)
+                              : error;
+}
+
+/* Sets *why, if the leader does not have the pad then. */
+static bool hand_over_pad(struct tt_led *led, const char **why, char room[TT_EXPORT_WHY])
+{
+    struct tt_device *d = led->comm->device;
+    struct tt_dev_pointer what;
+    *why = room;
+    if (make_pad(led) != TT_DEV_OK || d->dev->memory.classify(led->pad.segment.base, &what) != TT_DEV_OK) {
+        *why = d->dev->why();
+        return false;
+    }
+    return tt_exporter_add(d->exporter, &what, HAND_OVER_MS, room) &&
+           tt_exporter_find(d->exporter, led->pad.segment.base, SIDES * led->pad_bytes, &what, 0,
+               &led->pad.key, &led->pad.offset);
+}
+
+static tutti_status open_exporter(struct tt_led *led)
+{
+    struct tt_device *d = led->comm->device;
+    const struct tt_led_shared *leader = (const struct tt_led_shared *)(const void *)led->rows[led->leader];
+    tutti_status status = tt_exporter_open(
+        led->dev, d->number, &leader->importer, led->me, &led->calls_over, HAND_OVER_MS, &d->exporter);
+    if (status == TUTTI_OK)
+        led->exporter = d->exporter;
+    return status;
+}
+
+static void hand_over(struct tt_led *led)
+{
+    const struct tt_comm *comm = led->comm;
+    char room[TT_EXPORT_WHY] = "";
+    const char *why = room;
+    int before;
+    if (tt_device_enter(comm->device, &before) != TUTTI_OK)
+        return;
+    bool opened = open_exporter(led) == TUTTI_OK;
+    if (!opened || !hand_over_pad(led, &why, room))
+        tt_log(TT_LOG_WARN,
+            "%s, rank %d: rank %d, which leads, has no pad of it: %s; its calls go by pinned memory",
+            comm->identity.name, led->me, led->leader, opened ? why : tt_last_error());
+    tt_device_leave(comm->device, before);
+}
+
+static bool all_have(const struct tt_led *led)
+{
+    bool all = true;
+    for (int r = 0; r < led->n; r++)
+        all = all && (atomic_load_explicit(&led->rows[r]->handed, memory_order_acquire) ||
+                         (led->arenas[r] != NULL && !tt_arena_alive(led->arenas[r])));
+    return all;
+}
+
+/* To map memory may wait for all that the leader's device does, and so for calls that others have not made:
+ * no rank makes one before all have handed over. */
+void tt_led_hand_over(struct tt_comm *comm)
+{
+    struct tt_led *led = comm->device != NULL ? comm->device->led : NULL;
+    struct tt_wait w;
+    if (led == NULL || !atomic_load(&led->rows[led->leader]->serves))
+        return;
+    if (!led->same_process[led->me])
+        hand_over(led);
+    atomic_store_explicit(&led->rows[led->me]->handed, true, memory_order_release);
+    for (int r = 0; r < led->n; r++)
+        if (r != led->me)
+            comm->endpoint->control->ring(comm->endpoint, r);
+    int64_t until = tt_deadline_ns(2 * HAND_OVER_MS);
+    tt_wait_begin(&w, comm->waiting.policy, &comm->endpoint->doorbell, 1);
+    while (!all_have(led) && tt_comm_check(comm) == TUTTI_OK && tt_now_ns() < until)
+        tt_wait_idle(&w);
+    tt_doorbell_ring_always(comm->endpoint->doorbell); /* it may end for another reason than a ring */
+    tt_wait_awake(&w);
+}
+
+void tt_led_take_back(struct tt_led *led)
+{
+    if (led->exporter != NULL)
+        tt_exporter_close(led->exporter);
+    if (led->importer != NULL)
+        tt_importer_close(led->importer);
+    led->exporter = NULL;
+    led->importer = NULL;
+}
