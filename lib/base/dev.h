@@ -154,6 +154,13 @@ struct tt_dev {
     /* `call` runs on a thread of the runtime and must not use this table, nor wait. Enqueues. */
     enum tt_dev_error (*host_call)(void *stream, void (*call)(void *), void *argument);
 
+    /* For profilers: this thread is in this call, until the end of as many. The name is copied, or there is no
+     * profiler. They never fail. */
+    struct {
+        void (*begin)(const char *name);
+        void (*end)(void);
+    } range;
+
     /* Kernels. `preload`: all of them, on the current device, so that no launch has to load one. */
     enum tt_dev_error (*preload)(void);
     enum tt_dev_error (*occupancy)(

@@ -444,7 +444,7 @@ static tutti_status submit(struct submission *t, const struct tt_batch *batch)
     return status;
 }
 
-tutti_status tt_device_submit(const struct tt_batch *batch)
+static tutti_status submit_here(const struct tt_batch *batch)
 {
     struct tt_staged op;
     struct tt_comm_batch comm_batch;
@@ -471,5 +471,14 @@ tutti_status tt_device_submit(const struct tt_batch *batch)
         free(submission.batches);
         free(submission.ops);
     }
+    return status;
+}
+
+tutti_status tt_device_submit(const struct tt_batch *batch)
+{
+    const struct tt_dev *dev = call_of(batch, 0)->comm->device->dev;
+    dev->range.begin(batch->count > 1 ? "group" : tt_collectives[call_of(batch, 0)->collective].name);
+    tutti_status status = submit_here(batch);
+    dev->range.end();
     return status;
 }

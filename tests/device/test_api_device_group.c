@@ -196,3 +196,33 @@ Test(api_device_group, messages_before_collectives)
 {
     run_all(&(struct parts){ talk, check_talk });
 }
+
+/* A profiler is told of each call and of each group, and that they are over. */
+static void tell_profilers(struct ranks_me *me)
+{
+    const struct tt_stub *stub = plugin_stub();
+    struct bench b;
+    if (stub == NULL || !set_up(me, &b))
+        return;
+    tutti_stream on = tutti_cuda_stream(b.stream);
+    uint64_t begun = stub->calls("range_begin");
+    ranks_ok(
+        me, tutti_all_reduce(b.send, b.recv[0], 1, TUTTI_UINT32, TUTTI_SUM, b.comms[0], on), "all_reduce");
+    ranks_ok(me, tutti_group_start(), "group_start");
+    for (int c = 0; c < COMMS; c++)
+        ranks_ok(
+            me, tutti_all_reduce(b.send, b.recv[c], 1, TUTTI_UINT32, TUTTI_SUM, b.comms[c], on), "in it");
+    ranks_ok(me, tutti_group_end(), "group_end");
+    ranks_expect(me, tutti_all_reduce(b.send, b.recv[0], 1, TUTTI_UINT32, TUTTI_SUM, NULL, on) != TUTTI_OK,
+        "a call on no communicator");
+    fine(me, &b, b.dev->stream.sync(b.stream));
+    ranks_expect(
+        me, stub->calls("range_begin") == begun + 2, "%d ranges", (int)(stub->calls("range_begin") - begun));
+    ranks_expect(me, stub->calls("range_end") == stub->calls("range_begin"), "some range does not end");
+    take_down(me, &b);
+}
+
+Test(api_device_group, profilers_are_told_of_calls)
+{
+    ranks_run(&(struct ranks_plan){ .n = N, .run = tell_profilers });
+}

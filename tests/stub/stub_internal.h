@@ -21,7 +21,7 @@ enum { STUB_DEVICES = 8, STUB_QUEUES = 32, STUB_CONTEXTS = 2 /* of a device: pri
         X(free_pinned), X(pin), X(unpin), X(classify), X(copy), X(copy_rows), X(fill), X(stream_create),     \
         X(stream_destroy), X(stream_query), X(stream_sync), X(stream_device), X(stream_capture),             \
         X(event_create), X(event_destroy), X(event_record), X(event_wait), X(event_query), X(event_elapsed), \
-        X(write_word), X(wait_word), X(host_call), X(preload), X(occupancy), X(launch), X(segment_alloc),    \
+        X(write_word), X(wait_word), X(host_call), X(range_begin), X(range_end), X(preload), X(occupancy), X(launch), X(segment_alloc),    \
         X(segment_export), X(segment_export_of), X(segment_import), X(segment_free), X(capture_begin),       \
         X(capture_end), X(graph_retain), X(graph_destroy), X(graph_instantiate), X(graph_launch),            \
         X(runnable_destroy)
@@ -366,6 +366,8 @@ enum tt_dev_error tt_stub_copy_rows(void *dst, size_t dst_pitch, const void *src
 enum tt_dev_error tt_stub_fill(void *dst, int byte, size_t bytes, void *stream);
 enum tt_dev_error tt_stub_write_word(void *stream, uint32_t *word, uint32_t value);
 enum tt_dev_error tt_stub_wait_word(void *stream, uint32_t *word, uint32_t value);
+void tt_stub_range_begin(const char *name);
+void tt_stub_range_end(void);
 enum tt_dev_error tt_stub_host_call(void *stream, void (*call)(void *), void *argument);
 enum tt_dev_error tt_stub_stream_create(void **stream);
 enum tt_dev_error tt_stub_stream_destroy(void *stream);

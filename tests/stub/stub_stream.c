@@ -375,3 +375,16 @@ enum tt_dev_error tt_stub_host_call(void *handle, void (*call)(void *), void *ar
     return tt_stub_stream_add(
         stream, &(struct stub_task){ .kind = STUB_HOST, .host = { call, argument } }, STUB_host_call);
 }
+
+/* --- Ranges, which are only counted. */
+
+void tt_stub_range_begin(const char *name)
+{
+    (void)name;
+    tt_stub_enter(STUB_range_begin);
+}
+
+void tt_stub_range_end(void)
+{
+    tt_stub_enter(STUB_range_end);
+}

@@ -72,4 +72,8 @@ enum tt_dev_error tt_cuda_segment_export_of(const void *ptr, struct tt_dev_expor
 enum tt_dev_error tt_cuda_segment_import(const struct tt_dev_export *from, struct tt_dev_segment *segment);
 enum tt_dev_error tt_cuda_segment_free(struct tt_dev_segment *segment);
 
+/* Ranges for profilers (cuda_range.c). */
+void tt_cuda_range_begin(const char *name);
+void tt_cuda_range_end(void);
+
 #endif
