@@ -206,11 +206,11 @@ typedef struct {
  * Each buffer may be memory of the communicator's device, managed, pinned or ordinary host memory, whatever
  * the others are, and must stay, and be left alone, until the stream has passed the call: memory of the host
  * is read and written where it lies, and a process that unmaps it while the call is under way may end by a
- * signal. A peer may as well call without a stream, or on one of the host. Calls of one communicator run in
- * the order they were made, on whatever streams. In a group all calls are on CUDA streams, or none; where
- * they differ the first one carries them, and the others wait for it. An error that is found after the call
- * has returned is the communicator's (tutti_comm_state); the stream goes on, with results that mean
- * nothing.
+ * signal. A peer may as well call without a stream, or on one of the host, but where a kernel serves the
+ * collective (below). Calls of one communicator run in the order they were made, on whatever streams. In a
+ * group all calls are on CUDA streams, or none; where they differ the first one carries them, and the others
+ * wait for it. An error that is found after the call has returned is the communicator's (tutti_comm_state);
+ * the stream goes on, with results that mean nothing.
  *
  * Several ranks of one process share the locks of its driver, and those on one device its queues. So where
  * such a rank makes a call on a CUDA stream, all of them do, and it returns only when they have called; one
@@ -219,7 +219,11 @@ typedef struct {
  * group.
  *
  * Collectives of at most eight ranks that are all in one process and on one device are one kernel, where
- * their buffers are that device's or managed; others go by way of the host's memory (setting executor).
+ * their buffers are that device's or managed. In a graph it is the graph's alone: the recorder does not have
+ * its replays, and calls without a stream do not wait for them. Where several processes share a device, the
+ * kernel of the lowest rank does collectives for all of up to eight, where that is faster: then all ranks
+ * make them on CUDA streams, or none does, or it is a MISMATCH. Others go by way of the host's memory
+ * (setting executor).
  *
  * On a stream that is being captured a call becomes a part of the graph, and each replay is that call once
  * more, with what the buffers hold by then; all ranks replay, or call, alike. A communicator's replays and
@@ -279,17 +283,18 @@ const char *tutti_get_last_error(const tutti_comm *comm);
 
 /* Ask in words, as snprintf answers: writes at most `bytes` bytes with a final 0 to text (which may be NULL
  * if bytes is 0) and returns the length of the whole answer; 0, with a last error that lists the questions,
- * if `what` is none. comm may be NULL where the answer does not depend on one. An answer that did not fit
- * is kept, and this thread gets it by its next question if that has the same words, and room for it; so who
- * asks for the length, and then for the text, gets all of one text. Questions: "version", "config"
- * (settings), "variables" (of the environment), "transports", "cpu", "algorithms COLLECTIVE", "choice
- * COLLECTIVE BYTES", "why COLLECTIVE BYTES [N [exact] [TOPOLOGY]]" (all predicted times and the choice, of
- * comm or of N ranks here), "schedule COLLECTIVE ALGORITHM N ROOT RANK in_place|out_of_place [exact]",
- * "paths" (bytes this rank sent, by path), "hosts" (the ranks of each, as 0-3/4-7), "executor" (H: calls of
- * comm on CUDA streams go by pinned memory and the processors; host: it has no device), "lost_wakeups";
- * "recorder [json]": the last 256 calls on comm, and how far they are, which any thread may ask while an
- * operation of comm hangs; "attach PID [json]": the same of all communicators of another process of this
- * user, and of one that is being made, whom it waits for. JSON is a line for each communicator. */
+ * if `what` is none. comm may be NULL where the answer does not depend on one. An answer that did not fit is
+ * kept, and this thread gets it by its next question if that has the same words, and room for it; so who asks
+ * for the length, and then for the text, gets all of one text. Questions: "version", "config" (settings),
+ * "variables" (of the environment), "transports", "cpu", "algorithms COLLECTIVE", "choice COLLECTIVE BYTES",
+ * "why COLLECTIVE BYTES [N [exact] [TOPOLOGY]]" (all predicted times and the choice, of comm or of N ranks
+ * here), "schedule COLLECTIVE ALGORITHM N ROOT RANK in_place|out_of_place [exact]", "paths" (bytes this rank
+ * sent, by path), "hosts" (the ranks of each, as 0-3/4-7), "executor" (of comm on CUDA streams, where it can:
+ * L: one kernel for ranks of one process; W: one for several processes; H: pinned memory and the processors;
+ * host: it has no device), "lost_wakeups"; "recorder [json]": the last 256 calls on comm, and how far they
+ * are, which any thread may ask while an operation of comm hangs; "attach PID [json]": the same of all
+ * communicators of another process of this user, and of one that is being made, whom it waits for. JSON is a
+ * line for each communicator. */
 size_t tutti_query(const tutti_comm *comm, const char *what, char *text, size_t bytes);
 
 /* Bytes of one element; 0 for an unknown type. */
