@@ -16,6 +16,11 @@
 struct alignas(16) packet {
     uint32_t word[4];
 };
+/* Two halves that travel in one instruction, too, but each of which is one access: who loads may find one
+ * without the other. */
+struct alignas(16) halves {
+    uint64_t first, second;
+};
 
 #if defined(__CUDACC__)
 
@@ -123,6 +128,21 @@ INLINE uint64_t load_relaxed_64(const uint64_t *from)
     asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
     return value;
 }
+INLINE uint64_t load_acquire_64(const uint64_t *from)
+{
+    uint64_t value;
+    asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
+    return value;
+}
+INLINE halves load_relaxed_halves(const void *from)
+{
+    halves value;
+    asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];"
+                 : "=l"(value.first), "=l"(value.second)
+                 : "l"(from)
+                 : "memory");
+    return value;
+}
 INLINE void store_release(uint32_t *to, uint32_t value)
 {
     asm volatile("st.release.sys.global.u32 [%0], %1;" : : "l"(to), "r"(value) : "memory");
@@ -130,6 +150,21 @@ INLINE void store_release(uint32_t *to, uint32_t value)
 INLINE void store_relaxed(uint32_t *to, uint32_t value)
 {
     asm volatile("st.relaxed.sys.global.u32 [%0], %1;" : : "l"(to), "r"(value) : "memory");
+}
+INLINE void store_release_64(uint64_t *to, uint64_t value)
+{
+    asm volatile("st.release.sys.global.u64 [%0], %1;" : : "l"(to), "l"(value) : "memory");
+}
+INLINE void store_relaxed_64(uint64_t *to, uint64_t value)
+{
+    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" : : "l"(to), "l"(value) : "memory");
+}
+INLINE void store_relaxed_halves(void *to, halves value)
+{
+    asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};"
+                 :
+                 : "l"(to), "l"(value.first), "l"(value.second)
+                 : "memory");
 }
 INLINE void add_release(uint32_t *to, uint32_t value)
 {
@@ -263,6 +298,18 @@ INLINE uint64_t load_relaxed_64(const uint64_t *from)
 {
     return __atomic_load_n(from, __ATOMIC_RELAXED);
 }
+INLINE uint64_t load_acquire_64(const uint64_t *from)
+{
+    return __atomic_load_n(from, __ATOMIC_ACQUIRE);
+}
+INLINE halves load_relaxed_halves(const void *from)
+{
+    const halves *at = static_cast<const halves *>(from);
+    if (reinterpret_cast<uintptr_t>(from) % sizeof *at != 0)
+        __builtin_trap();
+    return halves{ __atomic_load_n(&at->first, __ATOMIC_RELAXED),
+        __atomic_load_n(&at->second, __ATOMIC_RELAXED) };
+}
 INLINE void store_release(uint32_t *to, uint32_t value)
 {
     __atomic_store_n(to, value, __ATOMIC_RELEASE);
@@ -270,6 +317,22 @@ INLINE void store_release(uint32_t *to, uint32_t value)
 INLINE void store_relaxed(uint32_t *to, uint32_t value)
 {
     __atomic_store_n(to, value, __ATOMIC_RELAXED);
+}
+INLINE void store_release_64(uint64_t *to, uint64_t value)
+{
+    __atomic_store_n(to, value, __ATOMIC_RELEASE);
+}
+INLINE void store_relaxed_64(uint64_t *to, uint64_t value)
+{
+    __atomic_store_n(to, value, __ATOMIC_RELAXED);
+}
+INLINE void store_relaxed_halves(void *to, halves value)
+{
+    halves *at = static_cast<halves *>(to);
+    if (reinterpret_cast<uintptr_t>(to) % sizeof *at != 0)
+        __builtin_trap();
+    __atomic_store_n(&at->first, value.first, __ATOMIC_RELAXED);
+    __atomic_store_n(&at->second, value.second, __ATOMIC_RELAXED);
 }
 INLINE void add_release(uint32_t *to, uint32_t value)
 {
