@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cuda_kernels.h: the kernels that run on a device: their numbers, their parameters, how they are launched.
+/* cuda_kernels.h: the kernels that run on a device: their numbers, and how those are launched that do a whole
+ * collective alone; cuda_direct.h is about those of several devices that do one together.
  *
  * Plain C without a word of CUDA. Who launches knows a kernel by its number (tt_kernel_number) and hands over
  * one plain struct. Who runs it asks for its function (tt_dev_kernel_find in base/dev_kernel.h): in
@@ -13,7 +14,7 @@
  *
  * Pointers are any that the device reaches, aligned to the element; nothing else is asked of them. It is
  * fastest where all of them are equally far from a multiple of 16. Results do not depend on the grid, nor on
- * the block. No kernel waits for anything, nor takes dynamic shared memory. */
+ * the block. No such kernel waits for anything, and no kernel takes dynamic shared memory. */
 #ifndef TT_KERNELS_CUDA_KERNELS_H
 #define TT_KERNELS_CUDA_KERNELS_H
 #include "kernels/fold_table.h"
@@ -22,13 +23,15 @@
 extern "C" {
 #endif
 
-/* All take a struct tt_fused_params. */
-enum tt_kernel {
+enum tt_kernel { /* these take a struct tt_fused_params: */
     TT_KERNEL_MOVE, /* rectangles of one source each, counted in bytes; looks at neither type nor operation */
     TT_KERNEL_FUSED_CHAIN, /* folds in the shape TT_CHAIN */
     TT_KERNEL_FUSED_TREE, /* folds in the shape TT_TREE */
     TT_KERNEL_SCALED_CHAIN, /* a TUTTI_SUM of operands that tt_scale would have multiplied first, */
     TT_KERNEL_SCALED_TREE, /* each by its rank's factor */
+    /* and these a struct tt_direct_params, which tells operation and shape: */
+    TT_KERNEL_DIRECT_MOVE, /* of no type, as MOVE */
+    TT_KERNEL_DIRECT,
 };
 
 enum { TT_FUSED_RANKS = 8, TT_FUSED_RECTS = 64, TT_FUSED_BLOCK = 256 /* threads, at most */ };
@@ -69,7 +72,10 @@ struct tt_fused_params { /* 2360 bytes */
 
 /* A kernel's number, below TT_KERNEL_NUMBERS and the same in all builds of one version. 0: the type does not
  * support the operation. Kernels that compute the same may have several numbers. */
-enum { TT_KERNEL_NUMBERS = 2 + TT_FOLD_TYPES * (TT_ROWS + 1) * TT_SHAPES };
+enum {
+    TT_KERNEL_FIRST_DIRECT = 2 + TT_FOLD_TYPES * (TT_ROWS + 1) * TT_SHAPES,
+    TT_KERNEL_NUMBERS = TT_KERNEL_FIRST_DIRECT + 1 + TT_FOLD_TYPES
+};
 static inline uint32_t tt_kernel_number(enum tt_kernel kernel, tutti_type type, tutti_op op)
 {
     int tree = kernel == TT_KERNEL_FUSED_TREE || kernel == TT_KERNEL_SCALED_TREE;
@@ -77,10 +83,14 @@ static inline uint32_t tt_kernel_number(enum tt_kernel kernel, tutti_type type, 
     enum tt_fold_row row = tt_fold_row_of(op);
     if (kernel == TT_KERNEL_MOVE)
         return 1;
+    if (kernel == TT_KERNEL_DIRECT_MOVE)
+        return TT_KERNEL_FIRST_DIRECT;
     if ((unsigned)type >= TT_FOLD_TYPES || row == TT_ROWS || (type >= TUTTI_FLOAT16 && row >= TT_ROW_AND))
         return 0;
     if (scales && op != TUTTI_SUM)
         return 0;
+    if (kernel == TT_KERNEL_DIRECT)
+        return TT_KERNEL_FIRST_DIRECT + 1 + (uint32_t)type;
     uint32_t index = (uint32_t)type * (TT_ROWS + 1) + (uint32_t)(scales ? TT_ROWS : row);
     return 2 + index * TT_SHAPES + (uint32_t)tree;
 }

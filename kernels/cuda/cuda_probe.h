@@ -44,6 +44,9 @@ extern const void *const tt_probe_stuck;
  * it tells that it is over. */
 extern const void *const tt_probe_over;
 extern const void *const tt_probe_over_relaxed;
+/* What moves bytes between devices (cuda_direct.h), with a struct tt_direct_params; it forgets to release
+ * when it meets the others. */
+extern const void *const tt_probe_direct_relaxed;
 
 #ifdef __cplusplus
 }

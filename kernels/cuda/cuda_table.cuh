@@ -15,4 +15,18 @@ extern const struct tt_kernel_row tt_kernels_int8, tt_kernels_uint8, tt_kernels_
     tt_kernels_int64, tt_kernels_uint64, tt_kernels_float16, tt_kernels_float32, tt_kernels_float64,
     tt_kernels_bfloat16, tt_kernels_float8_e4m3, tt_kernels_float8_e5m2;
 
+/* Kernels of several devices, of bytes and of each type. */
+extern const void *const tt_direct_move,
+    *const tt_direct_int8, *const tt_direct_uint8,
+                               *const tt_direct_int32,
+                                   *const tt_direct_uint32,
+                                       *const tt_direct_int64,
+                                           *const tt_direct_uint64,
+                                               *const tt_direct_float16,
+                                                   *const tt_direct_float32,
+                                                       *const tt_direct_float64,
+                                                           *const tt_direct_bfloat16,
+                                                               *const tt_direct_float8_e4m3,
+                                                                   *const tt_direct_float8_e5m2;
+
 #endif

@@ -248,7 +248,7 @@ Test(cuda_kernels, numbers)
     uint32_t most = 0;
     for (int t = 0; t < TYPES; t++)
         for (int o = 0; o < OPS; o++)
-            for (int kernel = TT_KERNEL_MOVE; kernel <= TT_KERNEL_SCALED_TREE; kernel++) {
+            for (int kernel = TT_KERNEL_MOVE; kernel <= TT_KERNEL_DIRECT; kernel++) {
                 uint32_t number = tt_kernel_number((enum tt_kernel)kernel, types[t].type, ops[o].op);
                 cr_assert_lt(number, tt_dev_kernels());
                 cr_assert(number == 0 || tt_dev_kernel_find(number, &found), "%s", types[t].name);

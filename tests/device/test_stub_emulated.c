@@ -4,12 +4,14 @@
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "device/dev.h"
 #include "kernels/cuda/cuda_emulate.h"
+#include "kernels/cuda/cuda_direct.h"
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/cuda_probe.h"
 #include "stub_rig.h"
@@ -76,6 +78,96 @@ Test(stub_emulated, kernels_on_device_memory, .timeout = 60)
             cr_assert_eq(host[i], (float)(i % 1000 * (3 + 2 + 1)), "element %d is %g", i, (double)host[i]);
     }
     cr_expect_eq(*over, 5);
+}
+
+/* --- Kernels of two devices that meet each other. */
+
+enum { SUM = 3000, SUM_BYTES = SUM * 4 };
+
+struct side {
+    void *stream, *graph, *runnable;
+    float *host, *memory;
+    struct tt_direct_params params;
+};
+
+static struct tt_pad *side_open(struct side *s, int ordinal)
+{
+    struct tt_pad *pad;
+    cr_assert(device->use(ordinal) == TT_DEV_OK && device->stream.create(&s->stream) == TT_DEV_OK);
+    cr_assert(device->preload() == TT_DEV_OK);
+    cr_assert_eq(device->memory.alloc(sizeof *pad, (void **)&pad), TT_DEV_OK);
+    cr_assert_eq(device->fill(pad, 0, sizeof *pad, s->stream), TT_DEV_OK);
+    cr_assert(device->memory.alloc(SUM_BYTES, (void **)&s->memory) == TT_DEV_OK &&
+              device->memory.alloc_pinned(SUM_BYTES, (void **)&s->host) == TT_DEV_OK);
+    s->params = (struct tt_direct_params){ .in = s->memory,
+        .out = s->memory,
+        .segment = 2048,
+        .ranks = 2,
+        .rank = (uint32_t)ordinal,
+        .row = TT_ROW_SUM };
+    cr_assert_eq(device->memory.alloc_pinned(sizeof *s->params.words, (void **)&s->params.words), TT_DEV_OK);
+    *s->params.words = (struct tt_direct_words){ 0 };
+    for (int i = 0; i < SUM; i++)
+        s->host[i] = (float)(i % 100 + ordinal);
+    cr_expect_eq(device->copy(s->memory, s->host, SUM_BYTES, s->stream), TT_DEV_OK);
+    cr_assert_eq(device->stream.sync(s->stream), TT_DEV_OK);
+    return pad;
+}
+
+static void launch_side(const struct side *s)
+{
+    struct tt_dev_launch what = { .kernel = tt_kernel_number(TT_KERNEL_DIRECT, TUTTI_FLOAT32, TUTTI_SUM),
+        .grid = tt_direct_grid(SUM_BYTES, 4) + 2,
+        .grid_y = 1,
+        .block = 32,
+        .params = &s->params,
+        .params_bytes = sizeof s->params };
+    cr_assert_eq(device->launch(&what, s->stream), TT_DEV_OK, "%s", device->why());
+}
+
+/* Eager, then by graphs that are run again, each of which counts on from where the last kernel ended. */
+static void sum_on_both_devices(enum tt_direct_way way, struct side *sides)
+{
+    const struct tt_rect all = { .count = SUM, .sources = 3, .dsts = 3 };
+    for (int k = 0; k < 2; k++) {
+        cr_expect(tt_direct_set(&sides[k].params, &all, 1, 4), "LL serves it");
+        sides[k].params.way = way;
+        cr_assert_eq(device->use(k), TT_DEV_OK);
+        launch_side(&sides[k]);
+        cr_assert_eq(device->graph.capture_begin(sides[k].stream), TT_DEV_OK);
+        launch_side(&sides[k]);
+        cr_assert_eq(device->graph.capture_end(sides[k].stream, &sides[k].graph), TT_DEV_OK);
+        cr_assert_eq(device->graph.instantiate(sides[k].graph, &sides[k].runnable), TT_DEV_OK);
+    }
+    for (int i = 0; i < 6; i++)
+        cr_assert(device->use(i % 2) == TT_DEV_OK &&
+                  device->graph.launch(sides[i % 2].runnable, sides[i % 2].stream) == TT_DEV_OK);
+    for (int k = 0; k < 2; k++) {
+        cr_assert_eq(device->use(k), TT_DEV_OK);
+        cr_expect_eq(device->copy(sides[k].host, sides[k].memory, SUM_BYTES, sides[k].stream), TT_DEV_OK);
+        cr_assert_eq(device->stream.sync(sides[k].stream), TT_DEV_OK);
+    }
+}
+
+Test(stub_emulated, kernels_of_two_devices, .timeout = 120)
+{
+    struct side sides[2];
+    struct tt_pad *pads[2];
+    float factor = 1;
+    cr_assert_eq(tt_dev_find("tests/.libs/libtutti_stub.so", &device), TUTTI_OK);
+    for (int k = 0; k < 2; k++)
+        pads[k] = side_open(&sides[k], k);
+    for (int k = 0; k < 2; k++)
+        memcpy(sides[k].params.pads, pads, sizeof pads);
+    for (int way = TT_DIRECT_LL; way <= TT_DIRECT_PADS; way++) {
+        sum_on_both_devices((enum tt_direct_way)way, sides);
+        factor *= 16; /* each of four sums doubles the one before */
+        for (int k = 0; k < 2; k++)
+            for (int i = 0; i < SUM; i++)
+                cr_assert_eq(sides[k].host[i], (float)(2 * (i % 100) + 1) * factor / 2,
+                    "way %d, rank %d, element %d is %g", way, k, i, (double)sides[k].host[i]);
+        cr_expect_eq(sides[0].params.words->done, sides[1].params.words->done);
+    }
 }
 
 /* --- Addresses that kernels find in memory, and kernels that wait */

@@ -39,16 +39,20 @@ static void run(const struct tt_dev_launch *launch, uint32_t block)
     struct tt_fused_params params;
     struct tt_bases bases;
     struct tt_dev_kernel kernel;
+    const void *used = launch->params; /* of kernels of several devices: all addresses are replaced */
     if (!tt_dev_kernel_find(launch->kernel, &kernel))
         return;
-    memcpy(&params, launch->params, sizeof params);
-    if (params.bases != NULL) {
-        bases = *params.bases;
-        replace(&bases);
-        params.bases = &bases;
+    if (launch->kernel < TT_KERNEL_FIRST_DIRECT) {
+        memcpy(&params, launch->params, sizeof params);
+        if (params.bases != NULL) {
+            bases = *params.bases;
+            replace(&bases);
+            params.bases = &bases;
+        }
+        used = &params;
     }
     struct tt_emulated_launch emulated = { .function = kernel.function,
-        .params = &params,
+        .params = used,
         .grid = launch->grid,
         .grid_y = launch->grid_y,
         .block = launch->block,

@@ -17,6 +17,7 @@
 #include "kernels/cuda/cuda_emulate.h"
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/cuda_probe.h"
+#include "tests/cuda/direct_rig.h"
 
 enum { THREADS = 40, BYTES = 3000 };
 static uint32_t flag, data[2 * THREADS], result[2 * THREADS];
@@ -117,6 +118,40 @@ bool tsan_emulated_kernels(void)
     right &= probe(tt_probe_hand_over) && result[THREADS] == 10;
     right &= probe(tt_probe_count) && result[0] == 4 * THREADS;
     return right && move(find(TT_KERNEL_MOVE)) && fold(find(TT_KERNEL_FUSED_TREE)) && move(tt_probe_over);
+}
+
+/* Kernels of several devices: what orders the ranks' accesses to a pad are flags and packets alone. */
+static bool direct(int n, const void *function, uint64_t epochs, int count)
+{
+    struct direct_case cases[40];
+    struct direct_rig *rig = direct_rig_create(n, epochs);
+    for (int i = 0; i < count; i++) {
+        cases[i] = direct_rig_draw(n, 50000 * (uint64_t)n + (uint64_t)i, 600);
+        cases[i].way = TT_EMULATE_THREADS;
+        cases[i].block = 3 + (uint32_t)i % 3;
+        cases[i].grid = 1 + (uint32_t)i % 2;
+        if (function != NULL) {
+            cases[i].call.collective = TT_ALL_GATHER;
+            cases[i].call.total = 200 * (uint64_t)n;
+            cases[i].ll = false;
+            cases[i].function = function;
+        }
+    }
+    bool right = direct_rig_run(rig, cases, count);
+    direct_rig_free(rig);
+    return right;
+}
+
+bool tsan_direct_kernels(void)
+{
+    const uint64_t end = UINT64_C(1) << 32;
+    return direct(2, NULL, end / 2 - 20, 40) && direct(3, NULL, end - 20, 40) &&
+           direct(4, NULL, 2 * end - 20, 30) && direct(8, NULL, 0, 8);
+}
+
+int tsan_lose_meeting(void)
+{
+    return direct(2, tt_probe_direct_relaxed, 0, 8) ? 0 : 1;
 }
 
 int tsan_lose_release(void)

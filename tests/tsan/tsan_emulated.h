@@ -6,11 +6,14 @@
 
 /* Hand-overs, barriers and copies that are right. */
 bool tsan_emulated_kernels(void);
+/* Kernels of several devices that do collectives together. */
+bool tsan_direct_kernels(void);
 /* A program that loses a release is told of its race: this one, called again with `word`. It is told of the
  * function that reads too early. */
 bool tsan_lost_release_is_reported(const char *word, const char *reader);
-/* What it does then: a block hands over to another one, or a kernel tells that it is over. */
+/* What it does then: a block hands over to another one, a kernel tells that it is over, or kernels meet. */
 int tsan_lose_release(void);
 int tsan_lose_end(void);
+int tsan_lose_meeting(void);
 
 #endif

@@ -398,6 +398,7 @@ static bool end_of_placing(void)
 
 #define LOST_RELEASE "lost_release"
 #define LOST_END "lost_end"
+#define LOST_MEETING "lost_meeting"
 
 static bool lost_release(void)
 {
@@ -407,6 +408,11 @@ static bool lost_release(void)
 static bool lost_end(void)
 {
     return tsan_lost_release_is_reported(LOST_END, "read_when_over");
+}
+
+static bool lost_meeting(void)
+{
+    return tsan_lost_release_is_reported(LOST_MEETING, "direct_kernel");
 }
 
 static const struct {
@@ -428,10 +434,12 @@ static const struct {
     { "placed_messages", placed_messages },
     { "end_of_placing", end_of_placing },
     { "emulated_kernels", tsan_emulated_kernels },
+    { "direct_kernels", tsan_direct_kernels },
     { "stub", tsan_stub },
     { "device", tsan_device },
     { LOST_RELEASE, lost_release },
     { LOST_END, lost_end },
+    { LOST_MEETING, lost_meeting },
 };
 
 int main(int argc, char **argv)
@@ -440,6 +448,8 @@ int main(int argc, char **argv)
         return tsan_lose_release();
     if (argc > 1 && strcmp(argv[1], LOST_END) == 0)
         return tsan_lose_end();
+    if (argc > 1 && strcmp(argv[1], LOST_MEETING) == 0)
+        return tsan_lose_meeting();
     int failures = 0;
     int n = sizeof cases / sizeof cases[0];
     for (int i = 0; i < n; i++) {

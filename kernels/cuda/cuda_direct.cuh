@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* cuda_direct.cuh: the kernels of cuda_direct.h, as templates of a type; each cuda_direct_*.cu makes those of
+ * one.
+ *
+ * The operation and the shape are looked up for each vector: links between devices are slower than that, and
+ * a kernel for each operation would make the plugin twice as large. A rank multiplies its operand by its
+ * factor before it sends it, so that nobody else needs to know the factor. */
+#ifndef TT_KERNELS_CUDA_DIRECT_CUH
+#define TT_KERNELS_CUDA_DIRECT_CUH
+#include "kernels/cuda/cuda_fused.cuh"
+#include "kernels/cuda/cuda_meet.cuh"
+
+/* --- What is folded, and how. */
+
+template <class Sum, class Prod, class Max, class Min> struct float_operations {
+    template <class Number>
+    static MEMBER struct wide combined(Number number, uint32_t row, struct wide left, struct wide right)
+    {
+        switch (row) {
+        case TT_ROW_SUM:
+            return ::combined<Sum>(number, left, right);
+        case TT_ROW_PROD:
+            return ::combined<Prod>(number, left, right);
+        case TT_ROW_MAX:
+            return ::combined<Max>(number, left, right);
+        default:
+            return ::combined<Min>(number, left, right);
+        }
+    }
+    template <class Number> static MEMBER vec product(Number number, vec raw, uint64_t factor)
+    {
+        const struct wide by = Number::widen(in_all_lanes<typename Number::element>(factor));
+        return stored(number, ::combined<Prod>(number, Number::widen(raw), by));
+    }
+};
+template <class Sum, class Prod, class Max, class Min>
+struct integer_operations : float_operations<Sum, Prod, Max, Min> {
+    template <class Number>
+    static MEMBER struct wide combined(Number number, uint32_t row, struct wide left, struct wide right)
+    {
+        switch (row) {
+        case TT_ROW_AND:
+            return ::combined<and_bits_of_lanes>(number, left, right);
+        case TT_ROW_OR:
+            return ::combined<or_bits_of_lanes>(number, left, right);
+        case TT_ROW_XOR:
+            return ::combined<xor_bits_of_lanes>(number, left, right);
+        default:
+            return float_operations<Sum, Prod, Max, Min>::combined(number, row, left, right);
+        }
+    }
+};
+
+/* A chain is kept in `sum`, without being rounded; a tree as tree_of keeps it, but slots hold what is stored,
+ * in fewer registers: each is an operand or the root of a subtree, which has been rounded. */
+template <class Number, class Operations> struct direct_fold {
+    enum { SLOTS = 3 }; /* TT_FUSED_RANKS is 2^3 */
+    const uint32_t row;
+    const bool is_tree;
+    vec slots[SLOTS];
+    struct wide sum;
+    uint32_t taken;
+
+    MEMBER direct_fold(const tt_direct_params &p)
+        : row(p.row), is_tree(p.shape == TT_TREE), sum(wide_of_one(vec(0u))), taken(0)
+    {
+        UNROLL
+        for (uint32_t l = 0; l < SLOTS; l++)
+            slots[l] = vec(0u);
+    }
+    MEMBER void add(vec v, bool is_last)
+    {
+        struct wide w = Number::widen(v);
+        uint32_t level = 0;
+        for (; (taken >> level & 1) != 0 || (is_tree && is_last && taken >> level != 0); level++) {
+            if ((taken >> level & 1) == 0)
+                continue;
+            w = Operations::combined(
+                Number(), row, is_tree ? Number::widen(chosen<SLOTS>(slots, level)) : sum, w);
+            if (!is_tree)
+                break;
+            v = Number::ROUNDS ? stored(Number(), w) : Number::narrow(w);
+            w = Number::widen(v);
+        }
+        taken = is_tree ? (taken >> level | 1) << level : 1;
+        UNROLL
+        for (uint32_t l = 0; l < SLOTS; l++)
+            slots[l] = l == level ? v : slots[l];
+        sum = w;
+    }
+};
+
+/* What moves: as a type of bytes without operations. */
+struct no_operations {
+    template <class Number> static MEMBER vec product(Number, vec raw, uint64_t)
+    {
+        return raw;
+    }
+};
+
+template <class Number> INLINE uint64_t factor_of(const tt_direct_params &p)
+{
+    using Element = typename Number::element;
+    return p.scales != 0 && p.scalar != nullptr ? *static_cast<const Element *>(p.scalar) : p.factor;
+}
+
+/* Of a block, the part of `most` bytes that begins at `at`. */
+INLINE uint64_t part_of(const tt_direct_block &block, uint64_t at, uint64_t most)
+{
+    const uint64_t left = at < block.bytes ? block.bytes - at : 0;
+    return left < most ? left : most;
+}
+
+/* Of LL: whether the vector at `at` of a block is sent. Where there are no bytes at all, a barrier, the first
+ * one is, empty. */
+INLINE bool travels(const tt_direct_block &block, uint64_t at)
+{
+    return at == 0 || at < block.bytes;
+}
+
+/* All ranks one after the other, each beginning with itself. */
+INLINE uint32_t rank_behind(const tt_direct_params &p, uint32_t i)
+{
+    return (p.rank + i) % p.ranks;
+}
+
+/* How the vector is reached from whose start on so many bytes are left. */
+template <class Element> INLINE any_vector<Element> vector_of(uint64_t bytes)
+{
+    return any_vector<Element>{ static_cast<uint32_t>((bytes < 16 ? bytes : 16) / sizeof(Element)) };
+}
+
+/* --- Where vectors lie on their way. */
+
+/* The bytes of all blocks that a round of this block of threads is about. */
+struct direct_round {
+    uint64_t at, bytes;
+    uint64_t piece; /* where a pad has more than one block, each begins so far behind the one before */
+};
+
+INLINE tt_pad_room &room_of(const tt_direct_params &p, uint32_t rank)
+{
+    return p.pads[rank]->room[block_index()];
+}
+
+INLINE uint64_t word_of(uint32_t data, uint32_t tag)
+{
+    return data | static_cast<uint64_t>(tag) << 32;
+}
+
+/* LL: in slots, which have the number of the vector in its block. */
+struct ll_slots {
+    patience waits;
+    uint32_t first_tag, second_tag, parity;
+
+    MEMBER ll_slots(uint64_t epoch)
+        : waits{ 0, false }, first_tag(static_cast<uint32_t>(epoch)),
+          second_tag(static_cast<uint32_t>(epoch + (epoch >> 32))), parity(epoch & 1)
+    {
+    }
+    MEMBER void store(const tt_direct_params &p, uint32_t to, uint64_t at, vec v) const
+    {
+        tt_ll_vector &there = p.pads[to]->ll[parity][p.rank][at / 16];
+        UNROLL
+        for (int i = 0; i < 2; i++)
+            store_relaxed_halves(there.packet[i],
+                halves{ word_of(v.of[2 * i], first_tag), word_of(v.of[2 * i + 1], second_tag) });
+    }
+    MEMBER void store_to_all(const tt_direct_params &p, uint64_t at, vec v) const
+    {
+        ROLLED
+        for (uint32_t i = 0; i < p.ranks; i++)
+            store(p, rank_behind(p, i), at, v);
+    }
+    /* True if it is there. */
+    MEMBER bool load(const tt_direct_params &p, uint32_t from, uint64_t at, vec &v) const
+    {
+        const tt_ll_vector &here = p.pads[p.rank]->ll[parity][from][at / 16];
+        bool there = true;
+        UNROLL
+        for (int i = 0; i < 2; i++) {
+            const halves h = load_relaxed_halves(here.packet[i]);
+            v.of[2 * i] = static_cast<uint32_t>(h.first);
+            v.of[2 * i + 1] = static_cast<uint32_t>(h.second);
+            there = there && h.first >> 32 == first_tag && h.second >> 32 == second_tag;
+        }
+        return there;
+    }
+};
+
+/* The vectors at one offset that come from ranks `first` and on, as many as there are up to COUNT: LL waits
+ * until all of them are there; of PADS they begin at `at` in the ranks' operands. */
+template <uint32_t COUNT>
+INLINE void load_vectors(const tt_direct_params &p, ll_slots &slots, vec *raw, uint32_t first, uint64_t at)
+{
+    bool there;
+    do {
+        there = true;
+        UNROLL
+        for (uint32_t i = 0; i < COUNT; i++) {
+            raw[i] = vec(0u);
+            if (first + i >= p.ranks)
+                continue;
+            if (p.way == TT_DIRECT_PADS)
+                raw[i] = aligned_vector::load(room_of(p, first + i).operands, at);
+            else if (travels(p.receive[first + i], at))
+                there = slots.load(p, first + i, at, raw[i]) && there;
+        }
+    } while (!there && !gives_up(p, slots.waits));
+}
+
+/* Bytes between a pad and a buffer, which may lie anywhere: while both are aligned, four packets are on their
+ * way at a time. Returns where what is left begins for this thread. */
+INLINE uint64_t copy_packets(uint8_t *to, const uint8_t *from, uint64_t bytes)
+{
+    const uint64_t step = 16 * block_threads();
+    uint64_t at = 16 * thread_index();
+    if ((low_bits(to) | low_bits(from)) % 16 != 0)
+        return at;
+    ROLLED
+    for (; at + 3 * step + 16 <= bytes; at += 4 * step) {
+        packet piece[4];
+        UNROLL
+        for (int i = 0; i < 4; i++)
+            piece[i] = load_packet(from + at + i * step);
+        UNROLL
+        for (int i = 0; i < 4; i++)
+            store_packet(to + at + i * step, piece[i]);
+    }
+    return at;
+}
+
+template <class Element> INLINE void copy_out(uint8_t *to, const uint8_t *pad, uint64_t bytes)
+{
+    uint64_t at = copy_packets(to, pad, bytes);
+    ROLLED
+    for (; at < bytes; at += 16 * block_threads())
+        vector_of<Element>(bytes - at).store(to, at, aligned_vector::load(pad, at));
+}
+
+INLINE uint8_t *result_at(const tt_direct_params &p, const tt_direct_block &block, const direct_round &r)
+{
+    return static_cast<uint8_t *>(p.out) + block.at + r.at;
+}
+
+/* --- A round: ranks give their operands, and take what they are to have. */
+
+/* Of one block. A vector that is not whole is filled up with zeros. */
+template <class Number, class Operations>
+INLINE void give_block(const tt_direct_params &p, const ll_slots &slots, const direct_round &r, uint32_t to)
+{
+    using Element = typename Number::element;
+    const tt_direct_block &block = p.send[to];
+    const uint8_t *from = static_cast<const uint8_t *>(p.in) + block.at + r.at;
+    uint8_t *pad = room_of(p, p.rank).operands + to * r.piece;
+    const uint64_t bytes = part_of(block, r.at, r.bytes), factor = factor_of<Number>(p);
+    uint64_t at = 16 * thread_index();
+    if (p.way == TT_DIRECT_PADS && p.scales == 0)
+        at = copy_packets(pad, from, bytes);
+    ROLLED
+    for (; at < bytes || (p.way == TT_DIRECT_LL && r.at + at == 0); at += 16 * block_threads()) {
+        vec v = vector_of<Element>(bytes - at).load(from, at);
+        if (p.scales != 0)
+            v = Operations::product(Number(), v, factor);
+        if (p.way == TT_DIRECT_PADS)
+            aligned_vector::store(pad, at, v);
+        else if (p.blocks > 1)
+            slots.store(p, to, r.at + at, v);
+        else
+            slots.store_to_all(p, r.at + at, v);
+    }
+}
+
+/* The bytes of a round's result that a rank folds for all. */
+struct direct_share {
+    uint64_t at, bytes;
+    MEMBER direct_share(const tt_direct_params &p, uint64_t bytes_of_all, uint32_t rank)
+    {
+        const uint64_t most = ((bytes_of_all + 15) / 16 + p.ranks - 1) / p.ranks * 16;
+        at = most * rank;
+        bytes = part_of(tt_direct_block{ 0, bytes_of_all }, at, most);
+    }
+};
+
+/* What all ranks' operands give, at one offset. */
+template <class Number, class Operations>
+INLINE vec folded(const tt_direct_params &p, ll_slots &slots, uint64_t at)
+{
+    enum { GROUP = Number::PARTS > 2 ? 2 : 4 }; /* as many as there are registers for */
+    direct_fold<Number, Operations> fold(p);
+    ROLLED
+    for (uint32_t first = 0; first < p.ranks; first += GROUP) {
+        vec raw[GROUP];
+        load_vectors<GROUP>(p, slots, raw, first, at);
+        ROLLED
+        for (uint32_t i = 0; i < GROUP && first + i < p.ranks; i++)
+            fold.add(chosen<GROUP>(raw, i), first + i + 1 == p.ranks);
+    }
+    return stored(Number(), divided(Number(), fold.sum, p.row == TT_ROW_SUM ? p.divisor : 0));
+}
+
+template <class Number, class Operations>
+INLINE void take(const tt_direct_params &p, ll_slots &slots, const direct_round &r, Operations)
+{
+    const tt_direct_block &block = p.receive[p.rank];
+    const uint64_t all = part_of(block, r.at, r.bytes);
+    const direct_share share(p, all, p.rank);
+    const bool ll = p.way == TT_DIRECT_LL, shares = !ll && p.shares != 0;
+    const uint64_t start = ll ? r.at : shares ? share.at : p.blocks == 1 ? 0 : p.rank * r.piece;
+    const uint64_t bytes = shares ? share.bytes : all;
+    uint8_t *to = shares ? room_of(p, p.rank).results : result_at(p, block, r);
+    ROLLED
+    for (uint64_t at = 16 * thread_index(); at < bytes; at += 16 * block_threads()) {
+        const vec v = folded<Number, Operations>(p, slots, start + at);
+        if (!slots.waits.is_over)
+            vector_of<typename Number::element>(bytes - at).store(to, at, v);
+    }
+}
+
+/* From each rank to a place of its own: from pads, or as packets come. */
+template <class Element> INLINE void take_segments(const tt_direct_params &p, const direct_round &r)
+{
+    ROLLED
+    for (uint32_t i = 0; i < p.ranks; i++) {
+        const uint32_t from = rank_behind(p, i);
+        const uint8_t *pad = room_of(p, from).operands + (p.blocks == 1 ? 0 : p.rank * r.piece);
+        copy_out<Element>(result_at(p, p.receive[from], r), pad, part_of(p.receive[from], r.at, r.bytes));
+    }
+}
+template <class Element> INLINE void take_packets(const tt_direct_params &p, ll_slots &slots, uint64_t at)
+{
+    enum { GROUP = 4 };
+    ROLLED
+    for (uint32_t first = 0; first < p.ranks; first += GROUP) {
+        vec raw[GROUP];
+        load_vectors<GROUP>(p, slots, raw, first, at);
+        ROLLED
+        for (uint32_t i = 0; i < GROUP && first + i < p.ranks; i++) {
+            const tt_direct_block &block = p.receive[first + i];
+            if (at < block.bytes && !slots.waits.is_over)
+                vector_of<Element>(block.bytes - at).store(p.out, block.at + at, chosen<GROUP>(raw, i));
+        }
+    }
+}
+template <class Number>
+INLINE void take(const tt_direct_params &p, ll_slots &slots, const direct_round &r, no_operations)
+{
+    using Element = typename Number::element;
+    if (p.way == TT_DIRECT_PADS) {
+        take_segments<Element>(p, r);
+        return;
+    }
+    ROLLED
+    for (uint64_t at = 16 * thread_index(); at < r.bytes; at += 16 * block_threads())
+        take_packets<Element>(p, slots, r.at + at);
+}
+
+/* What the ranks have folded for all. */
+template <class Element> INLINE void gather(const tt_direct_params &p, const direct_round &r)
+{
+    const tt_direct_block &block = p.receive[p.rank];
+    ROLLED
+    for (uint32_t i = 0; i < p.ranks; i++) {
+        const uint32_t from = rank_behind(p, i);
+        const direct_share share(p, part_of(block, r.at, r.bytes), from);
+        copy_out<Element>(result_at(p, block, r) + share.at, room_of(p, from).results, share.bytes);
+    }
+}
+
+/* Without bytes, as in a barrier, there is one vector all the same, which is empty.
+ * PTX of direct_kernel: ld.relaxed.sys.global.v2.u64 st.relaxed.sys.global.v2.u64 ld.relaxed.sys.global.u64
+ * PTX of direct_kernel: ld.global.v4.u32 st.global.v4.u32 ld.acquire.sys.global.u64 bar.sync
+ * PTX of direct_kernel: atom.acq_rel.gpu.global.add.u32 st.release.sys.global.u64 */
+template <class Number, class Operations, bool releases>
+KERNEL void AT_MOST_THREADS(TT_DIRECT_BLOCK) direct_kernel(const PARAMS tt_direct_params p)
+{
+    SHARED(meeting, m);
+    const bool ll = p.way == TT_DIRECT_LL;
+    const uint64_t vectors = p.longest == 0 ? 1 : (p.longest + 15) / 16;
+    const uint64_t most = (vectors + grid_blocks() - 1) / grid_blocks() * 16, start = most * block_index();
+    const uint64_t end = start + most < vectors * 16 ? start + most : vectors * 16;
+    const uint64_t piece = ll ? most : p.segment / p.blocks / 16 * 16, begun = begin_direct(p);
+    uint64_t epoch = begun;
+    ll_slots slots(begun + 1);
+    begin_meetings(m);
+    for (uint64_t at = start; at < end; at += piece) {
+        const direct_round r = { at, end - at < piece ? end - at : piece, piece };
+        ROLLED
+        for (uint32_t i = 0; i < p.blocks; i++)
+            give_block<Number, Operations>(p, slots, r, p.blocks == 1 ? 0 : rank_behind(p, i));
+        if (!ll && !meet<releases>(p, m, ++epoch))
+            break;
+        take<Number>(p, slots, r, Operations());
+        if (!ll && !meet<releases>(p, m, ++epoch))
+            break;
+        if (!ll && p.shares != 0)
+            gather<typename Number::element>(p, r);
+    }
+    end_direct(p, begun + (ll ? 1 : 2 * ((most + piece - 1) / piece)));
+}
+
+/* --- A row of the table. */
+
+#define OPERATIONS(kind, lane, order)                                                                        \
+    kind##_operations<sum_##lane##_of_lanes, prod_##lane##_of_lanes, max_##order##_of_lanes,                 \
+        min_##order##_of_lanes>
+#define DIRECT(number, ...)                                                                                  \
+    KERNEL_FUNCTION(tt_direct_params, direct_kernel<number##_number, __VA_ARGS__, true>)
+
+#endif

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* cuda_meet.cuh: how kernels of several devices begin, meet, and end (cuda_direct.h). */
+#ifndef TT_KERNELS_CUDA_MEET_CUH
+#define TT_KERNELS_CUDA_MEET_CUH
+#include "kernels/cuda/cuda_direct.h"
+#include "kernels/cuda/cuda_primitives.cuh"
+
+static_assert(sizeof(tt_ll_vector) == 32 && offsetof(tt_pad, flag) == 128 &&
+                  offsetof(tt_pad, ll) % 128 == 0 && offsetof(tt_pad, room) % 128 == 0 &&
+                  sizeof(tt_pad_room) % 128 == 0,
+    "");
+static_assert(sizeof(tt_direct_words) == 128 && offsetof(tt_direct_words, begun) == 64 &&
+                  sizeof(tt_direct_params) == 416,
+    "");
+
+/* A thread's waits: they end by what they wait for, or because the host says so. */
+struct patience {
+    uint32_t polls;
+    bool is_over;
+};
+
+/* Is asked in each round of a loop that polls; true: the loop is to end, and so are all waits to come. */
+INLINE bool gives_up(const tt_direct_params &p, patience &waits)
+{
+    poll_pause();
+    if (!waits.is_over && ++waits.polls % 1024 == 0 && load_relaxed(&p.words->abort) != 0) {
+        waits.is_over = true;
+        store_relaxed(&p.pads[p.rank]->is_left, 1);
+    }
+    return waits.is_over;
+}
+
+/* The first epoch of this call, less one. */
+INLINE uint64_t begin_direct(const tt_direct_params &p)
+{
+    const uint64_t epoch = load_relaxed_64(&p.pads[p.rank]->epoch);
+    if (grid_index() == 0)
+        store_relaxed_64(&p.words->begun, epoch + 1);
+    return epoch;
+}
+
+/* Of each rank, whether this block waited for it in vain; shared by its threads, and set back before the
+ * block meets others. */
+struct meeting {
+    uint8_t missed[TT_FUSED_RANKS];
+};
+
+INLINE void begin_meetings(meeting &m)
+{
+    for (uint32_t k = thread_index(); k < TT_FUSED_RANKS; k += block_threads())
+        m.missed[k] = 0;
+}
+
+/* This block meets its fellows of all other ranks: what their threads stored before they came is seen by all
+ * threads here, and the reverse. False: some did not come, and the block is to end. All threads take part.
+ * `releases` is false in a test only. */
+template <bool releases = true> INLINE bool meet(const tt_direct_params &p, meeting &m, uint64_t epoch)
+{
+    patience waits = { 0, false };
+    bool all = true;
+    sync_block();
+    for (uint32_t k = thread_index(); k < p.ranks; k += block_threads())
+        if (k != p.rank) {
+            uint64_t *flag = &p.pads[k]->flag[block_index()][p.rank];
+            if (releases)
+                store_release_64(flag, epoch);
+            else
+                store_relaxed_64(flag, epoch);
+        }
+    for (uint32_t k = thread_index(); k < p.ranks; k += block_threads())
+        while (k != p.rank && load_acquire_64(&p.pads[p.rank]->flag[block_index()][k]) < epoch)
+            if (gives_up(p, waits)) {
+                m.missed[k] = 1;
+                break;
+            }
+    sync_block();
+    for (uint32_t k = 0; k < TT_FUSED_RANKS; k++)
+        all = all && m.missed[k] == 0;
+    return all;
+}
+
+/* The block that ends last tells that the call is over: all others have read the epoch and count themselves
+ * after all that they stored. */
+INLINE void end_direct(const tt_direct_params &p, uint64_t epoch)
+{
+    tt_pad *own = p.pads[p.rank];
+    sync_block();
+    if (thread_index() != 0 || add_acquire_release(&own->blocks_over, 1) + 1 != grid_blocks())
+        return;
+    store_relaxed(&own->blocks_over, 0);
+    store_relaxed_64(&own->epoch, epoch);
+    store_release_64(load_relaxed(&own->is_left) == 0 ? &p.words->done : &p.words->left, epoch);
+}
+
+#endif

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* direct_rig.c: runs kernels of several devices on threads, and says what their results are. */
+#include "tests/cuda/direct_rig.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/dev_kernel.h"
+#include "tests/kernels/kernel_reference.h"
+
+enum {
+    RANKS = TT_FUSED_RANKS,
+    LONGEST = 24 << 10,
+    EDGE = 192,
+    REGION = LONGEST + 2 * EDGE,
+    VALUES = 1 << 12
+};
+
+/* --- Operands: of each type some values that kernels find hard. */
+
+static uint64_t values[TT_FOLD_TYPES][VALUES];
+
+static const struct type *type_of(tutti_type type)
+{
+    const struct type *t = types;
+    while (t->type != type)
+        t++;
+    return t;
+}
+
+static uint64_t mixed(uint64_t x)
+{
+    x = (x ^ x >> 32) * UINT64_C(0xd6e8feb86659fd93);
+    x = (x ^ x >> 29) * UINT64_C(0xd6e8feb86659fd93);
+    return x ^ x >> 32;
+}
+
+static uint64_t value_of(tutti_type type, uint64_t case_seed, int rank, uint64_t element)
+{
+    return values[type][mixed(mixed(case_seed * RANKS + (uint64_t)rank) + element) % VALUES];
+}
+
+static void draw_values(void)
+{
+    for (int t = 0; t < TYPES; t++)
+        for (int i = 0; i < VALUES; i++)
+            values[types[t].type][i] = random_value(&types[t]);
+}
+
+static void fill(void *to, const struct direct_case *c, int rank, uint64_t bytes)
+{
+    const size_t element = c->call.element_bytes;
+    for (uint64_t i = 0; i < bytes / element; i++) {
+        uint64_t value = value_of(c->call.type, c->seed, rank, i);
+        memcpy((uint8_t *)to + i * element, &value, element);
+    }
+}
+
+static uint64_t factor_at(const struct direct_case *c, int rank)
+{
+    return value_of(c->call.type, c->seed, rank, UINT64_C(1) << 40);
+}
+
+/* --- Pads. */
+
+struct direct_rig *direct_rig_create(int n, uint64_t epochs)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    struct direct_rig *rig = calloc(1, sizeof *rig);
+    pthread_once(&once, draw_values);
+    rig->n = n;
+    rig->late_us = 300;
+    for (int r = 0; r < n; r++) {
+        rig->pads[r] = mmap(NULL, sizeof *rig->pads[r], PROT_READ | PROT_WRITE,
+            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (rig->pads[r] == MAP_FAILED)
+            abort();
+        rig->pads[r]->epoch = epochs;
+        for (int k = 0; k < n; k++)
+            rig->pads[r]->flag[0][k] = k != r ? epochs : 0;
+    }
+    return rig;
+}
+
+void direct_rig_free(struct direct_rig *rig)
+{
+    for (int r = 0; r < rig->n; r++)
+        munmap(rig->pads[r], sizeof *rig->pads[r]);
+    free(rig);
+}
+
+/* --- One call of one rank. */
+
+struct buffers {
+    _Alignas(64) uint8_t memory[2][REGION];
+    uint8_t *in, *out;
+    uint64_t factor;
+};
+
+static uint64_t start_of(const struct tt_rect_call *call, int rank)
+{
+    uint64_t elements = call->counts == NULL ? call->total / (uint64_t)call->n * (uint64_t)rank : 0;
+    for (int k = 0; k < rank && call->counts != NULL; k++)
+        elements += call->counts[k];
+    return elements * call->element_bytes;
+}
+
+/* In place, the smaller buffer is the own block of the larger one, or both begin alike. */
+static void place(struct buffers *b, const struct direct_case *c, int rank)
+{
+    const struct tt_collective_row *row = &tt_collectives[c->call.collective];
+    const uint64_t start = row->in_place == TT_IN_PLACE_OWN_BLOCK ? start_of(&c->call, rank) : 0;
+    b->in = b->memory[0] + EDGE + c->in_shift * c->call.element_bytes;
+    b->out = b->memory[1] + EDGE + c->out_shift * c->call.element_bytes;
+    if (!(c->call.in_place >> rank & 1))
+        return;
+    if (row->in == TT_REACH_OWN)
+        b->in = b->out + start;
+    else
+        b->out = b->in + start;
+}
+
+struct plan {
+    struct tt_fused_params rects;
+    struct tt_rect_plan plan;
+    uint32_t unit;
+    bool folds, ll;
+};
+
+static void finish(struct direct_case *c)
+{
+    c->call.element_bytes = (uint32_t)type_of(c->call.type)->bytes;
+    if (tt_collectives[c->call.collective].counts != TT_COUNTS_SHARED)
+        return;
+    c->call.counts = c->counts;
+    c->call.total = 0;
+    for (int k = 0; k < c->call.n; k++)
+        c->call.total += c->counts[k];
+}
+
+/* In place or not, kernels of several devices serve the same calls. */
+static void make_plan(const struct direct_case *c, struct plan *plan)
+{
+    struct tt_rect_call call = c->call;
+    call.in_place = 0;
+    if (!tt_rectangles(&call, &plan->rects, &plan->plan))
+        abort();
+    plan->folds = tt_collectives[call.collective].result == TT_RESULT_REDUCED;
+    plan->unit = plan->folds ? call.element_bytes : 1;
+}
+
+static struct tt_direct_params params_of(
+    struct direct_rig *rig, int rank, const struct direct_case *c, struct buffers *b, struct plan *plan)
+{
+    static const enum tt_shape shapes[] = { TT_CHAIN, TT_TREE };
+    struct tt_direct_params p = { .in = b->in,
+        .out = b->out,
+        .words = &rig->words[rank],
+        .scalar = c->seed % 2 != 0 ? &b->factor : NULL,
+        .factor = c->seed % 2 != 0 ? 0 : b->factor,
+        .segment = c->segment,
+        .ranks = (uint32_t)rig->n,
+        .rank = (uint32_t)rank,
+        .row = tt_fold_row_of(c->call.op),
+        .shape = shapes[c->call.exact],
+        .scales = c->call.scaled && plan->folds,
+        .divisor = plan->rects.divisor };
+    memcpy(p.pads, rig->pads, sizeof p.pads);
+    plan->ll = tt_direct_set(&p, plan->rects.rect, plan->rects.rects, plan->unit) && c->ll;
+    p.way = plan->ll ? TT_DIRECT_LL : TT_DIRECT_PADS;
+    return p;
+}
+
+/* What a rectangle means for this rank. */
+static void expect_rect(
+    const struct direct_case *c, const struct plan *plan, const struct tt_rect *r, uint8_t *out)
+{
+    static __thread uint8_t whole[LONGEST], operands[RANKS][LONGEST];
+    const void *sources[RANKS];
+    int n = 0;
+    for (int k = 0; k < c->call.n; k++) {
+        if (!(r->sources >> k & 1))
+            continue;
+        uint64_t factor = factor_at(c, k);
+        fill(whole, c, k, r->from + r->count * plan->unit);
+        memcpy(operands[n], whole + r->from, r->count * plan->unit);
+        if (c->call.scaled && plan->folds)
+            tt_scale(operands[n], operands[n], r->count, c->call.type, &factor);
+        sources[n] = operands[n];
+        n++;
+    }
+    if (!plan->folds)
+        memcpy(out + r->to, sources[0], r->count);
+    else
+        tt_fold_find_isa(c->call.type, c->call.op, c->call.exact ? TT_TREE : TT_CHAIN, TT_ISA_GENERIC)(
+            out + r->to, sources, n, r->count, plan->rects.divisor);
+}
+
+/* `before`: what may be there as well, or NULL. */
+static bool compare(const struct direct_case *c, int rank, const struct buffers *got,
+    const struct buffers *want, const struct buffers *before)
+{
+    for (size_t i = 0; i < sizeof got->memory; i++)
+        if (((const uint8_t *)got->memory)[i] != ((const uint8_t *)want->memory)[i] &&
+            (before == NULL || ((const uint8_t *)got->memory)[i] != ((const uint8_t *)before->memory)[i])) {
+            fprintf(stderr,
+                "%s by %s, %d ranks, type %u, op %u, exact %d, scaled %d, in place %x, %llu elements, grid "
+                "%u, "
+                "segment %llu, seed %llu: rank %d has byte %zu wrong\n",
+                tt_collectives[c->call.collective].name, c->ll ? "LL" : "PADS", c->call.n, c->call.type,
+                c->call.op, c->call.exact, c->call.scaled, c->call.in_place,
+                (unsigned long long)c->call.total, c->grid, (unsigned long long)c->segment,
+                (unsigned long long)c->seed, rank, i);
+            return false;
+        }
+    return true;
+}
+
+struct block_run {
+    const struct tt_emulated_launch *launch;
+    uint32_t index;
+    pthread_t thread;
+};
+
+static void *run_block(void *of)
+{
+    struct block_run *run = of;
+    tt_emulate_block(run->launch, run->index);
+    return NULL;
+}
+
+static uint64_t ended(const struct tt_direct_words *words)
+{
+    return __atomic_load_n(&words->done, __ATOMIC_ACQUIRE) + __atomic_load_n(&words->left, __ATOMIC_ACQUIRE);
+}
+
+struct kernel_run {
+    struct tt_emulated_launch launch;
+    struct block_run blocks[TT_PAD_BLOCKS];
+};
+
+/* When a word says that the kernel is over, its results are there, though its threads are not joined yet. */
+static void start_and_wait(const struct direct_case *c, const struct plan *plan,
+    const struct tt_direct_params *p, struct kernel_run *run)
+{
+    struct tt_dev_kernel found = { 0 };
+    const enum tt_kernel kernel = plan->folds ? TT_KERNEL_DIRECT : TT_KERNEL_DIRECT_MOVE;
+    const uint64_t before = ended(p->words);
+    if (!tt_dev_kernel_find(tt_kernel_number(kernel, c->call.type, c->call.op), &found) ||
+        found.params_bytes != sizeof *p)
+        abort();
+    run->launch = (struct tt_emulated_launch){ .function = c->function != NULL ? c->function : found.function,
+        .params = p,
+        .grid = c->grid,
+        .grid_y = 1,
+        .block = c->block,
+        .way = c->way,
+        .order = (uint32_t)(c->seed + p->rank) % 5 };
+    for (uint32_t i = 0; i < c->grid; i++) {
+        run->blocks[i] = (struct block_run){ .launch = &run->launch, .index = i };
+        if (pthread_create(&run->blocks[i].thread, NULL, run_block, &run->blocks[i]) != 0)
+            abort();
+    }
+    while (ended(p->words) == before)
+        usleep(50);
+}
+
+static void join(struct kernel_run *run)
+{
+    for (uint32_t i = 0; i < run->launch.grid; i++)
+        pthread_join(run->blocks[i].thread, NULL);
+}
+
+static bool run_case(struct direct_rig *rig, int rank, const struct direct_case *given)
+{
+    struct buffers *three = aligned_alloc(64, 3 * sizeof *three), *b = three, *want = b + 1, *before = b + 2;
+    struct direct_case c = *given;
+    struct plan plan;
+    finish(&c);
+    make_plan(&c, &plan);
+    memset(b, 0xc3, sizeof *b);
+    place(b, &c, rank);
+    b->factor = factor_at(&c, rank);
+    fill(b->in, &c, rank, plan.plan.extents.in[rank]);
+    memcpy(want->memory, b->memory, sizeof want->memory);
+    memcpy(before->memory, b->memory, sizeof before->memory);
+    place(want, &c, rank);
+    for (uint32_t i = 0; i < plan.rects.rects; i++)
+        if (plan.rects.rect[i].dsts >> rank & 1)
+            expect_rect(&c, &plan, &plan.rects.rect[i], want->out);
+    struct tt_direct_params params = params_of(rig, rank, &c, b, &plan);
+    if (rig->late_us > 0 && mixed(c.seed + (uint64_t)rank) % 4 == 0)
+        usleep((useconds_t)(mixed(c.seed * 3 + (uint64_t)rank) % rig->late_us));
+    struct kernel_run run = { .launch.grid = 0 };
+    if (params.longest > 0 || plan.ll)
+        start_and_wait(&c, &plan, &params, &run);
+    bool right = compare(&c, rank, b, want, rig->words[rank].left != 0 ? before : NULL);
+    join(&run);
+    free(three);
+    return right;
+}
+
+bool direct_rig_run_rank(struct direct_rig *rig, int rank, const struct direct_case *cases, int count)
+{
+    bool right = true;
+    for (int i = 0; i < count; i++)
+        right = run_case(rig, rank, &cases[i]) && right;
+    return right;
+}
+
+/* --- All ranks. */
+
+struct rank_run {
+    struct direct_rig *rig;
+    int rank, count;
+    const struct direct_case *cases;
+    bool right;
+    pthread_t thread;
+};
+
+static void *run_rank(void *of)
+{
+    struct rank_run *run = of;
+    run->right = direct_rig_run_rank(run->rig, run->rank, run->cases, run->count);
+    return NULL;
+}
+
+bool direct_rig_run(struct direct_rig *rig, const struct direct_case *cases, int count)
+{
+    struct rank_run runs[RANKS];
+    bool right = true;
+    for (int r = 0; r < rig->n; r++) {
+        int calls = rig->absent >> r & 1 ? 0 : count;
+        runs[r] = (struct rank_run){ .rig = rig, .rank = r, .count = calls, .cases = cases };
+        if (pthread_create(&runs[r].thread, NULL, run_rank, &runs[r]) != 0)
+            abort();
+    }
+    for (int r = 0; r < rig->n; r++) {
+        pthread_join(runs[r].thread, NULL);
+        right = right && runs[r].right;
+    }
+    return right;
+}
+
+/* --- Calls that are drawn. */
+
+static uint64_t drawn(uint64_t *state, uint64_t below)
+{
+    *state += UINT64_C(0x9e3779b97f4a7c15);
+    return mixed(*state) % below;
+}
+
+struct direct_case direct_rig_draw(int n, uint64_t number, uint32_t most)
+{
+    static const enum tt_collective collectives[] = { TT_ALL_REDUCE, TT_REDUCE_SCATTER, TT_ALL_GATHER,
+        TT_ALL_TO_ALL, TT_BARRIER, TT_BROADCAST, TT_REDUCE, TT_GATHER, TT_SCATTER, TT_ALL_GATHER_V,
+        TT_REDUCE_SCATTER_V };
+    uint64_t state = number * 1000;
+    struct direct_case c = { .seed = number };
+    const struct type *t = &types[drawn(&state, TYPES)];
+    c.call.collective = collectives[drawn(&state, sizeof collectives / sizeof collectives[0])];
+    c.call.n = n;
+    c.call.root = (int)drawn(&state, (uint64_t)n);
+    c.call.type = t->type;
+    do
+        c.call.op = ops[drawn(&state, OPS)].op;
+    while (tt_fold_find(t->type, c.call.op, TT_CHAIN) == NULL);
+    c.call.exact = drawn(&state, 2) != 0;
+    c.call.scaled = c.call.op == TUTTI_SUM && drawn(&state, 2) != 0;
+    c.call.total = 1 + drawn(&state, drawn(&state, 2) != 0 ? most / t->bytes : 40);
+    if (tt_collectives[c.call.collective].blocks)
+        c.call.total = (c.call.total + (uint64_t)n - 1) / (uint64_t)n * (uint64_t)n;
+    for (int k = 0; k < n; k++)
+        c.counts[k] = drawn(&state, 6) == 0 ? 0 : 1 + drawn(&state, c.call.total) * 2 / (size_t)n;
+    c.call.in_place = drawn(&state, 2) != 0 ? (uint32_t)drawn(&state, 256) : 0;
+    c.ll = drawn(&state, 2) != 0;
+    c.grid = 1 + (uint32_t)drawn(&state, 3);
+    c.block = 4 + (uint32_t)drawn(&state, 5);
+    c.segment = 16 * ((uint64_t)n + drawn(&state, 8 * (uint64_t)n));
+    c.in_shift = drawn(&state, 2) != 0 ? (uint32_t)drawn(&state, 16 / t->bytes) : 0;
+    c.out_shift = drawn(&state, 2) != 0 ? (uint32_t)drawn(&state, 16 / t->bytes) : 0;
+    return c;
+}
