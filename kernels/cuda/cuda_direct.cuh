@@ -154,7 +154,7 @@ struct ll_slots {
     uint32_t first_tag, second_tag, parity;
 
     MEMBER ll_slots(uint64_t epoch)
-        : waits{ 0, false }, first_tag(static_cast<uint32_t>(epoch)),
+        : waits{ epoch, 0, false }, first_tag(static_cast<uint32_t>(epoch)),
           second_tag(static_cast<uint32_t>(epoch + (epoch >> 32))), parity(epoch & 1)
     {
     }
@@ -381,22 +381,23 @@ KERNEL void AT_MOST_THREADS(TT_DIRECT_BLOCK) direct_kernel(const PARAMS tt_direc
     const uint64_t end = start + most < vectors * 16 ? start + most : vectors * 16;
     const uint64_t piece = ll ? most : p.segment / p.blocks / 16 * 16, begun = begin_direct(p);
     uint64_t epoch = begun;
-    ll_slots slots(begun + 1);
+    ll_slots slots(begun);
     begin_meetings(m);
     for (uint64_t at = start; at < end; at += piece) {
         const direct_round r = { at, end - at < piece ? end - at : piece, piece };
         ROLLED
         for (uint32_t i = 0; i < p.blocks; i++)
             give_block<Number, Operations>(p, slots, r, p.blocks == 1 ? 0 : rank_behind(p, i));
-        if (!ll && !meet<releases>(p, m, ++epoch))
+        if (!ll && !meet<releases>(p, m, slots.waits, epoch))
             break;
         take<Number>(p, slots, r, Operations());
-        if (!ll && !meet<releases>(p, m, ++epoch))
+        if (!ll && !meet<releases>(p, m, slots.waits, epoch + 1))
             break;
+        epoch += 2;
         if (!ll && p.shares != 0)
             gather<typename Number::element>(p, r);
     }
-    end_direct(p, begun + (ll ? 1 : 2 * ((most + piece - 1) / piece)));
+    end_direct(p, begun - 1 + (ll ? 1 : 2 * ((most + piece - 1) / piece)));
 }
 
 /* --- A row of the table. */

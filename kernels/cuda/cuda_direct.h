@@ -17,7 +17,7 @@
  * Calls are counted by epochs of 64 bits, which begin as 0 and never wrap: LL takes one, a segment of PADS
  * two. The pad keeps the last one, so a captured kernel counts on when it is run again. All ranks of a
  * communicator run the same calls in the same order, with the same parameters but where a rank is mentioned
- * below.
+ * below. Ranks whose calls differ may wait for each other; then both leave, and say so.
  *
  * Operands fold in rank order or as the canonical tree: the bits are those of the algorithm `direct`. Where a
  * collective may be done in place, these kernels do it. Pointers are aligned to the element; it is fastest
@@ -58,8 +58,10 @@ struct tt_pad_room { /* of a block */
 struct tt_pad {
     uint64_t epoch; /* the last that is over; own kernels alone look at it, and at the next two */
     uint32_t blocks_over; /* of the kernel that runs */
-    uint32_t is_left; /* 1: a kernel has left because of the abort word, and the pads serve no more */
-    uint64_t reserved[14];
+    uint32_t is_left; /* 1: a kernel has left, and the pads serve no more */
+    uint64_t reserved[6];
+    uint64_t
+        call[TT_FUSED_RANKS]; /* of each rank: its call's first epoch mod 2^32, and its signature above */
     /* How far block b of rank k has come, stored by itself. 64 bits, and never set back: a block that many
      * calls did without would take a number that wrapped for one of a meeting that is to come. */
     uint64_t flag[TT_PAD_BLOCKS][TT_FUSED_RANKS];
@@ -71,12 +73,13 @@ struct tt_pad {
 
 /* Between the kernels of a rank and the host, in pinned memory. */
 struct tt_direct_words {
-    uint32_t abort; /* the host stores 1: kernels that wait leave, after at most 1024 looks more at a flag */
+    uint32_t abort; /* the host stores 1: kernels that wait leave, after at most 1024 looks more */
     uint32_t reserved[15];
     uint64_t begun; /* the first epoch of the kernel that began last */
     uint64_t done; /* the last epoch of the kernel that ended last, stored after all that it stores */
-    uint64_t left; /* likewise, if it left: it and its results are to be given up */
-    uint64_t unused[5];
+    uint64_t left; /* likewise, if it left: its results, and all further calls, are to be given up */
+    uint64_t differs; /* why: 1 + a rank that is in another call; else 0 */
+    uint64_t unused[4];
 };
 
 enum tt_direct_way { TT_DIRECT_LL, TT_DIRECT_PADS };
@@ -97,7 +100,8 @@ struct tt_direct_params { /* 416 bytes */
     uint64_t factor;
     uint64_t longest; /* bytes of the longest block that goes from any rank to any other */
     uint64_t segment; /* PADS: bytes; see tt_direct_segment */
-    uint32_t way, reserved; /* enum tt_direct_way */
+    uint32_t way; /* enum tt_direct_way */
+    uint32_t signature; /* of the call: ranks with another one leave when they have waited for each other */
     uint32_t ranks, rank; /* 2 to TT_FUSED_RANKS */
     uint32_t row, shape; /* of a fold: enum tt_fold_row, enum tt_shape */
     uint32_t scales, divisor; /* as of tt_fold_fn */

@@ -13,29 +13,55 @@ static_assert(sizeof(tt_direct_words) == 128 && offsetof(tt_direct_words, begun)
                   sizeof(tt_direct_params) == 416,
     "");
 
-/* A thread's waits: they end by what they wait for, or because the host says so. */
+/* A thread's waits: they end by what they wait for, because the host says so, or because a rank calls
+ * something else. */
 struct patience {
+    uint64_t epoch; /* the first of this call */
     uint32_t polls;
     bool is_over;
 };
+
+INLINE uint64_t call_word(const tt_direct_params &p, uint64_t epoch)
+{
+    return static_cast<uint32_t>(epoch) | static_cast<uint64_t>(p.signature) << 32;
+}
+
+/* A rank that has not begun this call, or has ended it, shows another epoch. */
+INLINE bool calls_differ(const tt_direct_params &p, uint64_t epoch)
+{
+    const uint64_t own = call_word(p, epoch);
+    for (uint32_t k = 0; k < p.ranks; k++) {
+        const uint64_t other = k != p.rank ? load_relaxed_64(&p.pads[p.rank]->call[k]) : own;
+        if (other != own && static_cast<uint32_t>(other) == static_cast<uint32_t>(own)) {
+            store_relaxed_64(&p.words->differs, k + 1);
+            return true;
+        }
+    }
+    return false;
+}
 
 /* Is asked in each round of a loop that polls; true: the loop is to end, and so are all waits to come. */
 INLINE bool gives_up(const tt_direct_params &p, patience &waits)
 {
     poll_pause();
-    if (!waits.is_over && ++waits.polls % 1024 == 0 && load_relaxed(&p.words->abort) != 0) {
-        waits.is_over = true;
+    if (waits.is_over || ++waits.polls % 1024 != 0)
+        return waits.is_over;
+    waits.is_over = load_relaxed(&p.words->abort) != 0 || calls_differ(p, waits.epoch);
+    if (waits.is_over)
         store_relaxed(&p.pads[p.rank]->is_left, 1);
-    }
     return waits.is_over;
 }
 
-/* The first epoch of this call, less one. */
+/* The first epoch of this call, of which all ranks are told. */
 INLINE uint64_t begin_direct(const tt_direct_params &p)
 {
-    const uint64_t epoch = load_relaxed_64(&p.pads[p.rank]->epoch);
-    if (grid_index() == 0)
-        store_relaxed_64(&p.words->begun, epoch + 1);
+    const uint64_t epoch = load_relaxed_64(&p.pads[p.rank]->epoch) + 1;
+    if (block_index() != 0)
+        return epoch;
+    for (uint32_t k = thread_index(); k < p.ranks; k += block_threads())
+        store_relaxed_64(&p.pads[k]->call[p.rank], call_word(p, epoch));
+    if (thread_index() == 0)
+        store_relaxed_64(&p.words->begun, epoch);
     return epoch;
 }
 
@@ -54,9 +80,9 @@ INLINE void begin_meetings(meeting &m)
 /* This block meets its fellows of all other ranks: what their threads stored before they came is seen by all
  * threads here, and the reverse. False: some did not come, and the block is to end. All threads take part.
  * `releases` is false in a test only. */
-template <bool releases = true> INLINE bool meet(const tt_direct_params &p, meeting &m, uint64_t epoch)
+template <bool releases = true>
+INLINE bool meet(const tt_direct_params &p, meeting &m, patience waits, uint64_t epoch)
 {
-    patience waits = { 0, false };
     bool all = true;
     sync_block();
     for (uint32_t k = thread_index(); k < p.ranks; k += block_threads())

@@ -16,6 +16,7 @@ struct direct_rig {
     struct tt_direct_words words[TT_FUSED_RANKS];
     uint32_t late_us; /* ranks wait up to so long before a call */
     uint32_t absent; /* bit r: rank r makes no call */
+    bool leaves; /* kernels may */
 };
 
 /* Pads as they are after so many epochs of calls with one block, that took no packet; all zeros for 0. */
@@ -32,6 +33,7 @@ struct direct_case {
     uint64_t seed; /* of the operands */
     enum tt_emulation way;
     const void *function; /* NULL: the one that serves the call */
+    uint32_t odd_rank; /* 1 + a rank that goes the other way; 0: none does */
 };
 
 /* These calls by all ranks. Operands are drawn, and written just before each call; as soon as a kernel tells

@@ -193,16 +193,17 @@ static void *abort_soon(void *rig)
  * that comes behind. */
 Test(cuda_direct, kernels_leave, .timeout = 60)
 {
-    for (int ll = 0; ll < 2; ll++) {
+    for (int how = 0; how < 3; how++) { /* folds and moves by LL, folds by PADS */
         struct direct_rig *rig = direct_rig_create(3, 4);
-        struct direct_case c[2] = { sum_of_floats(ll, 2, 5), sum_of_floats(ll, 2, 6) };
+        struct direct_case c[2] = { sum_of_floats(how < 2, 2, 5), sum_of_floats(how < 2, 2, 6) };
         pthread_t thread;
         for (int i = 0; i < 2; i++) {
             c[i].call.n = 3;
             c[i].call.total = 60;
-            c[i].call.collective = ll ? TT_ALL_GATHER : TT_ALL_REDUCE;
+            c[i].call.collective = how == 1 ? TT_ALL_GATHER : TT_ALL_REDUCE;
         }
         rig->absent = 1U << 2;
+        rig->leaves = true;
         cr_assert_eq(pthread_create(&thread, NULL, abort_soon, rig), 0);
         cr_expect(direct_rig_run(rig, c, 2));
         pthread_join(thread, NULL);
@@ -212,6 +213,24 @@ Test(cuda_direct, kernels_leave, .timeout = 60)
             cr_expect_gt(rig->words[k].begun, 5, "the second one ran, too");
             cr_expect_eq(rig->pads[k]->is_left, 1);
         }
+        direct_rig_free(rig);
+    }
+}
+
+/* Rank 2 waits for packets while the others meet, or the reverse: they name it, and it names one of them. */
+Test(cuda_direct, calls_that_differ, .timeout = 60)
+{
+    for (int ll = 0; ll < 2; ll++) {
+        struct direct_rig *rig = direct_rig_create(3, two_to_32 - 1);
+        struct direct_case c[2] = { sum_of_floats(ll, 2, 5), sum_of_floats(ll, 2, 6) };
+        c[0].call.n = c[1].call.n = 3;
+        cr_expect(direct_rig_run(rig, c, 1));
+        rig->leaves = true;
+        c[1].odd_rank = 1 + 2;
+        cr_expect(direct_rig_run(rig, c + 1, 1));
+        for (int k = 0; k < 3; k++)
+            cr_expect(rig->words[k].differs == (k == 2 ? 1 : 3), "rank %d names %u", k,
+                (unsigned)rig->words[k].differs);
         direct_rig_free(rig);
     }
 }
@@ -252,6 +271,13 @@ Test(cuda_direct, ll_serves_where_all_hear_of_all)
                     should = should || (int)served[i] == collective;
                 cr_expect_eq(ll, should, "%s of %d ranks", tt_collectives[collective].name, n);
             }
+}
+
+Test(cuda_direct, ll_does_not_serve_an_empty_block)
+{
+    const struct tt_rect rects[] = { { .count = 5, .sources = 1, .dsts = 3 }, { .sources = 2, .dsts = 3 } };
+    struct tt_direct_params p = { .ranks = 2 };
+    cr_expect_not(tt_direct_set(&p, rects, 2, 1));
 }
 
 Test(cuda_direct, blocks_that_are_sent)
