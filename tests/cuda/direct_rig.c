@@ -9,9 +9,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/dev_kernel.h"
 #include "tests/kernels/kernel_reference.h"
+#include "tests/rig/patience.h"
 
 enum {
     RANKS = TT_FUSED_RANKS,
@@ -268,12 +268,12 @@ static void start_and_wait(const struct direct_case *c, const struct plan *plan,
         if (pthread_create(&run->blocks[i].thread, NULL, run_block, &run->blocks[i]) != 0)
             abort();
     }
-    const int64_t until = tt_deadline_ns(60000);
-    while (ended(p->words) == before)
-        if (tt_now_ns() < until)
-            usleep(50);
-        else
+    struct patience patience = patience_of(60000);
+    while (ended(p->words) == before) {
+        usleep(50);
+        if (patience_is_over(&patience))
             __atomic_store_n(&p->words->abort, 1, __ATOMIC_RELAXED);
+    }
 }
 
 static void join(struct kernel_run *run)

@@ -25,22 +25,22 @@ static void run_drawn(int n, uint64_t epochs, uint64_t seed, int count)
     direct_rig_free(rig);
 }
 
-Test(cuda_direct, calls_of_2_ranks, .timeout = 300)
+Test(cuda_direct, calls_of_2_ranks, .timeout = 60)
 {
     run_drawn(2, 0, 1000, 4 * CALLS);
 }
 
-Test(cuda_direct, calls_of_3_ranks, .timeout = 300)
+Test(cuda_direct, calls_of_3_ranks, .timeout = 60)
 {
     run_drawn(3, 0, 2000, 3 * CALLS);
 }
 
-Test(cuda_direct, calls_of_4_ranks, .timeout = 300)
+Test(cuda_direct, calls_of_4_ranks, .timeout = 60)
 {
     run_drawn(4, 0, 3000, 2 * CALLS);
 }
 
-Test(cuda_direct, calls_of_5_to_8_ranks, .timeout = 300)
+Test(cuda_direct, calls_of_5_to_8_ranks, .timeout = 60)
 {
     for (int n = 5; n <= 8; n++)
         run_drawn(n, 0, 1000 * (uint64_t)n, CALLS / 2);
@@ -76,7 +76,7 @@ static void run_operations(enum tt_collective collective)
     direct_rig_free(rig);
 }
 
-Test(cuda_direct, operations, .timeout = 300)
+Test(cuda_direct, operations, .timeout = 60)
 {
     run_operations(TT_ALL_REDUCE);
     run_operations(TT_REDUCE_SCATTER);
@@ -85,7 +85,7 @@ Test(cuda_direct, operations, .timeout = 300)
 /* --- Epochs. */
 
 /* Blocks that calls before had not come after 2^31, 2^32 and 2^33 epochs, and calls go on over the end. */
-Test(cuda_direct, epochs_do_not_wrap, .timeout = 300)
+Test(cuda_direct, epochs_do_not_wrap, .timeout = 60)
 {
     for (int n = 2; n <= 4; n += 2)
         for (uint64_t end = two_to_31; end <= 2 * two_to_32; end *= 2) {
@@ -97,22 +97,38 @@ Test(cuda_direct, epochs_do_not_wrap, .timeout = 300)
 struct late_rank {
     struct direct_rig *rig;
     const struct direct_case *c;
+    uint64_t after_polls;
     bool right;
 };
+
+static _Atomic uint64_t polls; /* of all blocks */
+
+static void count_poll(void)
+{
+    polls++;
+}
+
+static void *same_address(const void *address)
+{
+    return (void *)address;
+}
 
 static void *run_late(void *of)
 {
     struct late_rank *late = of;
     usleep(30000);
+    while (polls < late->after_polls)
+        usleep(1000);
     late->right = direct_rig_run_rank(late->rig, 1, late->c, 1);
     return NULL;
 }
 
 /* Rank 1 comes late, so rank 0 takes whatever it takes for a sign of it. */
-static void run_with_late_rank(struct direct_rig *rig, const struct direct_case *c)
+static void run_with_late_rank(struct direct_rig *rig, const struct direct_case *c, uint64_t after_polls)
 {
     pthread_t thread;
-    struct late_rank late = { rig, c, false };
+    struct late_rank late = { rig, c, after_polls, false };
+    polls = 0;
     cr_assert_eq(pthread_create(&thread, NULL, run_late, &late), 0);
     bool right = direct_rig_run_rank(rig, 0, c, 1);
     pthread_join(thread, NULL);
@@ -136,7 +152,7 @@ Test(cuda_direct, blocks_that_were_not_used_for_long, .timeout = 60)
     for (uint64_t epochs = two_to_31; epochs <= 4 * two_to_31; epochs += two_to_31) {
         struct direct_rig *rig = direct_rig_create(2, epochs + 16);
         struct direct_case c = sum_of_floats(false, 4, 1);
-        run_with_late_rank(rig, &c);
+        run_with_late_rank(rig, &c, 0);
         direct_rig_free(rig);
     }
 }
@@ -152,7 +168,21 @@ Test(cuda_direct, packets_that_were_not_used_for_long, .timeout = 60)
         cr_expect(direct_rig_run(rig, &before, 1));
         for (int k = 0; k < 2; k++)
             rig->pads[k]->epoch = 6 + steps[i];
-        run_with_late_rank(rig, &after);
+        run_with_late_rank(rig, &after, 0);
+        direct_rig_free(rig);
+    }
+}
+
+/* A kernel that has looked at the other ranks' calls finds no fault with one who is still in the last. */
+Test(cuda_direct, late_ranks_are_waited_for, .timeout = 60)
+{
+    static const struct tt_emulated_runtime runtime = { same_address, count_poll };
+    tt_emulate_for(&runtime);
+    for (int ll = 0; ll < 2; ll++) {
+        struct direct_rig *rig = direct_rig_create(2, 9);
+        struct direct_case c[2] = { sum_of_floats(ll, 1, 1), sum_of_floats(!ll, 1, 2) };
+        cr_expect(direct_rig_run(rig, c, 2));
+        run_with_late_rank(rig, &c[0], 2500);
         direct_rig_free(rig);
     }
 }
@@ -228,9 +258,8 @@ Test(cuda_direct, calls_that_differ, .timeout = 60)
         rig->leaves = true;
         c[1].odd_rank = 1 + 2;
         cr_expect(direct_rig_run(rig, c + 1, 1));
-        for (int k = 0; k < 3; k++)
-            cr_expect(rig->words[k].differs == (k == 2 ? 1 : 3), "rank %d names %u", k,
-                (unsigned)rig->words[k].differs);
+        cr_expect(rig->words[0].differs == 3 && rig->words[1].differs == 3);
+        cr_expect(rig->words[2].differs == 1 || rig->words[2].differs == 2);
         direct_rig_free(rig);
     }
 }
@@ -319,7 +348,7 @@ static void *run_last_block(void *launch)
     return NULL;
 }
 
-Test(cuda_direct, blocks_beyond_four_gib, .timeout = 300)
+Test(cuda_direct, blocks_beyond_four_gib, .timeout = 60)
 {
     const uint64_t bytes = (UINT64_C(5) << 30) + 4096 + 7, from = UINT64_C(3) << 30;
     const struct tt_rect rect = { .from = from, .to = from, .count = bytes, .sources = 1, .dsts = 3 };

@@ -149,7 +149,7 @@ static void sum_on_both_devices(enum tt_direct_way way, struct side *sides)
     }
 }
 
-Test(stub_emulated, kernels_of_two_devices, .timeout = 120)
+Test(stub_emulated, kernels_of_two_devices, .timeout = 60)
 {
     struct side sides[2];
     struct tt_pad *pads[2];
