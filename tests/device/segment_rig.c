@@ -3,7 +3,9 @@
 #include "segment_rig.h"
 
 #include <criterion/criterion.h>
+#include <dirent.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -173,6 +175,19 @@ int leader_peek_again(const struct leader *leader)
 int leader_mapped(const struct leader *leader)
 {
     return tell(leader, &(struct order){ .command = MAPPED_NOW });
+}
+
+int leader_descriptors(const struct leader *leader)
+{
+    char name[64];
+    int n = 0;
+    snprintf(name, sizeof name, "/proc/%ld/fd", (long)leader->pid);
+    DIR *open_ones = opendir(name);
+    cr_assert_not_null(open_ones);
+    while (readdir(open_ones) != NULL)
+        n++;
+    closedir(open_ones);
+    return n;
 }
 
 static void wait_a_moment(void)

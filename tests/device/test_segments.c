@@ -234,31 +234,35 @@ Test(segments, another_allocation_is_not_found_by_itself)
     cr_expect_eq(leader_mapped(&leader), 0);
 }
 
-/* A large one lies where two were that were freed, and next to one that was not. */
+/* A large one lies where many were that were freed, and next to one that was not. */
 Test(segments, larger_allocation_over_several)
 {
-    enum { SMALL = 1 << 16 };
+    enum { SMALL = 1 << 16, MANY = 20 };
     struct leader leader = leader_start("");
     struct tt_exporter *exporter = follow(&leader);
-    struct tt_dev_segment small[3], large;
-    uint32_t key, keys[3];
+    struct tt_dev_segment small[MANY], large;
+    const uint8_t *bases[MANY];
+    uint32_t key, keys[MANY];
     uint64_t offset;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < MANY; i++) {
         small[i] = segment_of(SMALL);
-        ask(exporter, small[i].base);
-        cr_assert(comes_to_be_found(exporter, small[i].base, &keys[i], &offset));
+        bases[i] = small[i].base;
+        expect_added(exporter, bases[i]);
+        cr_assert(found(exporter, bases[i], 1, &keys[i], &offset));
     }
-    const void *second = small[1].base;
-    cr_assert_eq(dev->segment.free(&small[0]), TT_DEV_OK);
-    cr_assert_eq(dev->segment.free(&small[1]), TT_DEV_OK);
-    large = segment_of(2 * SMALL);
-    cr_assert((uint8_t *)large.base < (const uint8_t *)second, "else this shows nothing");
-    ask(exporter, large.base);
-    cr_assert(comes_to_be_found(exporter, second, &key, &offset));
-    cr_expect_eq(offset, (uint64_t)((const uint8_t *)second - (uint8_t *)large.base));
-    cr_expect(key != keys[0] && key != keys[1]);
-    cr_expect(leader_comes_to_map(&leader, 2));
-    cr_expect(found(exporter, small[2].base, 1, &key, &offset) && key == keys[2]);
+    for (int i = 0; i < MANY - 1; i++)
+        cr_assert_eq(dev->segment.free(&small[i]), TT_DEV_OK);
+    large = segment_of(MANY * SMALL); /* between the small ones were gaps */
+    cr_assert_eq(large.base, bases[0], "else this shows nothing");
+    expect_added(exporter, large.base);
+    for (int i = 0; i < MANY - 1; i++) {
+        cr_expect(found(exporter, bases[i], 1, &key, &offset), "what was number %d hides it", i);
+        cr_expect(key != keys[i] && offset == (uint64_t)(bases[i] - bases[0]));
+    }
+    cr_expect(found(exporter, bases[MANY - 1], 1, &key, &offset) && key == keys[MANY - 1]);
+    for (int ms = 0; ms < ENOUGH_MS && leader_mapped(&leader) > 2; ms++)
+        found(exporter, bases[0], 1, &key, &offset); /* which tells the leader of what is left to tell */
+    cr_expect_eq(leader_mapped(&leader), 2);
 }
 
 /* Nobody comes to the address again; the leader lets go of it when other memory is handed over. */
@@ -405,6 +409,26 @@ Test(segments, no_key_comes_again)
         for (int k = 0; k < i; k++)
             cr_assert_neq(keys[k], keys[i]);
     }
+}
+
+/* Neither process keeps a descriptor of what it has handed over, or mapped; the stub has one for each. */
+Test(segments, descriptors_are_closed)
+{
+    enum { MANY = 20 };
+    struct leader leader = leader_start("");
+    struct tt_exporter *exporter = follow(&leader);
+    int before = leader_descriptors(&leader), mine;
+    struct leader self = { .pid = getpid() };
+    struct tt_dev_segment segments[MANY];
+    for (int i = 0; i < MANY; i++)
+        segments[i] = segment_of(5000);
+    mine = leader_descriptors(&self);
+    for (int i = 0; i < MANY; i++)
+        expect_added(exporter, segments[i].base);
+    cr_expect_eq(leader_descriptors(&self), mine);
+    for (int i = 0; i < MANY; i++)
+        cr_expect(removed(exporter, segments[i].base, ENOUGH_MS));
+    cr_expect_eq(leader_descriptors(&leader), before);
 }
 
 /* Calls that ask for much do not wait for the leader, which maps all of it in time. */

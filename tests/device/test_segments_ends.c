@@ -142,8 +142,16 @@ Test(segments_ends, importer_is_closed)
 }
 
 /* Memory that went by a handle may be freed when the exporter is closed, that of a descriptor at any time. */
+static void *go_on_soon(void *argument)
+{
+    rig_sleep();
+    leader_go_on(argument);
+    return NULL;
+}
+
 Test(segments_ends, exporter_is_closed)
 {
+    pthread_t helper;
     struct leader leader = leader_start("");
     struct tt_exporter *exporter = follow(&leader);
     uint8_t *memory[20];
@@ -154,11 +162,14 @@ Test(segments_ends, exporter_is_closed)
     }
     cr_assert_eq(dev->segment.alloc(BYTES, &segment), TT_DEV_OK);
     expect_added(exporter, segment.base);
+    leader_stop(&leader);
+    cr_assert_eq(pthread_create(&helper, NULL, go_on_soon, &leader), 0);
     tt_exporter_close(exporter);
     for (int i = 0; i < 20; i++)
         cr_expect_eq(dev->memory.free(memory[i]), TT_DEV_OK, "%s", dev->why());
     cr_expect_eq(dev->segment.free(&segment), TT_DEV_OK, "%s", dev->why());
     cr_expect(leader_comes_to_map(&leader, 0));
+    pthread_join(helper, NULL);
 }
 
 /* A process that exits with all open exits. */
@@ -197,7 +208,7 @@ static pid_t start_follower(const struct leader *leader, int channel[2])
         _exit(1);
     pid_t grandchild = fork(); /* it has none of that, and outlives its parent */
     if (grandchild == 0) {
-        alarm(20);
+        alarm(55);
         for (;;)
             pause();
     }
