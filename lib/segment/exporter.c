@@ -347,7 +347,7 @@ bool tt_exporter_find(struct tt_exporter *e, const void *ptr, uint64_t bytes,
     }
     if (p == NULL || p->state != MAPPED || bytes > p->base + p->bytes - (uintptr_t)ptr)
         return false;
-    p->call = call;
+    p->call = call > p->call ? call : p->call;
     *key = p->key;
     *offset = (uintptr_t)ptr - p->base;
     return true;

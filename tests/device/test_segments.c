@@ -333,6 +333,7 @@ Test(segments, a_call_keeps_it_mapped)
     expect_added(exporter, memory);
     atomic_store(&calls_over, 6);
     cr_assert(tt_exporter_find(exporter, memory, 1, &what, 7, &key, &offset));
+    cr_assert(tt_exporter_find(exporter, memory, 1, &what, 0, &key, &offset)); /* one that has no number */
     cr_expect_not(removed(exporter, memory, SHORT_MS));
     cr_expect(leader_find(&leader, FOLLOWER, key, 0, 1));
     cr_expect_not(found(exporter, memory, 1, &key, &offset));
