@@ -457,8 +457,8 @@ tutti_status tutti_mem_alloc(size_t bytes, tutti_mem_kind kind, void **ptr);
 
 /* NULL is legal. Calls must be over, on streams, too, and graphs that use the memory gone. That of a device
  * may wait as cudaFree does, as above; any thread frees it, whatever device is current there. What another
- * process has mapped (see tutti_mem_register) the device has back when that process has noticed: when calls
- * use other such memory, or the communicator is destroyed. Errors:
+ * process has mapped (see tutti_mem_register) the device has back some calls later, or when the communicator
+ * is destroyed. Errors:
  * INVALID_ARGUMENT if ptr is not the start of such memory; of a device's, which then stays: DEVICE_ERROR,
  * INVALID_USAGE as above. */
 tutti_status tutti_mem_free(void *ptr);

@@ -3,8 +3,8 @@
  *
  * The table has a place for each key that may be in use, and a list of those that may be found, by address.
  * What is handed over may be freed at any moment by who owns it, who tells nobody; it is found out by its
- * number (tt_dev_pointer.id), when a call comes to that address again, and a few at a time whenever something
- * is handed over. */
+ * number (tt_dev_pointer.id), when a call comes to that address again, and bit by bit: some are looked at when
+ * something is handed over, and one once in a while. */
 #include "segment/exporter.h"
 
 #include <errno.h>
@@ -25,7 +25,8 @@
 
 enum {
     OUTSTANDING = 64, /* answers at a time: the importer waits for nobody who does not read them */
-    SWEPT = 8, /* looked at when something is handed over */
+    SWEPT = 8, /* looked at when something is handed over; */
+    SWEEP_CALLS = 16, /* and one of them in so many calls */
     LOOK_MS = 2, /* between two looks whether a call is over */
     DIAL_MS = 2,
     CLOSE_MS = 5000
@@ -58,6 +59,7 @@ struct tt_exporter {
     char why[TT_EXPORT_WHY];
     uint32_t leaving; /* the first of those that leave; NO_PLACE: none */
     uint32_t count, swept; /* places that may be found; the next of them to be looked at */
+    uint32_t finds;
     bool full; /* there was no place for something, and none became free since */
     uint16_t found[TT_SEGMENT_PLACES]; /* by address */
     struct place places[TT_SEGMENT_PLACES];
@@ -145,10 +147,10 @@ static struct place *take(struct tt_exporter *e, const struct tt_dev_pointer *wh
     return p;
 }
 
-/* Some of what was handed over may have been freed since. */
-static void sweep(struct tt_exporter *e)
+/* So many of those that were handed over are looked at: they may have been freed since. */
+static void sweep(struct tt_exporter *e, int n)
 {
-    for (int k = 0; k < SWEPT && e->count > 0; k++) {
+    for (int k = 0; k < n && e->count > 0; k++) {
         struct tt_dev_pointer what;
         e->swept = e->swept < e->count ? e->swept : 0;
         struct place *p = &e->places[e->found[e->swept]];
@@ -317,7 +319,7 @@ static struct place *hand_over(
     struct place *p = NULL;
     *why = "it is no memory of the communicator's device alone";
     if (is_of_device(e, what)) {
-        sweep(e);
+        sweep(e, SWEPT);
         *why = export(e, what, handles, &exported);
         p = take(e, what);
     }
@@ -340,6 +342,8 @@ bool tt_exporter_find(struct tt_exporter *e, const void *ptr, uint64_t bytes,
     const struct tt_dev_pointer *what, uint64_t call, uint32_t *key, uint64_t *offset)
 {
     tend(e);
+    if (++e->finds % SWEEP_CALLS == 0)
+        sweep(e, 1);
     struct place *p = place_at(e, (uintptr_t)ptr);
     if (p != NULL && !is_of(p, what)) {
         forget(e, p);
@@ -368,7 +372,7 @@ void tt_exporter_ask(struct tt_exporter *e, const struct tt_dev_pointer *what)
     const char *why;
     struct place *p = place_at(e, what->base);
     if (e->full)
-        sweep(e);
+        sweep(e, SWEPT);
     else if (e->socket >= 0 && e->outstanding < OUTSTANDING && is_of_device(e, what) &&
              (p == NULL || !is_of(p, what)))
         hand_over(e, what, false, &why);

@@ -33,9 +33,9 @@ tutti_status tt_exporter_open(const struct tt_dev *dev, int device, const struct
 void tt_exporter_close(struct tt_exporter *exporter);
 
 /* By who enqueues call number `call` on `bytes` bytes at ptr, of which the device says `what`: true if the
- * leader has them all mapped, *offset bytes from the begin of what it knows by *key. Allocates nothing, and
- * asks the system for nothing unless an answer is outstanding. Call 0 has no number: a captured one, which
- * holds what it found. */
+ * leader has them all mapped, *offset bytes from the begin of what it knows by *key. Allocates nothing; asks
+ * the system for nothing unless an answer is outstanding, and now and then the device what an address is.
+ * Call 0 has no number: a captured one, which holds what it found. */
 bool tt_exporter_find(struct tt_exporter *exporter, const void *ptr, uint64_t bytes,
     const struct tt_dev_pointer *what, uint64_t call, uint32_t *key, uint64_t *offset);
 /* A call in a graph uses what was just found, until that is released as often; by any thread. */

@@ -293,6 +293,25 @@ Test(segments, freed_memory_is_noticed)
     cr_expect_eq(leader_mapped(&leader), 5);
 }
 
+/* Nor is anything else handed over: calls that go on with what is there notice it. */
+Test(segments, freed_memory_is_noticed_by_calls)
+{
+    struct leader leader = leader_start("");
+    struct tt_exporter *exporter = follow(&leader);
+    struct tt_dev_segment segments[3];
+    uint32_t key;
+    uint64_t offset;
+    for (int i = 0; i < 3; i++) {
+        segments[i] = segment_of(BYTES);
+        expect_added(exporter, segments[i].base);
+    }
+    cr_assert_eq(dev->segment.free(&segments[0]), TT_DEV_OK);
+    cr_assert_eq(dev->segment.free(&segments[1]), TT_DEV_OK);
+    for (int i = 0; i < 100; i++)
+        cr_expect(found(exporter, segments[2].base, 1, &key, &offset));
+    cr_expect(leader_comes_to_map(&leader, 1));
+}
+
 /* --- In use */
 
 /* A round has begun that may have found it: it stays mapped until that is over; no later round finds it. */
