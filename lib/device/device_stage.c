@@ -162,6 +162,20 @@ void tt_stage_return(const struct tt_comm_batch *b, const struct tt_staged *op)
     d->operations -= tt_stage_gate(op) == 0;
 }
 
+/* A kernel leaves the words of the gate as they were. */
+void tt_stage_count_on(const struct tt_comm_batch *b)
+{
+    uint32_t *count = &b->device->counts[0];
+    if (b->captured != NULL)
+        return;
+    for (int i = b->count; i-- > 0;)
+        if (tt_stage_gate(&b->ops[i]) == 0)
+            *count = b->ops[i].staging.gate.base;
+    for (int i = 0; i < b->count; i++)
+        if (tt_stage_gate(&b->ops[i]) == 0 && b->ops[i].way == TT_BY_HOST)
+            *count = b->ops[i].staging.gate.base + b->ops[i].staging.gate.slices;
+}
+
 /* A collective that the graph's own kernel does needs neither gate nor cells. */
 tutti_status tt_stage_begin(struct tt_comm_batch *b, struct tt_staged *op, bool by_kernel)
 {

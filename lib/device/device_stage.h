@@ -47,6 +47,8 @@ tutti_status tt_stage(struct tt_comm_batch *b, struct tt_staged *op);
 /* Lays a call out again, for the arrays of a v-form stand where another one's may have come. */
 tutti_status tt_stage_lay(struct tt_comm_batch *b, struct tt_staged *op);
 void tt_stage_return(const struct tt_comm_batch *b, const struct tt_staged *op);
+/* When all is decided: the gate of collectives counts on from the last call that used it. */
+void tt_stage_count_on(const struct tt_comm_batch *b);
 /* Set the rounds of all calls; and the first round that has one, from this one on. */
 void tt_stage_set_rounds(struct tt_comm_batch *b);
 uint32_t tt_stage_round(const struct tt_comm_batch *b, uint32_t from);

@@ -140,7 +140,7 @@ static tutti_status told(const struct tt_comm_batch *b, enum tt_dev_error error)
 }
 
 /* The ranks of this process decide how they serve a collective, which is a round of its own: all arrive, and
- * then each awaits what is decided. What a kernel has done leaves the gate as it was. */
+ * then each awaits what is decided. */
 static tutti_status decide(struct tt_comm_batch *b, struct tt_staged *op)
 {
     struct tt_device *d = b->device;
@@ -153,7 +153,6 @@ static tutti_status decide(struct tt_comm_batch *b, struct tt_staged *op)
     tutti_status status = tt_local_await(b->comm, &op->local, &by_kernel);
     op->way = by_kernel ? TT_BY_KERNEL : TT_BY_HOST;
     if (by_kernel && b->captured == NULL) {
-        d->counts[0] -= op->staging.gate.slices;
         d->enqueued++;
         tt_device_mark(d, op->staging.gate.local.looked, (uint32_t)op->local.number);
     }
@@ -390,6 +389,7 @@ static tutti_status run_rounds(struct submission *t)
                 status = enqueue_step(b);
         }
     for (int i = 0; i < t->count && status == TUTTI_OK; i++) {
+        tt_stage_count_on(&t->batches[i]);
         status = use(t, &t->batches[i]);
         if (status == TUTTI_OK)
             status = told(&t->batches[i], fork_streams(&t->batches[i]));

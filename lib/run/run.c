@@ -69,6 +69,7 @@ struct runner {
  * it. */
 static void end_done(struct tt_pending *p, bool waited)
 {
+    p->done = true;
     end(p, !waited && p->call.cached != NULL && p->op->layout.slices == 1);
 }
 

@@ -99,7 +99,7 @@ struct tt_pending {
     struct tt_pending *next; /* of those that are polled, or that wait for their turn (run.c) */
     struct tt_op *op; /* NULL: not started */
     uint32_t skip; /* the units before this step are done when it starts (fast_path.c) */
-    bool over;
+    bool over, done; /* it has ended; it has ended well */
     bool suspect; /* at the last look the peer that this call waits for was gone, or past it */
     int64_t refused_ms; /* a peer refused it: 1 + how long nothing had moved when that was seen; 0: no */
     struct tt_arrays arrays; /* of a batch: what the call points to */

@@ -118,7 +118,7 @@ static void begin(struct tt_work_item *item)
         if (item->batch != &item->own)
             p->call.entry = item->entries[i];
         p->op = NULL;
-        p->suspect = false;
+        p->suspect = p->done = false;
         p->over = status != TUTTI_OK;
         if (status != TUTTI_OK)
             fail_item(item, status);
@@ -149,12 +149,12 @@ static void let_go(const struct tt_call *call)
         comm->streams.orphan(comm);
 }
 
-/* Opens the gate of a call on a device, however the call ended: the stream there goes on. One that a kernel
- * did has passed it by, and the next call may count on from where it is. */
-static void open_gate(const struct tt_call *call)
+/* Opens the gate of a call on a device that did not end well: the stream there goes on. Else the gate has
+ * been told, or a kernel has passed it by, and the next call may count on from where it is. */
+static void open_gate(const struct tt_pending *p)
 {
-    if (call->staging != NULL && !tt_gate_is_over(&call->staging->gate))
-        tt_gate_tell(&call->staging->gate, call->staging->gate.slices);
+    if (p->call.staging != NULL && !p->done)
+        tt_gate_tell(&p->call.staging->gate, p->call.staging->gate.slices);
 }
 
 /* If a communicator has ended, a leader's kernel may still store into this rank's memory. */
@@ -181,7 +181,7 @@ static void finish(struct tt_stream *s, struct tt_work_item *item)
         leave_meeting(&item->batch->calls[i].call);
     pthread_mutex_lock(&tt_streams_lock);
     for (int i = 0; i < item->batch->count; i++)
-        open_gate(&item->batch->calls[i].call);
+        open_gate(&item->batch->calls[i]);
     for (int i = 0; i < item->batch->count; i++)
         let_go(&item->batch->calls[i].call);
     tt_work_item_give(item);

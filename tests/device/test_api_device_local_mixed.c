@@ -206,3 +206,77 @@ Test(api_device_local_mixed, where_no_kernel_serves)
     run_mixed("queues=8", 9, 8);
     run_mixed("queues=1", 1, 9);
 }
+
+/* --- Groups of which a kernel does the first sums, and the host the last one, or none; then the host does
+ * more. What it finds in its gate must be of its own call, however many calls passed that by. */
+
+static void sum_one(const struct local_desk *d, void *from, void *to)
+{
+    ranks_ok(
+        d->me, tutti_all_reduce(from, to, 1, TUTTI_UINT32, TUTTI_SUM, d->comm, local_on(d)), "all_reduce");
+}
+
+static void is_one(const struct local_desk *d, int area, uint32_t expected)
+{
+    uint32_t got;
+    memcpy(&got, local_take(d, area, sizeof got), sizeof got);
+    ranks_expect(d->me, got == expected, "the sum is %u, expected %u", got, expected);
+}
+
+static void group_then_host(struct ranks_me *me)
+{
+    enum { ROUNDS = 6, AFTER = 3 };
+    int many = *(const int *)me->context;
+    struct local_desk d;
+    static uint32_t ordinary[RANKS_MAX];
+    if (!local_sit_down(me, &d, 100000))
+        return;
+    void *to = me->rank == 1 ? (void *)&ordinary[me->rank] : d.areas[GOT];
+    for (int round = 0; round < ROUNDS && me->world->slots[me->rank].failures == 0; round++) {
+        uint32_t value = 1 + (uint32_t)round;
+        ranks_at(me, "round %d", round);
+        local_give(&d, SENT, &value, sizeof value);
+        tutti_group_start();
+        for (int i = 0; i < many; i++, value *= (uint32_t)me->n)
+            sum_one(&d, d.areas[SENT], d.areas[SENT]);
+        if (round % 2 == 0)
+            sum_one(&d, d.areas[SENT], to);
+        ranks_ok(me, tutti_group_end(), "group_end");
+        is_one(&d, SENT, value);
+        if (round % 2 == 0 && me->rank != 1)
+            is_one(&d, GOT, value * (uint32_t)me->n);
+        for (int k = 0; k < AFTER; k++) {
+            value = 77u + (uint32_t)(round * AFTER + k);
+            local_give(&d, SENT, &value, sizeof value);
+            ranks_delay(me, 3000);
+            sum_one(&d, d.areas[SENT], to);
+            if (me->rank != 1)
+                is_one(&d, GOT, value * (uint32_t)me->n);
+        }
+    }
+    ranks_part(me, d.comm);
+}
+
+static void run_groups(const char *stub, int many)
+{
+    setenv("STUB_GPU", stub, 1);
+    setenv("TUTTI_DEVICE_LIBRARY", PLUGIN_STUB, 0);
+    ranks_run(&(struct ranks_plan){ .n = RANKS,
+        .kind = RANKS_THREADS,
+        .run = group_then_host,
+        .context = &many,
+        .seed = 7,
+        .limit_s = 100 });
+}
+
+Test(api_device_local_mixed, a_group_before_the_host)
+{
+    run_groups("queues=8,delay=100", 3);
+    run_groups("queues=1", 1);
+}
+
+/* More than the ranks remember decisions of. */
+Test(api_device_local_mixed, a_long_group_before_the_host)
+{
+    run_groups("queues=8", 1100);
+}
