@@ -281,9 +281,8 @@ static void idle(struct runner *r)
         seen = p->call.comm;
         if (!look || p->over || p->op == NULL)
             continue;
-        if (tt_exec_is_held(p->op) && tt_gate_is_decided(p->op->gate)) /* a device may take its time */
-            r->stalled_ns = now;
-        note(r, p, tt_fault_inspect(p, (now - r->stalled_ns) / 1000000));
+        bool held = tt_exec_is_held(p->op) && tt_gate_is_decided(p->op->gate); /* a device takes its time */
+        note(r, p, tt_fault_inspect(p, held ? 0 : (now - r->stalled_ns) / 1000000));
     }
 }
 

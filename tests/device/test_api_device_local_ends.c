@@ -100,6 +100,35 @@ Test(api_device_local_ends, a_rank_that_never_calls)
     local_run_threads("queues=8", RANKS, stay_away);
 }
 
+/* The same of two messages in a group, by the host: the second one's gate is not open, and that does not put
+ * the deadline of the first one off. */
+static void stay_away_from_group(struct ranks_me *me)
+{
+    struct local_desk d;
+    if (!local_sit_down(me, &d, 100000))
+        return;
+    tutti_comm *first = d.comm;
+    d.comm = local_join(me, ";executor=host", 300);
+    if (me->rank == 0) {
+        tutti_group_start();
+        for (int k = 0; k < 2; k++)
+            tutti_recv(d.areas[GOT], 10, TUTTI_INT32, 1, d.comm, local_on(&d));
+        ranks_refused(me, tutti_group_end(), TUTTI_TIMEOUT, "group_end", "recv|waiting for rank 1");
+    }
+    while (tutti_comm_state(d.comm) == TUTTI_OK)
+        ranks_sleep_us(1000);
+    drains(&d);
+    ranks_meet(me);
+    ranks_ok(me, tutti_comm_destroy(d.comm), "destroy");
+    ranks_part(me, first);
+}
+
+Test(api_device_local_ends, a_group_with_a_rank_that_never_calls)
+{
+    plugin_must_be_stub();
+    local_run_threads("queues=8", 2, stay_away_from_group);
+}
+
 /* Aborted while ranks wait for each other: whoever got an error is left alone from then on, though the last
  * rank comes at that very moment. */
 static void abort_meanwhile(struct ranks_me *me)
