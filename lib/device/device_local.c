@@ -211,6 +211,12 @@ static tutti_status decide(struct tt_comm *comm, struct tt_local_kernel *local, 
     return TUTTI_OK;
 }
 
+static bool is_decided(const struct tt_local_kernel *local, uint64_t number)
+{
+    const struct tt_decision *decision = &local->decisions[number % TT_LOCAL_DECISIONS];
+    return atomic_load_explicit(&decision->call, memory_order_acquire) == number;
+}
+
 tutti_status tt_local_arrive(struct tt_comm *comm, struct tt_local_call *call)
 {
     struct tt_local_kernel *local = tt_local_peers_kernel(comm);
@@ -225,29 +231,30 @@ tutti_status tt_local_arrive(struct tt_comm *comm, struct tt_local_call *call)
     if (!atomic_compare_exchange_strong(&local->turn, &open, open + 1))
         return TUTTI_OK; /* somebody has left, and await tells why */
     tutti_status status = decide(comm, local, call->number);
-    bool decided = atomic_load(&local->decisions[call->number % TT_LOCAL_DECISIONS].call) == call->number;
+    bool decided = is_decided(local, call->number);
     atomic_store(&local->turn, status != TUTTI_OK ? CANCELLED : decided ? open + 2 : open);
     tt_doorbell_ring(&local->decided);
     return status;
 }
 
-/* This rank leaves without the call, if no kernel is being enqueued. */
+/* This rank leaves without the call, if no kernel is being enqueued, and none was: another rank may have
+ * cancelled a later call. */
 static bool leave(struct tt_local_kernel *local, uint64_t number)
 {
     uint64_t turn = 2 * number;
-    return atomic_compare_exchange_strong(&local->turn, &turn, CANCELLED) || turn == CANCELLED;
+    return (atomic_compare_exchange_strong(&local->turn, &turn, CANCELLED) || turn == CANCELLED) &&
+           !is_decided(local, number);
 }
 
 tutti_status tt_local_await(struct tt_comm *comm, const struct tt_local_call *call, bool *by_kernel)
 {
     struct tt_local_kernel *local = tt_local_peers_kernel(comm);
-    struct tt_decision *decision = &local->decisions[call->number % TT_LOCAL_DECISIONS];
     tutti_status status = TUTTI_OK;
     struct tt_wait w;
     bool left = false;
     struct tt_doorbell *bell = &local->decided;
     tt_wait_begin(&w, comm->waiting.policy, &bell, 1);
-    while (atomic_load_explicit(&decision->call, memory_order_acquire) != call->number && !left) {
+    while (!is_decided(local, call->number) && !left) {
         tt_wait_idle(&w);
         status = tt_comm_check(comm);
         left = status != TUTTI_OK && leave(local, call->number);
@@ -255,7 +262,7 @@ tutti_status tt_local_await(struct tt_comm *comm, const struct tt_local_call *ca
     if (left)
         tt_doorbell_ring_always(bell); /* this wait ends for another reason than a ring */
     tt_wait_awake(&w);
-    *by_kernel = !left && decision->by_kernel;
+    *by_kernel = !left && local->decisions[call->number % TT_LOCAL_DECISIONS].by_kernel;
     if (*by_kernel && local->last != comm->rank &&
         local->dev->event.wait(local->done, call->stream, false) != TT_DEV_OK)
         return fail(comm);

@@ -8,7 +8,9 @@ what uses their results. Streams run by themselves; one queue may serve them all
 the event has when it is enqueued, as with CUDA.
 
 `turn` of call c: 2c, open; 2c + 1, being launched; CANCELLED. It is claimed: a thread leaves with an error
-only after it has cancelled, and so no kernel runs on buffers that are its caller's again.
+only after it has cancelled, and so no kernel runs on buffers that are its caller's again. In a group it
+begins the next call without a look at whether the communicator has failed, and may cancel that; so who finds
+it cancelled looks back at his own call.
 
 Promised: the kernel of a call sees the operands of that call, of all ranks; who uses a result has that of its
 call; a rank that left with an error is touched no more; nobody waits for ever."""
@@ -18,7 +20,7 @@ from explore import Report, Wrong, explore, put
 
 CANCELLED = -1
 # What a thread does next in its call.
-ENQUEUE, COME, WAIT, CLAIM, LAUNCH, TELL, FOLLOW = range(7)
+ENQUEUE, COME, WAIT, LEAVE, CLAIM, LAUNCH, TELL, FOLLOW = range(8)
 
 State = collections.namedtuple(
     "State", "host place launched turn failed left queues ready done made result fired")
@@ -57,21 +59,14 @@ def enqueued(s, rank, *items):
 DONE = -1  # the rank by which records of the done event are known
 
 
-def leave_or_cancel(s, rank, call):
-    """A thread that waits, when the communicator has failed."""
-    if s.turn == CANCELLED:
-        yield s._replace(left=put(s.left, rank, call + 1))
-    elif s.turn % 2 == 0:
-        yield s._replace(turn=CANCELLED)
-
-
-def host_step(s, rank, n, calls, mutant):
+def host_step(s, rank, n, calls, grouped, mutant):
     call, phase = s.host[rank]
 
     def to(next_phase, next_call=call, **changes):
         return s._replace(host=put(s.host, rank, (next_call, next_phase)), **changes)
 
-    if phase == ENQUEUE and s.failed:
+    leave = s._replace(left=put(s.left, rank, call + 1))
+    if phase == ENQUEUE and s.failed and not grouped:
         yield to(ENQUEUE, calls)
     elif phase == ENQUEUE:
         queues = enqueued(s, rank, ("make", rank, call), ("record", rank, call))
@@ -83,12 +78,19 @@ def host_step(s, rank, n, calls, mutant):
         if s.launched > call:
             yield to(FOLLOW)
         elif s.failed and mutant == "leaves unclaimed":
-            yield s._replace(left=put(s.left, rank, call + 1))
+            yield leave
         elif s.failed:
-            yield from leave_or_cancel(s, rank, call)
+            yield to(LEAVE)
+    elif phase == LEAVE: # the call may have been launched since it was looked at
+        if s.turn == CANCELLED and (s.launched <= call or mutant == "does not look back"):
+            yield leave
+        elif s.turn == 2 * call:
+            yield s._replace(turn=CANCELLED)
+        else:
+            yield to(WAIT)
     elif phase == CLAIM:
         if s.turn == CANCELLED:
-            yield s._replace(left=put(s.left, rank, call + 1))
+            yield leave
         elif s.turn == 2 * call:
             yield to(LAUNCH, turn=2 * call + 1)
     elif phase == LAUNCH:
@@ -107,7 +109,7 @@ def host_step(s, rank, n, calls, mutant):
         yield to(ENQUEUE, call + 1, queues=queues)
 
 
-def local(n, calls, queues, fails=False, mutant=None):
+def local(n, calls, queues, fails=False, grouped=False, mutant=None):
     first = State(host=((0, ENQUEUE),) * n, place=(0,) * n, launched=0, turn=0, failed=False, left=(0,) * n,
                   queues=((),) * queues, ready=(None,) * n, done=None, made=(-1,) * n, result=(-1,) * n,
                   fired=frozenset())
@@ -118,7 +120,7 @@ def local(n, calls, queues, fails=False, mutant=None):
         yield from device_steps(s, n)
         for rank in range(n):
             if s.host[rank][0] < calls and not s.left[rank]:
-                yield from host_step(s, rank, n, calls, mutant)
+                yield from host_step(s, rank, n, calls, grouped, mutant)
 
     def is_end(s):
         return all(s.host[r][0] == calls or s.left[r] for r in range(n)) and not any(s.queues)
@@ -132,9 +134,12 @@ def main():
         report.holds("%d ranks, %d calls, %d queues" % (n, calls, queues), local, n, calls, queues)
     for n, calls in ((2, 2), (3, 1)):
         report.holds("%d ranks, it fails at any moment" % n, local, n, calls, n, fails=True)
+    report.holds("in a group, it fails at any moment", local, 2, 2, 2, fails=True, grouped=True)
     report.finds("waits for nobody", "sees operands", local, 2, 2, 2)
     report.finds("done is recorded late", "uses result", local, 2, 2, 2)
     report.finds("leaves unclaimed", "of a rank that left", local, 2, 2, 2, fails=True)
+    report.finds("does not look back", "of a rank that left", local, 2, 2, 2, fails=True,
+                 grouped=True)
     report.exit()
 
 
