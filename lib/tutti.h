@@ -218,12 +218,13 @@ typedef struct {
  * 900 pieces of work to do: each 4 MiB of a long call are four, and a small call six by itself, and two in a
  * group.
  *
- * Collectives of at most eight ranks that are all in one process and on one device are one kernel, where
- * their buffers are that device's or managed. In a graph it is the graph's alone: the recorder does not have
- * its replays, and calls without a stream do not wait for them. Where several processes share a device, the
- * kernel of the lowest rank does collectives for all of up to eight, where that is faster: then all ranks
- * make them on CUDA streams, or none does, or it is a MISMATCH. Others go by way of the host's memory
- * (setting executor).
+ * Collectives of at most eight ranks that are all in one process and on one device are one kernel, and a send
+ * and its recv between two ranks of one process and device are one copy, where the buffers are that device's
+ * or managed; the others go by way of the host's memory (setting executor). The kernel, or the copy, runs
+ * when the streams of all its ranks have come to it, and they go on when it is over. In a graph it is the
+ * graph's alone: the recorder does not have its replays, and calls without a stream do not wait for them.
+ * Where several processes share a device, the kernel of the lowest rank does collectives for all of up to
+ * eight, where that is faster: then all ranks make them on CUDA streams, or none does, or it is a MISMATCH.
  *
  * On a stream that is being captured a call becomes a part of the graph, and each replay is that call once
  * more, with what the buffers hold by then; all ranks replay, or call, alike. A communicator's replays and

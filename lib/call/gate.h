@@ -14,7 +14,8 @@
  * was captured together. So a thread tells the last slice once, as the last that it does with the gate.
  *
  * A call that a kernel does for all ranks (device_local.c) passes the gate by: neither side writes a word,
- * and the thread, which has the call in its queue all the same, waits until the kernel is over.
+ * and the thread, which has the call in its queue all the same, waits until the kernel is over. Of a message
+ * that is copied (device_pairs.c) the stream makes `ready` what it would be with all slices in.
  *
  * Where ranks of several processes share a device, their threads meet, and the kernel of one of them does the
  * slice (device_led.c). Such a slice counts two at the gate: `ready` is one more when the operands are there;
@@ -28,11 +29,11 @@
 
 #include "tutti.h"
 
-/* How a collective of ranks of one process on one device is served: the last of them that calls decides. */
+/* How a call of ranks of one process on one device is served: the last of them that calls decides. */
 struct tt_decision {
     _Atomic uint64_t call; /* that it is about; written last */
-    uint32_t over; /* the word `over`, when a kernel that does all of the call has ended */
-    bool by_kernel;
+    uint32_t over; /* the word `over`, when the kernel, or copy, that does all of the call has ended */
+    bool by_kernel; /* or by a copy */
 };
 
 /* Where the thread that has such a call in its queue finds that. */
@@ -40,7 +41,7 @@ struct tt_local_gate {
     const struct tt_decision *decision; /* NULL: nothing is decided so. Of a later call only after a look */
     const _Atomic uint32_t *over;
     uint64_t call;
-    _Atomic uint32_t *looked; /* the low half of `call`, once it has looked */
+    _Atomic uint32_t *looked; /* of a collective: the low half of `call`, once it has looked */
 };
 
 /* Where a rank has the operands, or the results, of a call that a leader's kernel does. */

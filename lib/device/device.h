@@ -140,7 +140,7 @@ tutti_status tt_device_check_absent(const struct tt_call *call);
 tutti_status tt_device_check_kept(const struct tt_call *call);
 /* Enqueues calls that are checked, all on CUDA streams. */
 tutti_status tt_device_submit(const struct tt_batch *batch);
-/* Finds the capture that all streams of the batch are in, or none (device_in_capture.c); fails if they are
+/* Finds the capture that all streams of the batch are in, or none (device_capture.c); fails if they are
  * not in the same, or if a call must not be captured. */
 tutti_status tt_device_find_capture(const struct tt_batch *batch, struct tt_dev_capture *capture);
 
@@ -170,8 +170,9 @@ tutti_status tt_watch_memory(const struct tt_batch *batch);
 
 /* Notes that all that was enqueued so far is over when this word has the value. */
 void tt_device_mark(struct tt_device *device, const _Atomic uint32_t *done, uint32_t value);
-/* Waits while with so many pieces more a device would have more work than it may. */
-void tt_device_throttle(struct tt_device *device, uint32_t pieces);
+/* Waits while with so many pieces more a device would have more work than it may, or there is no room for so
+ * many marks. */
+void tt_device_throttle(struct tt_device *device, uint32_t pieces, uint32_t marks);
 
 /* Calls that share a gate (device_fuse.c). */
 struct tt_span { /* of addresses; as long as 0: none */
@@ -252,6 +253,10 @@ void tt_local_peers_leave(struct tt_comm *comm);
 void tt_local_peers_free(struct tt_device *device, bool drained);
 /* What all ranks of the communicator share, if all are here and on one device (device_local.c); else NULL. */
 struct tt_local_kernel *tt_local_peers_kernel(const struct tt_comm *comm);
+/* What this rank has for messages with ranks of its process and device (device_pairs.c); NULL: nothing. */
+struct tt_pairs *tt_local_peers_pairs(const struct tt_comm *comm);
+/* Who waits for what another rank of the process does sleeps on it. */
+struct tt_doorbell *tt_local_peers_bell(const struct tt_comm *comm);
 struct tt_rendezvous { /* of a call */
     const struct tt_gate *gate;
     uint64_t operation; /* of a collective: its number, from 1 + first_number on */

@@ -36,8 +36,9 @@ bool tt_led_serves(const struct tt_call *call)
     struct tt_rect_plan plan;
     bool own = call->created != NULL && !tt_call_scales(call); /* a user's operator */
     if (led == NULL || !atomic_load_explicit(&led->rows[led->leader]->serves, memory_order_relaxed) ||
-        call->comm->settings.executor != TT_EXECUTOR_LED || !tt_led_has(call->collective) || own ||
-        bytes_of(call) == 0 || !tt_choose_allows(&call->comm->settings, call->collective, "direct"))
+        !tt_led_has(call->collective) || own || bytes_of(call) == 0 ||
+        !tt_led_pays(&call->comm->settings, call->comm->n, bytes_of(call), led->pad_bytes) ||
+        !tt_choose_allows(&call->comm->settings, call->collective, "direct"))
         return false;
     bool exchange = tt_collectives[call->collective].result == TT_RESULT_EXCHANGED;
     if (exchange && bytes_of(call) > led->cell_bytes) /* a part of its vector is no run of results */

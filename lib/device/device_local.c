@@ -134,9 +134,7 @@ bool tt_local_captures(const struct tt_batch *batch, int index)
         const struct tt_call *call = call_at(batch, index, r);
         if (call == NULL)
             return false;
-        all[r] = (struct tt_local_call){
-            .call = call, .in_place = call->in_place, .staged = { call->staged[TT_IN], call->staged[TT_OUT] }
-        };
+        all[r] = tt_local_call_of(call);
         all[r].reached = all_reached(comm->device->dev, &all[r]);
         calls[r] = &all[r];
     }

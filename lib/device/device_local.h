@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* device_local.h: collectives of ranks that one process has on one device, as one kernel: executor L.
+/* device_local.h: calls between ranks that one process has on one device: executor L. A collective is one
+ * kernel, and a message one copy.
  *
  *     stream 0:  ... | event 0 |            | wait done | ...
  *     stream 1:  ... | event 1 | wait 0 | kernel | done | ...
@@ -18,7 +19,8 @@
 
 enum {
     TT_LOCAL_RANKS = 8, /* that one kernel serves */
-    TT_LOCAL_DECISIONS = 1024 /* more than calls that a worker may not have looked at (device_submit.c) */
+    TT_PAIR_RANKS = 128, /* of a communicator whose messages are decided on */
+    TT_LOCAL_DECISIONS = 1024 /* more than calls that a worker may not have looked at (device_stage.c) */
 };
 _Static_assert(
     (int)TT_DEVICE_ENQUEUED < (int)TT_LOCAL_DECISIONS, "a decision stays until it has been looked at");
@@ -30,7 +32,19 @@ struct tt_local_call { /* of one rank; stays until tt_local_await returns */
     uint64_t number; /* of this communicator's calls on which ranks decide, from 1 on */
     bool captured;
     bool reached; /* by the device: all that the call was given; set by tt_local_arrive */
+    /* Of a message: set by tt_pair_arrive. */
+    bool first; /* of its ends */
+    uint64_t index; /* of its pair, one way */
+    void *ready; /* event: at this end all is enqueued that comes before it */
 };
+
+/* The call as it was passed, before it is staged. */
+static inline struct tt_local_call tt_local_call_of(const struct tt_call *call)
+{
+    return (struct tt_local_call){
+        .call = call, .in_place = call->in_place, .staged = { call->staged[TT_IN], call->staged[TT_OUT] }
+    };
+}
 
 struct tt_local_kernel {
     struct tt_doorbell decided;
@@ -66,5 +80,44 @@ tutti_status tt_local_arrive(struct tt_comm *comm, struct tt_local_call *call);
  * still to be done. After an error no kernel stores into this rank's buffers that its stream does not wait
  * for. */
 tutti_status tt_local_await(struct tt_comm *comm, const struct tt_local_call *call, bool *by_kernel);
+
+/* --- Messages between two ranks of one process and device (device_pairs.c) */
+
+struct tt_pair { /* of two ranks: messages one way */
+    _Alignas(64) _Atomic uint64_t turn;
+    bool copied; /* the last message that was decided */
+    const struct tt_local_call *ends[2]; /* that have come: the sender's, the receiver's */
+    void *done; /* event: at the end of the last copy */
+};
+struct tt_pairs { /* of a rank */
+    const struct tt_dev *dev;
+    void *ready; /* event */
+    uint32_t gates;
+    uint64_t messages; /* that were to be decided on */
+    struct tt_decision decisions[TT_LOCAL_DECISIONS];
+    _Atomic(struct tt_pair *) pairs[]; /* by gate; NULL: the other rank is not here */
+};
+/* Made and freed with the device entered, as what kernels have is. `link` two ranks; false: there is no
+ * memory, and their messages go by the host. */
+tutti_status tt_pairs_create(const struct tt_comm *comm, struct tt_pairs **created);
+bool tt_pairs_link(struct tt_pairs *mine, int me, struct tt_pairs *other, int rank);
+void tt_pairs_free(struct tt_pairs *pairs);
+/* True if the ends of this message decide how it goes. */
+bool tt_pair_decides(const struct tt_comm *comm, const struct tt_call *call);
+/* True if this message of a group that is being captured is a copy in the graph, which has both its ends. */
+bool tt_pair_captures(const struct tt_batch *batch, int index);
+/* Numbers a message, and sets where its gate finds what is decided; and takes the last number back. */
+void tt_pair_begin(struct tt_comm *comm, struct tt_local_call *message, struct tt_gate *gate);
+void tt_pair_return(struct tt_comm *comm);
+/* This end has called. The second one decides, and enqueues the copy. */
+tutti_status tt_pair_arrive(struct tt_comm *comm, struct tt_local_call *message);
+bool tt_pair_is_decided(const struct tt_comm *comm, const struct tt_local_call *message);
+/* Once it is: enqueues what this end waits for, and tells its worker. *copied: all is done; else the host has
+ * it. `gate` may be NULL in a capture. */
+tutti_status tt_pair_settle(
+    struct tt_comm *comm, const struct tt_local_call *message, const struct tt_gate *gate, bool *copied);
+/* This end, which has not settled a message, leaves, for the communicator has failed: from here on nothing
+ * touches its buffer that its stream does not wait for. */
+void tt_pair_leave(struct tt_comm *comm, const struct tt_local_call *message);
 
 #endif

@@ -62,3 +62,73 @@ void tt_local_free(struct tt_local_kernel *local, bool all)
         dev->memory.free_pinned((void *)local->over);
     free(local);
 }
+
+/* --- Messages */
+
+tutti_status tt_pairs_create(const struct tt_comm *comm, struct tt_pairs **created)
+{
+    const struct tt_device *d = comm->device;
+    struct tt_pairs *p = calloc(1, sizeof *p + d->ngates * sizeof p->pairs[0]);
+    int before;
+    if (p == NULL)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for messages on device %d", d->number);
+    p->dev = d->dev;
+    p->gates = d->ngates;
+    tutti_status status = tt_device_enter(d, &before);
+    if (status == TUTTI_OK) {
+        if (d->dev->event.create(false, &p->ready) != TT_DEV_OK)
+            status = tt_fail(TUTTI_DEVICE_ERROR, "no event of device %d: %s", d->number, d->dev->why());
+        tt_device_leave(d, before);
+    }
+    if (status == TUTTI_OK)
+        *created = p;
+    else
+        free(p);
+    return status;
+}
+
+static struct tt_pair *make_pair(const struct tt_dev *dev)
+{
+    struct tt_pair *pair = aligned_alloc(_Alignof(struct tt_pair), sizeof *pair);
+    if (pair == NULL)
+        return NULL;
+    *pair = (struct tt_pair){ 0 };
+    if (dev->event.create(false, &pair->done) == TT_DEV_OK)
+        return pair;
+    free(pair);
+    return NULL;
+}
+
+static void free_pair(const struct tt_dev *dev, struct tt_pair *pair)
+{
+    if (pair == NULL)
+        return;
+    dev->event.destroy(pair->done);
+    free(pair);
+}
+
+bool tt_pairs_link(struct tt_pairs *mine, int me, struct tt_pairs *other, int rank)
+{
+    struct tt_pair *to = make_pair(mine->dev), *from = make_pair(mine->dev);
+    if (to == NULL || from == NULL) {
+        free_pair(mine->dev, to);
+        free_pair(mine->dev, from);
+        return false;
+    }
+    atomic_store(&mine->pairs[tt_device_gate(rank, false)], to);
+    atomic_store(&mine->pairs[tt_device_gate(rank, true)], from);
+    atomic_store(&other->pairs[tt_device_gate(me, true)], to);
+    atomic_store(&other->pairs[tt_device_gate(me, false)], from);
+    return true;
+}
+
+/* The sender's table is the one that has a pair. */
+void tt_pairs_free(struct tt_pairs *p)
+{
+    if (p == NULL)
+        return;
+    for (uint32_t gate = 1; gate < p->gates; gate += 2)
+        free_pair(p->dev, atomic_load(&p->pairs[gate]));
+    p->dev->event.destroy(p->ready);
+    free(p);
+}

@@ -34,11 +34,14 @@ struct member {
     int device;
     _Atomic uint64_t place; /* of collectives, cyclic: the operation, and in the low half its slices */
     _Atomic uint32_t *in; /* of messages, per gate: slices that are in */
+    struct tt_pairs *pairs; /* NULL: its messages go by the host */
+    _Atomic int order; /* of joining, from 1 on; 0: it has not */
 };
 
 struct tt_local_peers {
     uint64_t id; /* of the communicator */
     int n, users;
+    int joined; /* so far */
     struct tt_local_kernel *kernel; /* once all ranks are here */
     bool busy; /* the stream of one that has left is not through */
     struct tt_doorbell told; /* who waits for another one's place sleeps here */
@@ -96,30 +99,83 @@ struct tt_local_kernel *tt_local_peers_kernel(const struct tt_comm *comm)
     return comm->device->local_peers->kernel;
 }
 
+struct tt_pairs *tt_local_peers_pairs(const struct tt_comm *comm)
+{
+    return comm->device->local_peers->members[comm->rank].pairs;
+}
+
+struct tt_doorbell *tt_local_peers_bell(const struct tt_comm *comm)
+{
+    return &comm->device->local_peers->told;
+}
+
+/* The later of two ranks links them, before the earlier one is told that all are connected. */
+static tutti_status link_pairs(const struct tt_comm *comm, struct tt_local_peers *c)
+{
+    const struct member *me = &c->members[comm->rank];
+    int before;
+    bool linked = true;
+    tutti_status status = me->pairs != NULL ? tt_device_enter(comm->device, &before) : TUTTI_OK;
+    if (status != TUTTI_OK || me->pairs == NULL)
+        return status;
+    for (int r = 0; r < c->n; r++) {
+        const struct member *other = &c->members[r];
+        int order = atomic_load(&other->order);
+        if (order > 0 && order < atomic_load(&me->order) && other->pairs != NULL &&
+            other->device == me->device && other->context == me->context)
+            linked = tt_pairs_link(me->pairs, comm->rank, other->pairs, r) && linked;
+    }
+    if (!linked)
+        tt_log(TT_LOG_WARN, "%s: rank %d: no memory or events; some messages go by the host's memory",
+            comm->identity.name, comm->rank);
+    tt_device_leave(comm->device, before);
+    return TUTTI_OK;
+}
+
+/* With the lock: takes this rank's place. */
+static void take_place(
+    const struct tt_comm *comm, struct tt_local_peers *c, _Atomic uint32_t *in, struct tt_pairs *pairs)
+{
+    const struct tt_device *d = comm->device;
+    struct member *me = &c->members[comm->rank];
+    me->in = in;
+    me->pairs = pairs;
+    me->context = d->context;
+    me->device = d->number;
+    atomic_init(&me->place, d->operations << 32);
+    atomic_store_explicit(&me->here, true, memory_order_release);
+    c->users++;
+    atomic_store(&me->order, ++c->joined);
+}
+
 tutti_status tt_local_peers_join(struct tt_comm *comm)
 {
     struct tt_device *d = comm->device;
+    struct tt_local_peers *c = NULL;
+    struct tt_pairs *pairs = NULL;
+    bool decides = comm->n > 1 && comm->settings.executor != TT_EXECUTOR_HOST, all = false;
     _Atomic uint32_t *in = calloc(d->ngates, sizeof *in);
     for (uint32_t gate = 0; in != NULL && gate < d->ngates; gate++)
         atomic_init(&in[gate], d->counts[gate]);
-    pthread_mutex_lock(&local_peers_lock);
-    struct tt_local_peers *c = in != NULL ? find_or_make(comm) : NULL;
-    if (c != NULL) {
-        c->users++;
-        c->members[comm->rank].in = in;
-        c->members[comm->rank].context = d->context;
-        c->members[comm->rank].device = d->number;
-        atomic_init(&c->members[comm->rank].place, d->operations << 32);
-        atomic_store_explicit(&c->members[comm->rank].here, true, memory_order_release);
+    tutti_status status = decides && comm->n <= TT_PAIR_RANKS ? tt_pairs_create(comm, &pairs) : TUTTI_OK;
+    if (status == TUTTI_OK && in != NULL) {
+        pthread_mutex_lock(&local_peers_lock);
+        c = find_or_make(comm);
+        if (c != NULL)
+            take_place(comm, c, in, pairs);
+        all = c != NULL && c->users == c->n && decides && c->n <= TT_LOCAL_RANKS;
+        pthread_mutex_unlock(&local_peers_lock);
     }
-    bool all = c != NULL && c->users == c->n && c->n > 1 && c->n <= TT_LOCAL_RANKS &&
-               comm->settings.executor != TT_EXECUTOR_HOST;
-    pthread_mutex_unlock(&local_peers_lock);
     d->local_peers = c;
-    if (c != NULL)
-        return all ? make_kernel(comm, c) : TUTTI_OK;
-    free(in);
-    return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the ranks of this process on devices");
+    if (c == NULL) {
+        free(in);
+        tt_pairs_free(pairs);
+        return status != TUTTI_OK
+                   ? status
+                   : tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the ranks of this process on devices");
+    }
+    status = link_pairs(comm, c);
+    return status == TUTTI_OK && all ? make_kernel(comm, c) : status;
 }
 
 static void unlink_peers(const struct tt_local_peers *c)
@@ -155,8 +211,10 @@ void tt_local_peers_free(struct tt_device *d, bool drained)
         return;
     if (c->kernel != NULL)
         tt_local_free(c->kernel, !c->busy);
-    for (int r = 0; r < c->n; r++)
+    for (int r = 0; r < c->n; r++) {
         free(c->members[r].in);
+        tt_pairs_free(c->members[r].pairs);
+    }
     free(c);
 }
 

@@ -95,8 +95,15 @@ uint32_t tt_stage_gate(const struct tt_staged *op)
 /* The ranks of this process decide later how this call is served. */
 static void undecide(const struct tt_comm_batch *b, struct tt_staged *op)
 {
+    struct tt_gate *gate = &op->staging.gate;
     op->way = TT_UNDECIDED;
+    if (is_p2p(&op->call)) {
+        tt_pair_begin(b->comm, &op->local, gate);
+        return;
+    }
     op->local.number = ++b->device->local.calls;
+    if (!op->local.captured)
+        tt_local_gate(b->device, op->local.number, gate);
 }
 
 /* A slice that is led counts two (gate.h). */
@@ -125,9 +132,6 @@ static void set_gate(struct tt_comm_batch *b, struct tt_staged *op)
 {
     const struct tt_call *call = &op->call;
     struct tt_device *d = b->device;
-    op->rendezvous = (struct tt_rendezvous){ .gate = &op->staging.gate,
-        .peer = is_p2p(call) ? call->root : TT_NONE,
-        .receives = call->collective == TT_P2P_RECV };
     if (op->way == TT_LED) {
         set_led_gate(b, op);
         return;
@@ -144,10 +148,8 @@ static void set_gate(struct tt_comm_batch *b, struct tt_staged *op)
         .base = d->counts[gate] - op->laid.out.slices,
         .slices = op->laid.out.slices };
     op->rendezvous.operation = gate == 0 ? ++d->operations : 0;
-    if (gate != 0 || !tt_local_decides(b->comm))
-        return;
-    undecide(b, op);
-    tt_local_gate(d, op->local.number, &op->staging.gate);
+    if (gate != 0 ? tt_pair_decides(b->comm, call) : tt_local_decides(b->comm))
+        undecide(b, op);
 }
 
 /* Takes the slices of a call that will not run out of its gate's count, since both ends of a message count
@@ -155,7 +157,10 @@ static void set_gate(struct tt_comm_batch *b, struct tt_staged *op)
 void tt_stage_return(const struct tt_comm_batch *b, const struct tt_staged *op)
 {
     struct tt_device *d = b->device;
-    d->local.calls -= op->way == TT_UNDECIDED;
+    if (op->way == TT_UNDECIDED && is_p2p(&op->call))
+        tt_pair_return(b->comm);
+    else
+        d->local.calls -= op->way == TT_UNDECIDED;
     if (b->captured != NULL)
         return;
     d->counts[tt_stage_gate(op)] -= op->joins ? 0 : op->staging.gate.slices;
@@ -176,16 +181,16 @@ void tt_stage_count_on(const struct tt_comm_batch *b)
             *count = b->ops[i].staging.gate.base + b->ops[i].staging.gate.slices;
 }
 
-/* A collective that the graph's own kernel does needs neither gate nor cells. */
+/* What the graph's own kernel or copy does needs neither gate nor cells. */
 tutti_status tt_stage_begin(struct tt_comm_batch *b, struct tt_staged *op, bool by_kernel)
 {
     struct tt_call *call = &op->call;
     bool meets = call->collective == TT_P2P_SEND && call->met; /* the receive has the bytes */
-    op->local = (struct tt_local_call){
-        .call = call, .in_place = call->in_place, .staged = { call->staged[TT_IN], call->staged[TT_OUT] }
-    };
+    op->local = tt_local_call_of(call);
     op->local.captured = by_kernel;
-    op->rendezvous.peer = TT_NONE;
+    op->rendezvous = (struct tt_rendezvous){ .gate = &op->staging.gate,
+        .peer = is_p2p(call) ? call->root : TT_NONE,
+        .receives = call->collective == TT_P2P_RECV };
     op->stream = call->stream.handle;
     if (by_kernel)
         return TUTTI_OK;
@@ -242,4 +247,46 @@ void tt_stage_set_rounds(struct tt_comm_batch *b)
             op->round += tt_stage_gate(&b->ops[j]) == tt_stage_gate(op) && !b->ops[j].followed;
     }
     b->round = tt_stage_round(b, 0);
+}
+
+/* --- How much is enqueued */
+
+static void pass(struct tt_device *d)
+{
+    for (; d->marks.count > 0; d->marks.count--, d->marks.first = (d->marks.first + 1) % TT_DEVICE_MARKS) {
+        const struct tt_device_mark *m = &d->marks.ring[d->marks.first];
+        if ((int32_t)(atomic_load_explicit(m->done, memory_order_acquire) - m->value) < 0)
+            return;
+        d->completed = m->enqueued;
+    }
+}
+
+/* Makes a mark, unless there is no room for another one: a later one says the same. */
+void tt_device_mark(struct tt_device *d, const _Atomic uint32_t *done, uint32_t value)
+{
+    if (d->marks.count == TT_DEVICE_MARKS)
+        pass(d);
+    if (d->marks.count == TT_DEVICE_MARKS)
+        return;
+    uint32_t next = (d->marks.first + d->marks.count++) % TT_DEVICE_MARKS;
+    d->marks.ring[next] = (struct tt_device_mark){ d->enqueued, done, value };
+}
+
+static bool has_room(const struct tt_device *d, uint32_t pieces, uint32_t marks)
+{
+    return d->enqueued + pieces - d->completed <= TT_DEVICE_ENQUEUED &&
+           d->marks.count + marks <= TT_DEVICE_MARKS;
+}
+
+/* This wait ends: a gate tells all its slices at the latest when its call fails. */
+void tt_device_throttle(struct tt_device *d, uint32_t pieces, uint32_t marks)
+{
+    struct tt_wait w;
+    if (has_room(d, pieces, marks))
+        return;
+    tt_wait_begin(&w, tt_wait_policy_for(1), NULL, 0);
+    tt_wait_look(&w, true);
+    for (pass(d); d->marks.count > 0 && !has_room(d, pieces, marks); pass(d))
+        tt_wait_idle(&w);
+    tt_wait_awake(&w);
 }

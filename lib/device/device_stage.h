@@ -8,8 +8,8 @@
 
 enum { TT_NO_ROUND = INT32_MAX };
 
-/* How a call is served: by the host; by a kernel that does all of it, as ranks decide (device_local.h); or by
- * those of a leader (device_led.h). */
+/* How a call is served: by the host; by a kernel or a copy that does all of it, as ranks decide
+ * (device_local.h); or by the kernels of a leader (device_led.h). */
 enum tt_way { TT_BY_HOST, TT_UNDECIDED, TT_ARRIVED, TT_BY_KERNEL, TT_LED };
 
 struct tt_staged { /* one call */
@@ -25,6 +25,7 @@ struct tt_staged { /* one call */
     struct tt_local_call local; /* what may be one kernel's */
     enum tt_way way;
     uint32_t round;
+    uint32_t in; /* slices whose operands are enqueued */
 };
 
 struct tt_comm_batch { /* the calls of one communicator */
@@ -35,6 +36,7 @@ struct tt_comm_batch { /* the calls of one communicator */
     struct tt_staged *ops;
     int count;
     uint32_t round, slice; /* what comes next; TT_NO_ROUND: nothing */
+    int arrived; /* messages that are not decided on */
     uint64_t enqueued; /* of the device, before; a capture is none */
 };
 

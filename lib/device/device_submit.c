@@ -22,40 +22,9 @@
 #include "base/status.h"
 #include "device/device_led.h"
 
-/* --- How much is enqueued */
-
-static void pass(struct tt_device *d)
+static bool is_p2p(const struct tt_staged *op)
 {
-    for (; d->marks.count > 0; d->marks.count--, d->marks.first = (d->marks.first + 1) % TT_DEVICE_MARKS) {
-        const struct tt_device_mark *m = &d->marks.ring[d->marks.first];
-        if ((int32_t)(atomic_load_explicit(m->done, memory_order_acquire) - m->value) < 0)
-            return;
-        d->completed = m->enqueued;
-    }
-}
-
-/* Makes a mark, unless there is no room for another one: a later one says the same. */
-void tt_device_mark(struct tt_device *d, const _Atomic uint32_t *done, uint32_t value)
-{
-    if (d->marks.count == TT_DEVICE_MARKS)
-        pass(d);
-    if (d->marks.count == TT_DEVICE_MARKS)
-        return;
-    uint32_t next = (d->marks.first + d->marks.count++) % TT_DEVICE_MARKS;
-    d->marks.ring[next] = (struct tt_device_mark){ d->enqueued, done, value };
-}
-
-/* This wait ends: a gate tells all its slices at the latest when its call fails. */
-void tt_device_throttle(struct tt_device *d, uint32_t pieces)
-{
-    struct tt_wait w;
-    if (d->enqueued + pieces - d->completed <= TT_DEVICE_ENQUEUED)
-        return;
-    tt_wait_begin(&w, tt_wait_policy_for(1), NULL, 0);
-    tt_wait_look(&w, true);
-    for (pass(d); d->marks.count > 0 && d->enqueued + pieces - d->completed > TT_DEVICE_ENQUEUED; pass(d))
-        tt_wait_idle(&w);
-    tt_wait_awake(&w);
+    return tt_collectives[op->call.collective].p2p;
 }
 
 /* --- The stream's part */
@@ -179,48 +148,114 @@ static tutti_status enqueue_led_step(struct tt_comm_batch *b, struct tt_staged *
     return step % 2 == 0 ? tt_led_enqueue_operands(b, op, step / 2) : tt_led_enqueue_results(b, op, step / 2);
 }
 
+/* --- Messages of a round between ranks of this process and device */
+
+/* How many the round has that are not decided on. */
+static uint32_t count_undecided(const struct tt_comm_batch *b)
+{
+    uint32_t count = 0;
+    for (int i = 0; i < b->count; i++)
+        count += b->ops[i].round == b->round && b->ops[i].way == TT_UNDECIDED && is_p2p(&b->ops[i]);
+    return count;
+}
+
+/* Enqueues the operands of the slices up to this one, of a call that the host serves. */
+static tutti_status put_in(struct tt_comm_batch *b, struct tt_staged *op, uint32_t end)
+{
+    tutti_status status = op->in == 0 ? tt_stage_lay(b, op) : TUTTI_OK;
+    enum tt_dev_error error = TT_DEV_OK;
+    while (op->in < end && op->in < op->laid.out.slices && status == TUTTI_OK && error == TT_DEV_OK)
+        error = enqueue_operands(b, op, op->in++);
+    return status == TUTTI_OK ? told(b, error) : status;
+}
+
+/* A message is decided on: what of it can be enqueued now, is. If the host serves it, that are the operands
+ * of all slices that may be under way: some other rank may need them before it calls what this one waits
+ * for. */
+static tutti_status settle(struct tt_comm_batch *b, struct tt_staged *op)
+{
+    bool copied;
+    const struct tt_gate *gate = &op->staging.gate;
+    tutti_status status = tt_pair_settle(b->comm, &op->local, gate, &copied);
+    if (status != TUTTI_OK)
+        return status;
+    b->arrived--;
+    op->way = copied ? TT_BY_KERNEL : TT_BY_HOST;
+    if (!copied)
+        return put_in(b, op, TT_WINDOW);
+    if (b->captured == NULL)
+        tt_local_peers_tell(b->comm, &op->rendezvous, gate->slices);
+    return TUTTI_OK;
+}
+
+/* This rank has called all messages of the round. Those whose other end has, too, are decided on. */
+static tutti_status arrive(struct tt_comm_batch *b)
+{
+    tutti_status status = TUTTI_OK;
+    for (int i = 0; i < b->count && status == TUTTI_OK; i++) {
+        struct tt_staged *op = &b->ops[i];
+        if (op->round != b->round || op->way != TT_UNDECIDED || !is_p2p(op))
+            continue;
+        op->way = TT_ARRIVED;
+        op->local.stream = b->ops[0].stream;
+        b->arrived++;
+        status = tt_pair_arrive(b->comm, &op->local);
+        if (status == TUTTI_OK && tt_pair_is_decided(b->comm, &op->local))
+            status = settle(b, op);
+    }
+    return status;
+}
+
+/* Settles what other ranks have decided on meanwhile. */
+static tutti_status settle_decided(struct tt_comm_batch *b)
+{
+    tutti_status status = TUTTI_OK;
+    for (int i = 0; i < b->count && status == TUTTI_OK && b->arrived > 0; i++) {
+        struct tt_staged *op = &b->ops[i];
+        if (op->way == TT_ARRIVED && op->round == b->round && tt_pair_is_decided(b->comm, &op->local))
+            status = settle(b, op);
+    }
+    return status;
+}
+
 /* Enqueues the operands of the round's next slice and the results of the one before. */
 static tutti_status enqueue_step(struct tt_comm_batch *b)
 {
     bool more = false;
-    enum tt_dev_error error = TT_DEV_OK;
+    uint32_t ahead = b->slice == 0 && count_undecided(b) > 0 ? TT_WINDOW : 1;
+    tutti_status status = TUTTI_OK;
     struct tt_staged *first = op_of_round(b);
     if (first->way == TT_LED)
         return enqueue_led_step(b, first);
-    if (first->way != TT_BY_HOST) {
-        tutti_status status = decide(b, first);
+    if (first->way != TT_BY_HOST && !is_p2p(first)) {
+        status = decide(b, first);
         if (first->way == TT_BY_KERNEL)
             b->round = tt_stage_round(b, b->round + 1);
         if (status != TUTTI_OK || first->way != TT_BY_HOST)
             return status;
     }
-    for (int i = 0; i < b->count; i++) {
+    for (int i = 0; i < b->count && status == TUTTI_OK; i++)
+        if (b->ops[i].round == b->round && b->ops[i].way == TT_BY_HOST)
+            status = put_in(b, &b->ops[i], b->slice + ahead);
+    if (status == TUTTI_OK && b->slice == 0)
+        status = arrive(b);
+    for (int i = 0; i < b->count && status == TUTTI_OK; i++) {
         struct tt_staged *op = &b->ops[i];
-        if (op->round != b->round || error != TT_DEV_OK)
-            continue;
-        tutti_status status = b->slice == 0 ? tt_stage_lay(b, op) : TUTTI_OK;
-        if (status != TUTTI_OK)
-            return status;
-        if (b->slice < op->laid.out.slices)
-            error = enqueue_operands(b, op, b->slice);
-    }
-    for (int i = 0; i < b->count; i++) {
-        struct tt_staged *op = &b->ops[i];
-        if (op->round != b->round || error != TT_DEV_OK)
+        if (op->round != b->round || op->way == TT_BY_KERNEL)
             continue;
         if (b->slice > 0 && b->slice <= op->laid.out.slices) {
-            tutti_status status = TUTTI_OK;
             if (b->captured == NULL && !op->joins)
                 status = tt_local_peers_await(b->comm, &last_of(op)->rendezvous, b->slice);
-            if (status != TUTTI_OK)
-                return status;
-            error = enqueue_results(b, op, b->slice - 1);
+            if (status == TUTTI_OK)
+                status = told(b, enqueue_results(b, op, b->slice - 1));
         }
-        more = more || b->slice < op->laid.out.slices;
+        more = more || b->slice < op->laid.out.slices || op->way == TT_ARRIVED;
     }
+    if (status != TUTTI_OK)
+        return status;
     b->slice = more ? b->slice + 1 : 0;
     b->round = more ? b->round : tt_stage_round(b, b->round + 1);
-    return told(b, error);
+    return TUTTI_OK;
 }
 
 /* How many events joining or forking the streams takes at most. */
@@ -326,7 +361,8 @@ static tutti_status set_batch(struct submission *t, struct tt_comm_batch *b, str
         if (call_of(batch, i)->comm != comm)
             continue;
         ops[count] = (struct tt_staged){ .call = *call_of(batch, i) };
-        status = tt_stage_begin(b, &ops[count++], t->capture.active && tt_local_captures(batch, i));
+        bool captures = t->capture.active && (tt_local_captures(batch, i) || tt_pair_captures(batch, i));
+        status = tt_stage_begin(b, &ops[count++], captures);
     }
     if (status == TUTTI_OK && b->captured == NULL && count == batch->count && !tt_local_decides(comm))
         tt_stage_fuse(b, count);
@@ -374,20 +410,72 @@ static uint32_t count_pieces(const struct tt_comm_batch *b)
     return pieces;
 }
 
+static int count_arrived(const struct submission *t)
+{
+    int arrived = 0;
+    for (int i = 0; i < t->count; i++)
+        arrived += t->batches[i].arrived;
+    return arrived;
+}
+
+/* Settles what is decided, of all communicators; fails if one of them has. */
+static tutti_status settle_all(struct submission *t)
+{
+    tutti_status status = TUTTI_OK;
+    for (int i = 0; i < t->count && status == TUTTI_OK; i++) {
+        struct tt_comm_batch *b = &t->batches[i];
+        if (b->arrived == 0)
+            continue;
+        status = use(t, b);
+        if (status == TUTTI_OK)
+            status = settle_decided(b);
+        if (status == TUTTI_OK && b->arrived > 0)
+            status = tt_comm_check(b->comm);
+    }
+    return status;
+}
+
+/* Waits until the messages of this round are decided on, by the ranks at their other ends. */
+static tutti_status await_messages(struct submission *t)
+{
+    struct tt_doorbell *bells[TT_WAIT_BELLS];
+    int n = 0;
+    struct tt_wait w;
+    tutti_status status = settle_all(t);
+    if (status != TUTTI_OK || count_arrived(t) == 0)
+        return status;
+    for (int i = 0; i < t->count && n < TT_WAIT_BELLS; i++)
+        if (t->batches[i].arrived > 0)
+            bells[n++] = tt_local_peers_bell(t->batches[i].comm);
+    tt_wait_begin(&w, t->batches[0].comm->waiting.policy, bells, n);
+    tt_wait_look(&w, t->count > TT_WAIT_BELLS);
+    while (status == TUTTI_OK && count_arrived(t) > 0) {
+        tt_wait_idle(&w);
+        status = settle_all(t);
+    }
+    for (int i = 0; i < n && status != TUTTI_OK; i++)
+        tt_doorbell_ring_always(bells[i]); /* this wait ends for another reason than a ring */
+    tt_wait_awake(&w);
+    return status;
+}
+
 static tutti_status run_rounds(struct submission *t)
 {
     tutti_status status = begin(t);
-    for (uint32_t round; status == TUTTI_OK && (round = current_round(t)) != TT_NO_ROUND;)
+    for (uint32_t round; status == TUTTI_OK && (round = current_round(t)) != TT_NO_ROUND;) {
         for (int i = 0; i < t->count && status == TUTTI_OK; i++) {
             struct tt_comm_batch *b = &t->batches[i];
             if (b->round != round)
                 continue;
             if (b->captured == NULL)
-                tt_device_throttle(b->device, count_pieces(b));
+                tt_device_throttle(b->device, count_pieces(b), count_undecided(b));
             status = use(t, b);
             if (status == TUTTI_OK)
                 status = enqueue_step(b);
         }
+        if (status == TUTTI_OK)
+            status = await_messages(t);
+    }
     for (int i = 0; i < t->count && status == TUTTI_OK; i++) {
         tt_stage_count_on(&t->batches[i]);
         status = use(t, &t->batches[i]);
@@ -411,9 +499,14 @@ static void withdraw(struct tt_comm_batch *b)
 static void leave(struct tt_comm_batch *b)
 {
     bool by_kernel;
-    for (int i = 0; i < b->count; i++)
-        if (b->ops[i].way == TT_ARRIVED)
+    for (int i = 0; i < b->count; i++) {
+        if (b->ops[i].way != TT_ARRIVED)
+            continue;
+        if (is_p2p(&b->ops[i]))
+            tt_pair_leave(b->comm, &b->ops[i].local);
+        else
             tt_local_await(b->comm, &b->ops[i].local, &by_kernel);
+    }
 }
 
 /* Submits all calls or none, until the first has its place in a queue: from then on a failure ends the
@@ -438,6 +531,7 @@ static tutti_status submit(struct submission *t, const struct tt_batch *batch)
             withdraw(&t->batches[i]);
     for (int i = 0; i < t->begun && status != TUTTI_OK; i++) {
         tt_device_fail(t->batches[i].comm, status);
+        use(t, &t->batches[i]);
         leave(&t->batches[i]);
         fork_streams(&t->batches[i]); /* so that it is known when the stream has passed what it got */
     }

@@ -281,7 +281,7 @@ static void finish(struct tt_op *op)
     }
 }
 
-/* A kernel has done all of it: no message was sent, and no gate is waited for. */
+/* A kernel has done all of it, or a copy: no message was sent, and no gate is waited for. */
 static void end_without_messages(struct tt_op *op)
 {
     op->result.state = TT_DONE;
@@ -290,9 +290,17 @@ static void end_without_messages(struct tt_op *op)
         op->progress.slices[w].held = false;
 }
 
+/* The gate of a message counts on all the same, as does what it would have sent. */
 static void pass_by(struct tt_op *op)
 {
+    const struct tt_key *key = &op->schedule->key;
     end_without_messages(op);
+    if (op->messages.class == TT_CLASS_P2P) {
+        if (key->collective == TT_P2P_SEND)
+            op->messages.next_post[key->root] += op->layout.slices;
+        tt_gate_end(op->gate);
+        return;
+    }
     atomic_store_explicit(op->gate->local.looked, (uint32_t)op->gate->local.call, memory_order_release);
 }
 
@@ -452,5 +460,7 @@ int32_t tt_exec_waits_for(const struct tt_op *op)
                 late = peer;
             }
         }
+    if (op->messages.class == TT_CLASS_P2P && op->gate != NULL && !tt_gate_is_decided(op->gate))
+        return op->schedule->key.root; /* which has not called */
     return late != TT_NONE ? late : reader;
 }

@@ -280,3 +280,11 @@ Test(api_device, threads_1_queue)
 {
     run_threads("queues=1");
 }
+
+/* Ranks of one process, which would else have kernels and copies that pass the host by. */
+Test(api_device, threads_by_the_host)
+{
+    setenv("TUTTI_EXECUTOR", "host", 1);
+    run_with("queues=1", 3, RANKS_THREADS);
+    run_with("queues=8,delay=30", 2, RANKS_THREADS);
+}

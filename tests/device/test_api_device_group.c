@@ -185,6 +185,8 @@ static void run_all(const struct parts *parts)
     setenv("STUB_GPU", "queues=1", 1);
     ranks_run(&(struct ranks_plan){ .n = N, .run = in_any_order, .context = parts });
     ranks_run(&(struct ranks_plan){ .n = N, .kind = RANKS_THREADS, .run = in_any_order, .context = parts });
+    setenv("TUTTI_EXECUTOR", "host", 1);
+    ranks_run(&(struct ranks_plan){ .n = N, .kind = RANKS_THREADS, .run = in_any_order, .context = parts });
 }
 
 Test(api_device_group, communicators_in_any_order)

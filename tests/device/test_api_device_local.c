@@ -471,11 +471,12 @@ static int queued(tutti_comm *const *comms, int n, int wanted)
     return calls;
 }
 
-/* While a graph lives, a call between its replays is over when its own kernel is: not before, by the word of
- * a replay, and not only when the graph has gone. The graph has messages, too, which workers run. */
+/* While a graph lives, a call between its replays is over when its own kernel is: not before, by the word of a
+ * replay, and not only when the graph has gone. The graph has a message, too, which workers run. */
 static void call_between(struct ranks_me *me)
 {
     enum { N = 2 };
+    static uint32_t ordinary;
     struct local_desk d;
     tutti_comm *comms[N];
     const int devices[N] = { 0 };
@@ -490,7 +491,7 @@ static void call_between(struct ranks_me *me)
     tutti_group_start();
     for (int r = 0; r < N; r++) {
         tutti_send(v + r, 1, TUTTI_UINT32, 1 - r, comms[r], local_on(&d));
-        tutti_recv(v + N + r, 1, TUTTI_UINT32, 1 - r, comms[r], local_on(&d));
+        tutti_recv(r == 1 ? &ordinary : v + N + r, 1, TUTTI_UINT32, 1 - r, comms[r], local_on(&d));
         tutti_all_reduce(v + r, v + 2 * N + r, 1, TUTTI_UINT32, TUTTI_SUM, comms[r], local_on(&d));
     }
     ranks_ok(me, tutti_group_end(), "group");

@@ -11,7 +11,20 @@
 TestSuite(api_device_local_mixed, .timeout = 240);
 
 enum { STEPS = 120, FLIGHT = 6, WORDS = 512, SLOT = RANKS_MAX * WORDS };
-enum kind { SUM, SUM_IN_PLACE, SUM_ELSEWHERE, SUM_OF_HOST, GATHER, SPREAD, EXCHANGE, CHAIN, NOTHING, KINDS };
+enum kind {
+    SUM,
+    SUM_IN_PLACE,
+    SUM_ELSEWHERE,
+    SUM_OF_HOST,
+    GATHER,
+    SPREAD,
+    EXCHANGE,
+    EXCHANGE_ELSEWHERE,
+    PASS,
+    CHAIN,
+    NOTHING,
+    KINDS
+};
 
 struct step { /* the same at all ranks */
     enum kind kind;
@@ -74,15 +87,32 @@ static struct step draw(uint64_t *random, int n)
         (int)ranks_below(random, (uint32_t)n) };
 }
 
+/* Where a rank has what it receives: at one rank, of some calls, in ordinary memory. */
+static uint32_t *received(const struct lane *l, int rank)
+{
+    return l->step.kind == EXCHANGE_ELSEWHERE && rank == l->step.root ? l->ordinary : l->out + WORDS;
+}
+
 static void exchange(const struct table *t, const struct lane *l, size_t count, tutti_stream on)
 {
     tutti_comm *comm = t->desk.comm;
     int n = t->desk.me->n, rank = t->desk.me->rank;
     tutti_group_start();
     tutti_send(l->in, count, TUTTI_UINT32, (rank + 1) % n, comm, on);
-    tutti_recv(l->out + WORDS, count, TUTTI_UINT32, (rank + n - 1) % n, comm, on);
+    tutti_recv(received(l, rank), count, TUTTI_UINT32, (rank + n - 1) % n, comm, on);
     tutti_all_reduce(l->in, l->out, count, TUTTI_UINT32, TUTTI_SUM, comm, on);
     ranks_ok(t->desk.me, tutti_group_end(), "an exchange and a sum");
+}
+
+/* From one rank to the next, of which the others know nothing. */
+static tutti_status pass(const struct table *t, const struct lane *l, size_t count, tutti_stream on)
+{
+    int n = t->desk.me->n, rank = t->desk.me->rank, from = l->step.root, to = (from + 1) % n;
+    if (from == to || (rank != from && rank != to))
+        return TUTTI_OK;
+    if (rank == from)
+        return tutti_send(l->in, count, TUTTI_UINT32, to, t->desk.comm, on);
+    return tutti_recv(l->out, count, TUTTI_UINT32, from, t->desk.comm, on);
 }
 
 static void call(const struct table *t, const struct lane *l, void *stream)
@@ -105,8 +135,10 @@ static void call(const struct table *t, const struct lane *l, void *stream)
         status = tutti_all_gather(l->in, l->out, count, TUTTI_UINT32, comm, on);
     else if (l->step.kind == SPREAD)
         status = tutti_broadcast(l->in, l->out, count, TUTTI_UINT32, l->step.root, comm, on);
-    else if (l->step.kind == EXCHANGE)
+    else if (l->step.kind == EXCHANGE || l->step.kind == EXCHANGE_ELSEWHERE)
         exchange(t, l, count, on);
+    else if (l->step.kind == PASS)
+        status = pass(t, l, count, on);
     else if (l->step.kind == NOTHING)
         status = tutti_barrier(comm, on);
     for (int i = 0; i < 3 && l->step.kind == CHAIN && status == TUTTI_OK; i++)
@@ -130,31 +162,32 @@ static void enqueue(const struct table *t, struct lane *l, int step)
         &t->desk, dev->copy(l->got, from, (size_t)(l->step.kind == SUM_IN_PLACE ? WORDS : SLOT) * 4, stream));
 }
 
-static uint32_t expected(const struct step *s, int n, int rank, int step, int i)
+static uint32_t expected(const struct step *s, int n, int step, int i)
 {
-    uint32_t all = s->kind == SPREAD ? value(s->root, step, i) : sum_of(n, step, i % WORDS);
     if (s->kind == GATHER)
         return value(i / s->count, step, i % s->count);
-    if (s->kind == EXCHANGE && i >= WORDS)
-        return value((rank + n - 1) % n, step, i - WORDS);
-    return s->kind == CHAIN ? all * (uint32_t)(n * n) : all;
+    if (s->kind == SPREAD || s->kind == PASS)
+        return value(s->root, step, i);
+    return sum_of(n, step, i) * (s->kind == CHAIN ? (uint32_t)(n * n) : 1);
 }
 
 static void check(const struct table *t, const struct lane *l, int step)
 {
     const struct step *s = &l->step;
-    int n = t->desk.me->n, rank = t->desk.me->rank, count = s->count,
-        length = s->kind == GATHER ? n * count : count;
+    int n = t->desk.me->n, rank = t->desk.me->rank, count = s->count, last = (rank + n - 1) % n;
     bool ordinary = s->kind == SUM_OF_HOST || (s->kind == SUM_ELSEWHERE && rank == s->root);
+    bool exchanges = s->kind == EXCHANGE || s->kind == EXCHANGE_ELSEWHERE;
+    bool none = s->kind == NOTHING || (s->kind == PASS && (last != s->root || n == 1));
     const uint32_t *got = ordinary ? l->ordinary : l->got;
-    for (int i = 0; i < length && s->kind != NOTHING; i++)
-        if (!ranks_expect(t->desk.me, got[i] == expected(s, n, rank, step, i),
+    const uint32_t *came = received(l, rank) == l->ordinary ? l->ordinary : l->got + WORDS;
+    for (int i = 0; i < (s->kind == GATHER ? n * count : count) && !none; i++)
+        if (!ranks_expect(t->desk.me, got[i] == expected(s, n, step, i),
                 "step %d, kind %d of %d: element %d is %u, expected %u", step, (int)s->kind, count, i, got[i],
-                expected(s, n, rank, step, i)))
+                expected(s, n, step, i)))
             return;
-    for (int i = WORDS; i < WORDS + count && s->kind == EXCHANGE; i++)
-        if (!ranks_expect(t->desk.me, got[i] == expected(s, n, rank, step, i), "step %d: received %u at %d",
-                step, got[i], i))
+    for (int i = 0; i < count && exchanges; i++)
+        if (!ranks_expect(
+                t->desk.me, came[i] == value(last, step, i), "step %d: received %u at %d", step, came[i], i))
             return;
 }
 

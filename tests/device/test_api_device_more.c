@@ -442,6 +442,8 @@ Test(api_device_more, many_messages)
     setenv("STUB_GPU", "queues=1", 1);
     ranks_run(&(struct ranks_plan){ .n = 3, .run = exchange });
     ranks_run(&(struct ranks_plan){ .n = 3, .kind = RANKS_THREADS, .run = exchange });
+    setenv("TUTTI_EXECUTOR", "host", 1);
+    ranks_run(&(struct ranks_plan){ .n = 3, .kind = RANKS_THREADS, .run = exchange });
 }
 
 /* --- Long calls, of the slices that a communicator has by itself: by each algorithm, of whatever chunks. */
