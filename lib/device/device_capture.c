@@ -14,7 +14,8 @@
  * written (tests/proof).
  *
  * A graph that was launched first may come before what was queued first: while graphs have calls of a
- * communicator, its worker begins an item only when the device has reached that, too.
+ * communicator, its worker begins an item only when the device has reached that, too; or when some rank is
+ * overdue that was to call the same.
  *
  * What a graph has of a communicator stays until graph and runnables are gone, also if the communicator goes
  * first: then the worker stays as well, which calls no CUDA and so can be waited for by any stream, and opens
@@ -25,6 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/fork.h"
 #include "base/status.h"
 #include "device/device.h"
@@ -60,6 +62,8 @@ struct tt_replays { /* of a communicator */
     _Atomic int released; /* of those */
     _Atomic(struct tt_captured *) running;
     _Atomic bool closed; /* the communicator is gone */
+    const struct tt_batch *held; /* calls that may not begin yet, on which ranks have not decided */
+    int64_t held_ns; /* since when */
 
     /* Once it is. */
     struct tt_replays *next;
@@ -184,11 +188,30 @@ static bool is_their_turn(const struct tt_replays *home, const struct tt_batch *
     return tt_comm_check(next->calls[0].call.comm) != TUTTI_OK;
 }
 
+/* True if a rank has not called for as long as a call may wait. Then the worker begins, to find that out. */
+static bool is_overdue(struct tt_replays *home, const struct tt_batch *next)
+{
+    const struct tt_comm *comm = next->calls[0].call.comm;
+    bool decided = true;
+    for (int i = 0; i < next->count; i++)
+        decided = decided && tt_gate_is_decided(&next->calls[i].call.staging->gate);
+    if (decided || comm->waiting.timeout_ms < 0) {
+        home->held = NULL;
+        return false;
+    }
+    if (home->held != next)
+        home->held_ns = tt_now_ns();
+    home->held = next;
+    return tt_now_ns() - home->held_ns > comm->waiting.timeout_ms * 1000000;
+}
+
 /* Calls whose memory is gone have no communicator any more that runs them. */
 static bool may_begin(void *context, const struct tt_batch *next)
 {
-    if (!is_their_turn(context, next))
+    struct tt_replays *home = context;
+    if (!is_their_turn(home, next) && !is_overdue(home, next))
         return false;
+    home->held = NULL;
     tt_watch_memory(next);
     return true;
 }

@@ -307,3 +307,41 @@ Test(api_device_local_p2p_ends, a_rank_that_goes_early)
     plugin_must_be_stub();
     local_run_threads("queues=8", RANKS, go_early);
 }
+
+/* --- While a graph of the communicator lives, its worker begins no call before the device has reached it:
+ * the deadline of one that a rank never makes passes all the same. */
+
+static void stay_away_from_graph(struct ranks_me *me)
+{
+    struct local_desk d;
+    tutti_comm *comms[N];
+    const int devices[N] = { 0 };
+    void *graph = NULL;
+    tutti_config config = { .size = sizeof config, .options = "device=0", .timeout_ms = 300 };
+    for (int message = 0; message < 2; message++) {
+        if (!local_sit_down(me, &d, 100000) ||
+            !ranks_ok(me, tutti_comm_init_all(N, devices, &config, comms), "tutti_comm_init_all"))
+            return;
+        local_fine(&d, d.dev->graph.capture_begin(d.stream));
+        tutti_group_start();
+        for (int r = 0; r < N; r++)
+            tutti_all_reduce(d.areas[SENT], d.areas[GOT], 4, TUTTI_INT32, TUTTI_SUM, comms[r], local_on(&d));
+        ranks_ok(me, tutti_group_end(), "group");
+        local_fine(&d, d.dev->graph.capture_end(d.stream, &graph));
+        tutti_status status = message ? tutti_recv(d.areas[GOT], 4, TUTTI_INT32, 1, comms[0], local_on(&d))
+                                      : tutti_all_reduce(d.areas[SENT], d.areas[GOT], 4, TUTTI_INT32,
+                                            TUTTI_SUM, comms[0], local_on(&d));
+        ranks_refused(me, status, TUTTI_TIMEOUT, "a call of one rank", "by rank 0|rank 1");
+        drains(&d);
+        local_fine(&d, d.dev->graph.destroy(graph));
+        for (int r = 0; r < N; r++)
+            ranks_ok(me, tutti_comm_destroy(comms[r]), "tutti_comm_destroy");
+        ranks_part(me, d.comm);
+    }
+}
+
+Test(api_device_local_p2p_ends, an_end_that_never_calls_while_a_graph_lives)
+{
+    plugin_must_be_stub();
+    local_run_threads("queues=8", 1, stay_away_from_graph);
+}
