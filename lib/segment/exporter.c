@@ -3,8 +3,8 @@
  *
  * The table has a place for each key that may be in use, and a list of those that may be found, by address.
  * What is handed over may be freed at any moment by who owns it, who tells nobody; it is found out by its
- * number (tt_dev_pointer.id), when a call comes to that address again, and bit by bit: some are looked at when
- * something is handed over, and one once in a while. */
+ * number (tt_dev_pointer.id), when a call comes to that address again, and bit by bit: some are looked at
+ * when something is handed over, and one in some calls. */
 #include "segment/exporter.h"
 
 #include <errno.h>

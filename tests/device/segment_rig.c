@@ -16,7 +16,7 @@
 
 _Atomic uint64_t calls_over;
 
-enum command { BEGIN, OVER, FIND, PEEK, POKE, AGAIN, MAPPED_NOW, DESCRIPTORS, CLOSE, EXIT };
+enum command { BEGIN, OVER, FIND, PEEK, POKE, AGAIN, DESCRIPTORS, CLOSE, EXIT };
 
 struct order {
     enum command command;
@@ -73,8 +73,6 @@ static int obey(const struct order *order)
     case AGAIN:
         at = stub->look(last);
         return at != NULL ? *at : -1;
-    case MAPPED_NOW:
-        return (int)(stub->calls("segment_import") - stub->calls("segment_free"));
     case DESCRIPTORS:
         leave_descriptors(order->byte);
         return 0;
@@ -172,22 +170,32 @@ int leader_peek_again(const struct leader *leader)
     return tell(leader, &(struct order){ .command = AGAIN });
 }
 
-int leader_mapped(const struct leader *leader)
+/* Of those whose target begins so; "": all. */
+static int count_descriptors(const struct leader *leader, const char *begin)
 {
-    return tell(leader, &(struct order){ .command = MAPPED_NOW });
-}
-
-int leader_descriptors(const struct leader *leader)
-{
-    char name[64];
+    char name[64], target[64];
     int n = 0;
     snprintf(name, sizeof name, "/proc/%ld/fd", (long)leader->pid);
     DIR *open_ones = opendir(name);
     cr_assert_not_null(open_ones);
-    while (readdir(open_ones) != NULL)
-        n++;
+    for (const struct dirent *each; (each = readdir(open_ones)) != NULL;) {
+        ssize_t length = readlinkat(dirfd(open_ones), each->d_name, target, sizeof target - 1);
+        target[length > 0 ? length : 0] = '\0';
+        n += length > 0 && strncmp(target, begin, strlen(begin)) == 0;
+    }
     closedir(open_ones);
     return n;
+}
+
+/* Its stub has a file open for each, and one for its own memory. */
+int leader_mapped(const struct leader *leader)
+{
+    return count_descriptors(leader, "/memfd:stub ") - 1;
+}
+
+int leader_descriptors(const struct leader *leader)
+{
+    return count_descriptors(leader, "");
 }
 
 static void wait_a_moment(void)
@@ -211,6 +219,14 @@ void leader_leave_descriptors(const struct leader *leader, int more)
 void leader_close_importer(const struct leader *leader)
 {
     tell(leader, &(struct order){ .command = CLOSE });
+}
+
+bool leader_comes_to_lose(const struct leader *leader, int rank, uint32_t key)
+{
+    for (int ms = 0; ms < ENOUGH_MS; ms++, wait_a_moment())
+        if (!leader_find(leader, rank, key, 0, 1))
+            return true;
+    return false;
 }
 
 static int wait_for(struct leader *leader)

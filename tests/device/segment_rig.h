@@ -30,6 +30,7 @@ int leader_peek_again(
 /* How many segments it has mapped, by its stub. */
 int leader_mapped(const struct leader *leader);
 bool leader_comes_to_map(const struct leader *leader, int n);
+bool leader_comes_to_lose(const struct leader *leader, int rank, uint32_t key);
 int leader_descriptors(const struct leader *leader); /* that are open */
 /* It can open so many descriptors more; -1: as many as before. */
 void leader_leave_descriptors(const struct leader *leader, int more);

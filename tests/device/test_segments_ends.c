@@ -119,8 +119,7 @@ Test(segments_ends, leader_is_slow)
         nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
         cr_expect(found(exporter, memory, 1, &key, &offset)); /* which tells the leader */
     }
-    cr_expect_eq(leader_mapped(&leader), 1);
-    cr_expect_eq(dev->memory.free(other), TT_DEV_OK, "%s", dev->why());
+    cr_expect(leader_comes_to_map(&leader, 1));
 }
 
 Test(segments_ends, importer_is_closed)
@@ -231,11 +230,9 @@ Test(segments_ends, follower_is_killed)
     leader_peek(&leader, 2, said[0], 0);
     kill(pid, SIGKILL);
     cr_assert_eq(waitpid(pid, NULL, 0), pid);
-    for (int ms = 0; ms < ENOUGH_MS && leader_find(&leader, 2, said[0], 0, 1); ms++)
-        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
-    cr_expect_not(leader_find(&leader, 2, said[0], 0, 1), "a child of the follower keeps its connection");
+    cr_expect(leader_comes_to_lose(&leader, 2, said[0]), "a child of the follower keeps its connection");
     rig_sleep();
-    cr_expect_eq(leader_mapped(&leader), 1, "a round is under way");
+    cr_expect(leader_comes_to_map(&leader, 1), "a round is under way");
     leader_over(&leader, 4);
     cr_expect(leader_comes_to_map(&leader, 0));
     kill((pid_t)said[1], SIGKILL);
@@ -264,7 +261,7 @@ Test(segments_ends, leader_has_no_descriptors)
     cr_expect(removed(exporter, memory, ENOUGH_MS));
     leader_leave_descriptors(&leader, -1);
     expect_added(exporter, segment.base);
-    cr_expect(leader_find(&leader, FOLLOWER, key, 0, 1) == false && leader_mapped(&leader) == 1);
+    cr_expect(leader_find(&leader, FOLLOWER, key, 0, 1) == false && leader_comes_to_map(&leader, 1));
 }
 
 /* Who comes while there is none waits until there is. */
