@@ -62,6 +62,8 @@ static void arguments(struct ranks_me *me)
     comm = ranks_join(me, NULL);
     ranks_refused(me, tutti_mem_deregister(comm, one), TUTTI_INVALID_ARGUMENT,
         "deregister what went with its communicator", "registration");
+    ranks_expect(me, strstr(tutti_get_last_error(NULL), "another") == NULL, "it lives on: %s",
+        tutti_get_last_error(NULL));
     ranks_part(me, comm);
 }
 
