@@ -19,7 +19,7 @@ tutti_comm *local_join(struct ranks_me *me, const char *more, int64_t timeout_ms
     return ranks_join(me, &config);
 }
 
-bool local_sit_down(struct ranks_me *me, struct local_desk *d, int64_t timeout_ms)
+bool local_prepare(struct ranks_me *me, struct local_desk *d)
 {
     void *memory = NULL;
     *d = (struct local_desk){ .me = me };
@@ -32,7 +32,12 @@ bool local_sit_down(struct ranks_me *me, struct local_desk *d, int64_t timeout_m
     good = good && local_fine(d, d->dev->memory.alloc_pinned(AREA, &memory));
     d->host = memory;
     d->stub = plugin_stub();
-    return good && (d->comm = local_join(me, "", timeout_ms)) != NULL;
+    return good;
+}
+
+bool local_sit_down(struct ranks_me *me, struct local_desk *d, int64_t timeout_ms)
+{
+    return local_prepare(me, d) && (d->comm = local_join(me, "", timeout_ms)) != NULL;
 }
 
 void local_run_threads(const char *stub, int n, ranks_fn run)
@@ -65,4 +70,33 @@ void local_settle(const struct local_desk *d)
 {
     local_fine(d, d->dev->stream.sync(d->stream));
     ranks_meet(d->me);
+}
+
+/* --- Nothing is stored */
+
+enum { POISON = 0xa5, POISONED = 4096 };
+
+void local_poison(const struct local_desk *d)
+{
+    local_fine(d, d->dev->fill(d->areas[GOT], POISON, POISONED, d->stream));
+    local_settle(d);
+}
+
+bool local_is_poisoned(const struct local_desk *d)
+{
+    const uint8_t *got = d->stub->look(d->areas[GOT]);
+    for (int i = 0; i < POISONED; i++)
+        if (!ranks_expect(d->me, got[i] == POISON, "byte %d of the result is %u", i, got[i]))
+            return false;
+    return true;
+}
+
+void local_drains(const struct local_desk *d)
+{
+    enum tt_dev_error error = TT_DEV_NOT_READY;
+    for (int ms = 0; ms < 60000 && error == TT_DEV_NOT_READY; ms++) {
+        error = d->dev->stream.query(d->stream);
+        ranks_sleep_us(1000);
+    }
+    ranks_expect(d->me, error == TT_DEV_OK, "the stream is not through");
 }

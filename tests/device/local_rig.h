@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* local_rig.h: ranks that are threads of one process, on one device, each with a stream and buffers of its
- * own. */
+/* local_rig.h: ranks on one device, each with a stream and buffers of its own: threads of one process, or of
+ * several (led_rig.h). */
 #ifndef TT_TESTS_LOCAL_RIG_H
 #define TT_TESTS_LOCAL_RIG_H
 #include "device/dev.h"
@@ -8,7 +8,7 @@
 #include "tests/rig/ranks.h"
 
 enum { AREA = 64 * 1024, AREAS = 4, RANKS = 3 };
-enum { SENT, GOT };
+enum { GIVEN, GOT };
 
 struct local_desk { /* of a rank */
     struct ranks_me *me;
@@ -22,6 +22,8 @@ struct local_desk { /* of a rank */
 
 /* The table's function did well; else the failure has its own words. */
 bool local_fine(const struct local_desk *d, enum tt_dev_error error);
+/* All but the communicator; and that, too. */
+bool local_prepare(struct ranks_me *me, struct local_desk *d);
 bool local_sit_down(struct ranks_me *me, struct local_desk *d, int64_t timeout_ms);
 /* One more communicator of all ranks, with these options, from a semicolon on. */
 tutti_comm *local_join(struct ranks_me *me, const char *more, int64_t timeout_ms);
@@ -31,6 +33,11 @@ void local_run_threads(const char *stub, int n, ranks_fn run);
 void local_give(const struct local_desk *d, int area, const void *bytes, size_t count);
 const uint8_t *local_take(const struct local_desk *d, int area, size_t count);
 tutti_stream local_on(const struct local_desk *d);
+/* Fill the beginning of GOT, and see that nothing was stored there since. */
+void local_poison(const struct local_desk *d);
+bool local_is_poisoned(const struct local_desk *d);
+/* The stream is through within a minute, whatever holds it now. */
+void local_drains(const struct local_desk *d);
 /* The stream is through, of all ranks. */
 void local_settle(const struct local_desk *d);
 

@@ -16,7 +16,7 @@ TestSuite(api_device_local, .timeout = 240);
 
 static void call_each(const struct local_desk *d, int which)
 {
-    void *in = d->areas[SENT], *out = d->areas[GOT];
+    void *in = d->areas[GIVEN], *out = d->areas[GOT];
     const size_t counts[] = { 5, 0, 9, 1, 2, 3, 7, 4 };
     size_t most = 0;
     for (int r = 0; r < d->me->n; r++)
@@ -104,15 +104,15 @@ static void compare(struct local_desk *d, tutti_comm *host, const struct sum_cas
     for (size_t i = 0; i < bytes; i++)
         given[i] = (uint8_t)ranks_random(&d->me->random);
     for (int way = 0; way < 2; way++) {
-        void *to = d->areas[c->in_place ? SENT : GOT];
+        void *to = d->areas[c->in_place ? GIVEN : GOT];
         ranks_at(d->me, "%s, %s of %zu %s%s", names[way], ranks_op_name(c->op), c->count,
             ranks_type_name(c->type), c->in_place ? ", in place" : "");
-        local_give(d, SENT, given, bytes);
+        local_give(d, GIVEN, given, bytes);
         ranks_ok(d->me,
             tutti_all_reduce(
-                d->areas[SENT], to, c->count, c->type, c->op, way == 0 ? d->comm : host, local_on(d)),
+                d->areas[GIVEN], to, c->count, c->type, c->op, way == 0 ? d->comm : host, local_on(d)),
             "all_reduce");
-        const uint8_t *got = local_take(d, c->in_place ? SENT : GOT, bytes);
+        const uint8_t *got = local_take(d, c->in_place ? GIVEN : GOT, bytes);
         if (way == 0)
             memcpy(device, got, bytes);
         else
@@ -187,7 +187,7 @@ static void chain(struct ranks_me *me)
     uint32_t value = 1;
     if (!local_sit_down(me, &d, 100000))
         return;
-    local_give(&d, SENT, &value, sizeof value);
+    local_give(&d, GIVEN, &value, sizeof value);
     uint64_t launches = d.stub != NULL ? d.stub->calls("launch") : 0;
     for (int i = 0; i < CHAIN; i++) {
         ranks_at(me, "call %d", i);
@@ -195,16 +195,16 @@ static void chain(struct ranks_me *me)
         value *= (uint32_t)me->n;
         if (i % 5 == 3) {
             bool here = me->rank == i % me->n;
-            sum_one(&d, d.areas[SENT], here ? (void *)&ordinary[me->rank] : d.areas[GOT]);
+            sum_one(&d, d.areas[GIVEN], here ? (void *)&ordinary[me->rank] : d.areas[GOT]);
             if (!here)
                 is_one(&d, GOT, value);
             local_fine(&d, d.dev->stream.sync(d.stream));
             ranks_expect(me, !here || ordinary[me->rank] == value, "the sum is %u, expected %u",
                 ordinary[me->rank], value);
         }
-        sum_one(&d, d.areas[SENT], d.areas[SENT]);
+        sum_one(&d, d.areas[GIVEN], d.areas[GIVEN]);
     }
-    is_one(&d, SENT, value);
+    is_one(&d, GIVEN, value);
     ranks_meet(me);
     ranks_expect(me, d.stub == NULL || d.stub->calls("launch") == launches + CHAIN, "%llu launches",
         d.stub == NULL ? 0ULL : (unsigned long long)(d.stub->calls("launch") - launches));
@@ -226,17 +226,17 @@ static void ask_for_more(struct ranks_me *me)
         return;
     for (int r = 0; r < RANKS; r++)
         displs[r] = (size_t)(me->rank == 1 ? 2 * (RANKS - 1 - r) : r);
-    local_give(&d, SENT, &mine, sizeof mine);
+    local_give(&d, GIVEN, &mine, sizeof mine);
     local_settle(&d);
     uint64_t launches = d.stub->calls("launch");
     ranks_meet(me);
     for (int k = 0; k < 2; k++) {
         d.comm = others[k];
-        sum_one(&d, d.areas[SENT], d.areas[GOT]);
+        sum_one(&d, d.areas[GIVEN], d.areas[GOT]);
         is_one(&d, GOT, 33);
     }
     ranks_ok(me,
-        tutti_all_gather_v(d.areas[SENT], 1, d.areas[GOT], counts, displs, TUTTI_UINT32, any, local_on(&d)),
+        tutti_all_gather_v(d.areas[GIVEN], 1, d.areas[GOT], counts, displs, TUTTI_UINT32, any, local_on(&d)),
         "all_gather_v");
     memcpy(got, local_take(&d, GOT, sizeof got), sizeof got);
     for (int r = 0; r < RANKS; r++)
@@ -265,13 +265,13 @@ static void multiply(struct ranks_me *me)
     if (!local_sit_down(me, &d, 100000))
         return;
     uint32_t *pinned = (uint32_t *)(void *)(d.host + AREA / 2),
-             *scalar = (uint32_t *)(void *)(d.areas[SENT] + 64);
+             *scalar = (uint32_t *)(void *)(d.areas[GIVEN] + 64);
     *pinned = factor;
     const void *const places[] = { &factor, scalar, pinned };
     for (int k = 0; k < 3; k++)
         ranks_ok(
             me, tutti_op_create_pre_mul_sum(d.comm, places[k], TUTTI_UINT32, k > 0, &ops[k]), "pre_mul_sum");
-    local_give(&d, SENT, &one, sizeof one);
+    local_give(&d, GIVEN, &one, sizeof one);
     for (int k = 0; k < 3; k++) {
         ranks_at(me, "factor %d", k);
         local_fine(&d, d.dev->copy(scalar, pinned, sizeof factor, d.stream));
@@ -279,7 +279,7 @@ static void multiply(struct ranks_me *me)
         uint64_t launches = d.stub->calls("launch");
         ranks_meet(me);
         ranks_ok(me,
-            tutti_all_reduce(d.areas[SENT], d.areas[GOT], 1, TUTTI_UINT32, ops[k], d.comm, local_on(&d)),
+            tutti_all_reduce(d.areas[GIVEN], d.areas[GOT], 1, TUTTI_UINT32, ops[k], d.comm, local_on(&d)),
             "all_reduce");
         is_one(&d, GOT, 2 + 3 + 4);
         ranks_meet(me);
@@ -303,12 +303,12 @@ static void call_many(struct ranks_me *me)
     uint32_t value = 1;
     if (!local_sit_down(me, &d, 100000))
         return;
-    local_give(&d, SENT, &value, sizeof value);
+    local_give(&d, GIVEN, &value, sizeof value);
     for (int i = 0; i < MANY; i++) {
         value *= (uint32_t)me->n;
-        sum_one(&d, d.areas[SENT], d.areas[SENT]);
+        sum_one(&d, d.areas[GIVEN], d.areas[GIVEN]);
     }
-    is_one(&d, SENT, value);
+    is_one(&d, GIVEN, value);
     ranks_part(me, d.comm);
 }
 
@@ -341,9 +341,9 @@ static void hold_up(struct ranks_me *me)
         if (late)
             local_fine(&d, d.dev->wait_word(d.stream, word, round));
         memcpy(d.host, &given, sizeof given);
-        local_fine(&d, d.dev->copy(d.areas[SENT], d.host, sizeof given, d.stream));
+        local_fine(&d, d.dev->copy(d.areas[GIVEN], d.host, sizeof given, d.stream));
         ranks_ok(me,
-            tutti_all_reduce(d.areas[SENT], d.areas[GOT], 1, TUTTI_UINT32, TUTTI_SUM, d.comm, local_on(&d)),
+            tutti_all_reduce(d.areas[GIVEN], d.areas[GOT], 1, TUTTI_UINT32, TUTTI_SUM, d.comm, local_on(&d)),
             "sum");
         if (late) {
             ranks_sleep_us(20000);
@@ -373,8 +373,8 @@ static void one_thread(struct ranks_me *me)
     if (!local_sit_down(me, &d, 100000) ||
         !ranks_ok(me, tutti_comm_init_all(N, devices, NULL, comms), "tutti_comm_init_all"))
         return;
-    local_give(&d, SENT, given, sizeof given);
-    uint32_t *in = (uint32_t *)(void *)d.areas[SENT], *out = (uint32_t *)(void *)d.areas[GOT];
+    local_give(&d, GIVEN, given, sizeof given);
+    uint32_t *in = (uint32_t *)(void *)d.areas[GIVEN], *out = (uint32_t *)(void *)d.areas[GOT];
     for (int round = 0; round < 10; round++) {
         tutti_group_start();
         for (int r = 0; r < N; r++) {
@@ -412,7 +412,7 @@ static void capture(struct ranks_me *me)
     if (!local_sit_down(me, &d, 100000) ||
         !ranks_ok(me, tutti_comm_init_all(N, devices, NULL, comms), "tutti_comm_init_all"))
         return;
-    uint32_t *in = (uint32_t *)(void *)d.areas[SENT], *out = (uint32_t *)(void *)d.areas[GOT];
+    uint32_t *in = (uint32_t *)(void *)d.areas[GIVEN], *out = (uint32_t *)(void *)d.areas[GOT];
     local_fine(&d, d.dev->graph.capture_begin(d.stream));
     tutti_group_start();
     for (int r = 0; r < N; r++) {
@@ -428,7 +428,7 @@ static void capture(struct ranks_me *me)
         for (int r = 0; r < N; r++)
             given[r] = (uint32_t)(i + 10 * r + 1);
         uint32_t sum = given[0] + given[1] + given[2];
-        local_give(&d, SENT, given, sizeof given);
+        local_give(&d, GIVEN, given, sizeof given);
         local_fine(&d, d.dev->graph.launch(runnable, d.stream));
         memcpy(got, local_take(&d, GOT, sizeof got), sizeof got);
         for (int r = 0; r < N; r++)
@@ -485,7 +485,7 @@ static void call_between(struct ranks_me *me)
         !ranks_ok(me, tutti_comm_init_all(N, devices, NULL, comms), "tutti_comm_init_all") ||
         !local_fine(&d, d.dev->memory.alloc_pinned(64, &memory)))
         return;
-    uint32_t *v = (uint32_t *)(void *)d.areas[SENT], *word = memory;
+    uint32_t *v = (uint32_t *)(void *)d.areas[GIVEN], *word = memory;
     *word = 0;
     local_fine(&d, d.dev->graph.capture_begin(d.stream));
     tutti_group_start();

@@ -10,31 +10,6 @@
 
 TestSuite(api_device_local_ends, .timeout = 240);
 
-/* Nothing was stored where the result would have been. */
-static void is_poisoned(const struct local_desk *d)
-{
-    const uint8_t *got = d->stub->look(d->areas[GOT]);
-    for (int i = 0; i < 4096; i++)
-        if (!ranks_expect(d->me, got[i] == 0xa5, "byte %d of the result is %u", i, got[i]))
-            return;
-}
-
-static void poison(const struct local_desk *d)
-{
-    local_fine(d, d->dev->fill(d->areas[GOT], 0xa5, 4096, d->stream));
-    local_settle(d);
-}
-
-static void drains(const struct local_desk *d)
-{
-    enum tt_dev_error error = TT_DEV_NOT_READY;
-    for (int ms = 0; ms < 60000 && error == TT_DEV_NOT_READY; ms++) {
-        error = d->dev->stream.query(d->stream);
-        ranks_sleep_us(1000);
-    }
-    ranks_expect(d->me, error == TT_DEV_OK, "the stream is not through");
-}
-
 struct difference {
     size_t count;
     tutti_type type;
@@ -51,11 +26,11 @@ static void differ(struct ranks_me *me)
         ranks_at(me, "difference %d", k);
         if (!local_sit_down(me, &d, 100000))
             return;
-        poison(&d);
-        tutti_all_reduce(d.areas[SENT], d.areas[GOT], c->count, c->type, c->op, d.comm, local_on(&d));
-        drains(&d);
+        local_poison(&d);
+        tutti_all_reduce(d.areas[GIVEN], d.areas[GOT], c->count, c->type, c->op, d.comm, local_on(&d));
+        local_drains(&d);
         ranks_same_error(me, d.comm, TUTTI_MISMATCH, "rank 1");
-        is_poisoned(&d);
+        local_is_poisoned(&d);
         ranks_meet(me);
         ranks_ok(me, tutti_comm_destroy(d.comm), "destroy");
     }
@@ -70,7 +45,7 @@ Test(api_device_local_ends, calls_that_differ)
 static tutti_status sum(const struct local_desk *d)
 {
     return tutti_all_reduce(
-        d->areas[SENT], d->areas[GOT], 1024, TUTTI_INT32, TUTTI_SUM, d->comm, local_on(d));
+        d->areas[GIVEN], d->areas[GOT], 1024, TUTTI_INT32, TUTTI_SUM, d->comm, local_on(d));
 }
 
 /* The one that never calls is named, when the deadline has passed. */
@@ -79,17 +54,17 @@ static void stay_away(struct ranks_me *me)
     struct local_desk d;
     if (!local_sit_down(me, &d, 300))
         return;
-    poison(&d);
+    local_poison(&d);
     if (me->rank != 1)
         ranks_refused(me, sum(&d), TUTTI_TIMEOUT, "all_reduce", "not called yet by rank 1");
     while (tutti_comm_state(d.comm) == TUTTI_OK)
         ranks_sleep_us(1000);
-    drains(&d);
+    local_drains(&d);
     ranks_same_error(me, d.comm, TUTTI_TIMEOUT, "all_reduce");
     if (me->rank == 1) /* too late */
         ranks_refused(me, sum(&d), TUTTI_TIMEOUT, "all_reduce", "not called yet by rank 1");
-    drains(&d);
-    is_poisoned(&d);
+    local_drains(&d);
+    local_is_poisoned(&d);
     ranks_meet(me);
     ranks_ok(me, tutti_comm_destroy(d.comm), "destroy");
 }
@@ -138,14 +113,14 @@ static void abort_meanwhile(struct ranks_me *me)
         ranks_at(me, "round %d", round);
         if (!local_sit_down(me, &d, 100000))
             return;
-        poison(&d);
+        local_poison(&d);
         if (me->rank == 1)
             ranks_spin_ns((uint32_t)round * 5000);
         tutti_status status = me->rank == 0 ? tutti_comm_abort(d.comm) : sum(&d);
         ranks_expect(me, status == TUTTI_OK || status == TUTTI_ABORTED, "status %d", status);
-        drains(&d);
+        local_drains(&d);
         ranks_same_error(me, d.comm, TUTTI_ABORTED, "rank 0");
-        is_poisoned(&d);
+        local_is_poisoned(&d);
         ranks_meet(me);
         ranks_ok(me, tutti_comm_destroy(d.comm), "destroy");
         for (int a = 0; a < AREAS; a++)
@@ -177,7 +152,7 @@ static void come_after(struct ranks_me *me)
     for (int r = 0; r < N; r++) {
         calls[r] = (struct tt_call){ .collective = TT_ALL_REDUCE,
             .comm = tt_comm_find(comms[r]),
-            .send = d.areas[SENT + 2 * r],
+            .send = d.areas[GIVEN + 2 * r],
             .recv = d.areas[GOT + 2 * r],
             .count = 4,
             .total = 4,
@@ -225,7 +200,7 @@ static void fail_to_enqueue(struct ranks_me *me)
             d.stub->fail(functions[f], 1, TT_DEV_UNSUPPORTED);
         ranks_meet(me);
         sum(&d);
-        drains(&d);
+        local_drains(&d);
         ranks_same_error(me, d.comm, TUTTI_DEVICE_ERROR, functions[f]);
         ranks_meet(me);
         ranks_ok(me, tutti_comm_destroy(d.comm), "destroy");
@@ -251,7 +226,7 @@ static void leave_busy(struct ranks_me *me)
         !ranks_ok(me, tutti_comm_init_all(N, devices, NULL, comms), "tutti_comm_init_all") ||
         !local_fine(&d, d.dev->memory.alloc_pinned(64, &memory)))
         return;
-    int32_t *v = (int32_t *)(void *)d.areas[SENT];
+    int32_t *v = (int32_t *)(void *)d.areas[GIVEN];
     uint32_t *word = memory;
     *word = 0;
     local_fine(&d, d.dev->wait_word(d.stream, word, 1));
@@ -269,7 +244,7 @@ static void leave_busy(struct ranks_me *me)
     ranks_expect(me, d.stub->calls("free") + d.stub->calls("free_pinned") == freed,
         "what a kernel needs was given back");
     __atomic_store_n(word, 1, __ATOMIC_RELEASE);
-    drains(&d);
+    local_drains(&d);
     ranks_part(me, d.comm);
 }
 

@@ -382,12 +382,25 @@ static void *run_rank(void *argument)
     return NULL;
 }
 
-static void run_process(const struct ranks_plan *plan, struct ranks_world *world, int rank, pid_t parent)
+/* How many ranks a process has; the last one may have fewer. */
+static int per_process(const struct ranks_plan *plan)
+{
+    int own = plan->per_process > 0 ? plan->per_process : 1;
+    return plan->kind == RANKS_PROCESSES ? own : plan->n;
+}
+
+static int end_of(const struct ranks_plan *plan, int process)
+{
+    int end = (process + 1) * per_process(plan);
+    return end < plan->n ? end : plan->n;
+}
+
+static void run_process(const struct ranks_plan *plan, struct ranks_world *world, int process, pid_t parent)
 {
     const char *hosts = getenv("TUTTI_TEST_HOSTS"); /* ranks are by turns on so many hosts */
     if (hosts != NULL) {
         char name[32];
-        snprintf(name, sizeof name, "host %d", rank % atoi(hosts));
+        snprintf(name, sizeof name, "host %d", process % atoi(hosts));
         setenv("TUTTI_HOSTID", name, 1);
         setenv("TUTTI_INTERFACE", "127.0.0.1", 1);
     }
@@ -395,8 +408,7 @@ static void run_process(const struct ranks_plan *plan, struct ranks_world *world
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(1);
-    int first = plan->kind == RANKS_PROCESSES ? rank : 0;
-    int end = plan->kind == RANKS_PROCESSES ? rank + 1 : plan->n;
+    int first = process * per_process(plan), end = end_of(plan, process);
     for (int r = first; r < end; r++) {
         threads[r] = (struct thread){ .plan = plan, .world = world, .rank = r };
         if (r > first && pthread_create(&threads[r].thread, NULL, run_rank, &threads[r]) != 0)
@@ -430,13 +442,15 @@ static void __attribute__((format(printf, 2, 3))) tell(struct watch *w, const ch
 static void note_end(struct watch *w, int i, int outcome)
 {
     bool processes = w->plan->kind == RANKS_PROCESSES;
-    if (WIFSIGNALED(outcome) && !(processes && (w->plan->may_die >> i & 1))) {
-        tell(w, "rank %d died by signal %d (%s)\n", i, WTERMSIG(outcome), strsignal(WTERMSIG(outcome)));
-        for (int r = processes ? i : 0; r < (processes ? i + 1 : w->plan->n); r++)
+    int first = i * per_process(w->plan);
+    if (WIFSIGNALED(outcome) && !(processes && (w->plan->may_die >> first & 1))) {
+        tell(w, "rank %d died by signal %d (%s)\n", first, WTERMSIG(outcome), strsignal(WTERMSIG(outcome)));
+        for (int r = first; r < end_of(w->plan, i); r++)
             if (!w->world->slots[r].over)
                 tell(w, "  rank %d was at: %s\n", r, w->world->slots[r].at);
     } else if (WIFEXITED(outcome) && WEXITSTATUS(outcome) != 0) {
-        tell(w, "rank %d exited with %d; it was at: %s\n", i, WEXITSTATUS(outcome), w->world->slots[i].at);
+        tell(w, "rank %d exited with %d; it was at: %s\n", first, WEXITSTATUS(outcome),
+            w->world->slots[first].at);
     }
 }
 
@@ -473,7 +487,7 @@ static void watch_ranks(struct watch *w)
         if (w->pids[i] > 0)
             kill(w->pids[i], SIGKILL);
     for (int r = 0; r < w->plan->n; r++)
-        if (!w->world->slots[r].over && w->pids[w->count > 1 ? r : 0] != 0)
+        if (!w->world->slots[r].over && w->pids[r / per_process(w->plan)] != 0)
             tell(w, "rank %d hung at: %s\n", r, w->world->slots[r].at);
     reap(w, 0);
 }
@@ -508,7 +522,7 @@ void ranks_run(const struct ranks_plan *plan)
     struct watch w = { .plan = plan, .world = make_world(plan->n) };
     pid_t parent = getpid();
     set_environment();
-    w.count = plan->kind == RANKS_PROCESSES ? plan->n : 1;
+    w.count = (plan->n + per_process(plan) - 1) / per_process(plan);
     for (; w.left < w.count; w.left++) {
         w.pids[w.left] = fork();
         if (w.pids[w.left] == 0)

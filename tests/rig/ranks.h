@@ -17,7 +17,7 @@
 #include "tutti.h"
 
 enum ranks_kind {
-    RANKS_PROCESSES, /* joined by tutti_comm_init_rank */
+    RANKS_PROCESSES, /* joined by tutti_comm_init_rank; of several ranks each, threads */
     RANKS_THREADS, /* of one process, joined by tutti_comm_init_rank */
     RANKS_TOGETHER, /* threads whose communicators come from tutti_comm_init_all */
 };
@@ -61,6 +61,7 @@ struct ranks_plan {
     uint64_t seed;
     int limit_s; /* 0: 60; on a quiet machine (patience.h) */
     uint32_t may_die; /* bit r: rank r may be ended by a signal */
+    int per_process; /* ranks of a process, of RANKS_PROCESSES; 0: one */
     void (*meddle)(struct ranks_world *world, const struct ranks_plan *plan); /* in the parent, meanwhile */
 };
 
