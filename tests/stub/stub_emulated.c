@@ -17,21 +17,26 @@ static int blocks_per_sm(uint32_t number, uint32_t block, uint32_t shared_bytes)
     return shared_bytes == 0 && tt_dev_kernel_find(number, &kernel) ? THREADS_OF_SM / (int)block : 0;
 }
 
-static void *seen(const void *address)
+static void *seen(const void *address, bool *right)
 {
+    const struct stub_memory *m = tt_stub_memory_find(address);
+    *right = *right && (m == NULL || m->twin == NULL);
     return (void *)tt_stub_memory_alias((uintptr_t)address);
 }
 
-/* Addresses among the parameters are the stub's own; those in bases that lie in memory are not, yet. */
-static void replace(struct tt_bases *bases)
+/* Addresses among the parameters are the stub's own; those in bases that lie in memory are not, yet. False:
+ * one is of pinned memory, and devices do not know that by it. */
+static bool replace(struct tt_bases *bases)
 {
+    bool right = true;
     pthread_mutex_lock(&tt_stub_runtime.lock);
-    for (int k = 0; k < TT_FUSED_RANKS; k++) {
-        bases->in[k] = seen(bases->in[k]);
-        bases->out[k] = seen(bases->out[k]);
-        bases->scalar[k] = seen(bases->scalar[k]);
+    for (int k = 0; k < TT_FUSED_RANKS && bases->skip == 0; k++) {
+        bases->in[k] = seen(bases->in[k], &right);
+        bases->out[k] = seen(bases->out[k], &right);
+        bases->scalar[k] = seen(bases->scalar[k], &right);
     }
     pthread_mutex_unlock(&tt_stub_runtime.lock);
+    return right;
 }
 
 static void run(const struct tt_dev_launch *launch, uint32_t block)
@@ -46,7 +51,10 @@ static void run(const struct tt_dev_launch *launch, uint32_t block)
         memcpy(&params, launch->params, sizeof params);
         if (params.bases != NULL) {
             bases = *params.bases;
-            replace(&bases);
+            if (!replace(&bases)) {
+                tt_stub_reach(NULL); /* which breaks the device */
+                return;
+            }
             params.bases = &bases;
         }
         used = &params;
