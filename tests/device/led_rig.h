@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* led_rig.h: ranks of several processes on one device, whose collectives the first one leads. */
+#ifndef TT_TESTS_LED_RIG_H
+#define TT_TESTS_LED_RIG_H
+#include "local_rig.h"
+
+enum { LED_LONG_MS = 100000 };
+
+struct led_plan {
+    const char *stub; /* what the device is like */
+    int n, per_process; /* 0: one */
+    ranks_fn run;
+    const void *context;
+    uint32_t may_die;
+};
+void led_run_all(const struct led_plan *plans, size_t count);
+#define led_run(...)                                                                                         \
+    led_run_all((const struct led_plan[]){ __VA_ARGS__ },                                                    \
+        sizeof((const struct led_plan[]){ __VA_ARGS__ }) / sizeof(struct led_plan))
+
+/* One communicator of all ranks, with these options, from a semicolon on. */
+tutti_comm *led_join(struct ranks_me *me, const char *more, int64_t timeout_ms);
+/* Before its first call: what is led goes in short slices, as long calls do otherwise. */
+void led_shorten(tutti_comm *comm);
+/* With a communicator that is led. */
+bool led_sit_down(struct ranks_me *me, struct local_desk *d, int64_t timeout_ms);
+/* Destroys it, and gives back what the desk has: for tests that sit down many times. */
+void led_get_up(struct local_desk *d);
+
+/* The first rank leads. */
+static inline bool led_leads(const struct local_desk *d)
+{
+    return d->me->rank == 0;
+}
+
+enum { LED_SLICE = 16 * 1024 }; /* bytes */
+
+#endif
