@@ -11,8 +11,6 @@
  * the other ranks of its process wait for what follows from it (device_local_peers.c). */
 #include "device/device_led.h"
 
-#include <string.h>
-
 #include "base/status.h"
 #include "exec/rectangles.h"
 #include "select/choose.h"
