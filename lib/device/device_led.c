@@ -314,6 +314,14 @@ static bool leader_is_gone(const struct tt_led *led, int64_t *dead_ns)
     return tt_now_ns() >= *dead_ns;
 }
 
+/* The kernel that was let go is none. */
+static bool kernel_is_lost(const struct tt_led *led, const struct tt_gate *gate)
+{
+    uint64_t lost = atomic_load(&led->lost);
+    uint32_t over = gate->base + 2 * led->slice + 2;
+    return lost == TT_LED_ALL_LOST || (lost != 0 && !gate->captured && (int32_t)(over - (uint32_t)lost) >= 0);
+}
+
 /* Takes the turn for good. False: a kernel is out. */
 static bool take_turn(struct tt_led *led)
 {
@@ -321,6 +329,8 @@ static bool take_turn(struct tt_led *led)
     uint64_t turn = atomic_load(&row->turn);
     if (turn == TT_LED_CANCELLED)
         return true;
+    if (leads(led) && turn % 2 == 1 && led->gate != NULL && kernel_is_lost(led, led->gate))
+        return atomic_compare_exchange_strong(&row->turn, &turn, TT_LED_CANCELLED);
     if (leads(led) && turn % 2 == 1 && (led->gate == NULL || kernel_is_over(led, led->gate))) {
         let_go(led);
         turn = atomic_load(&row->turn);

@@ -86,6 +86,7 @@ struct tt_led {
     _Atomic bool closing; /* the communicator is about to go, or has gone */
     _Atomic bool cancelled; /* for good */
     int leader_pidfd; /* -1: there is none */
+    _Atomic uint64_t lost; /* kernels of the leader that will not run: which (tt_led_lose); 0: none */
 
     /* Of the leader. */
     bool pinned[TT_LED_RANKS]; /* by it */
@@ -126,6 +127,13 @@ bool tt_led_advance(struct tt_meeting *meeting, const struct tt_gate *gate, uint
 void tt_led_leave(struct tt_meeting *meeting, const struct tt_gate *gate);
 /* The communicator is about to go: no kernel stores into this rank's memory any more. */
 void tt_led_end(struct tt_led *led);
+/* The leader's kernels will not run: those of calls that are not captured from the one on that makes `over`
+ * this word, for it could not be enqueued; or all, for the device has failed. Nobody waits for them then. */
+#define TT_LED_ALL_LOST UINT64_MAX
+static inline void tt_led_lose(struct tt_led *led, uint32_t word)
+{
+    atomic_store(&led->lost, UINT64_C(1) << 32 | word);
+}
 
 static inline uint32_t tt_led_slices(const struct tt_gate *gate)
 {

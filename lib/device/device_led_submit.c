@@ -170,16 +170,20 @@ static enum tt_dev_error enqueue_kernels(struct tt_comm_batch *b, struct tt_stag
     struct tt_device *d = b->device;
     struct tt_led *led = d->led;
     const struct tt_led_gate *g = &op->staging.gate.led;
-    bool several = g->group > 1 && op->staging.gate.slices > 2 && tt_led_is_first(g, slice);
+    bool several = g->group > 1 && op->staging.gate.slices > 2 && tt_led_is_first(g, slice), out = false;
     enum tt_dev_error error = await(b, op, slice, 1);
     d->enqueued++;
     if (error == TT_DEV_OK)
         error = d->dev->copy(led->bases_there, tt_device_seen(d, led->bases),
             TT_LED_KERNELS * sizeof *led->bases, b->ops[0].stream);
-    if (error == TT_DEV_OK && several)
+    if (error == TT_DEV_OK && several) {
         error = launch(b, op, slice, TT_LED_WHOLE);
+        out = error == TT_DEV_OK;
+    }
     if (error == TT_DEV_OK)
         error = launch(b, op, slice, TT_LED_SLICE);
+    if (error != TT_DEV_OK && !out && b->captured == NULL)
+        tt_led_lose(led, word(op, slice, 2));
     if (b->captured == NULL)
         tt_local_peers_tell(b->comm, &op->rendezvous, 2 * slice + 2);
     bool copies = g->sides[TT_OUT].host != NULL; /* its worker does */

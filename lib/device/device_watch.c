@@ -25,7 +25,7 @@
 #include "base/status.h"
 #include "base/thread.h"
 #include "base/wait.h"
-#include "device/device.h"
+#include "device/device_led.h"
 
 enum { LOOK_MS = 100, DESCRIPTION = 128, EXIT_MS = 1000 };
 
@@ -57,6 +57,8 @@ tutti_status tt_device_broken(const struct tt_device *d)
     struct tt_comm *comm = d->comm;
     struct tt_cause cause = { .status = TUTTI_DEVICE_ERROR, .rank = comm->rank, .peer = TT_NONE };
     char call[DESCRIPTION + 32];
+    if (d->led != NULL)
+        atomic_store(&d->led->lost, TT_LED_ALL_LOST);
     cause.sequence = comm->endpoint->control->completed_by(comm->endpoint, comm->rank);
     snprintf(cause.operation, sizeof cause.operation, "device");
     describe(comm, cause.sequence, call, sizeof call);

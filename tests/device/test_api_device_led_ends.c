@@ -1,0 +1,552 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test_api_device_led_ends.c: what becomes of ranks of several processes on one device, which one of them
+ * leads, when they differ, leave, fail or die: all are told why, no stream is left waiting, and no kernel
+ * stores into memory of a rank whose stream has passed. */
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/handle.h"
+#include "device/device_led.h"
+#include "led_rig.h"
+
+TestSuite(api_device_led_ends, .timeout = 240);
+
+enum { N = 3, COUNT = 1024, POISON = 0xa5 };
+
+static struct tt_device *device_of(const struct local_desk *d)
+{
+    return tt_comm_find(d->comm)->device;
+}
+
+/* The results, and the cell by which they come: a stream that is let go copies what lies there. */
+static uint8_t *cell_of(const struct local_desk *d)
+{
+    return device_of(d)->cells + device_of(d)->led->cell_bytes;
+}
+
+static void poison(const struct local_desk *d)
+{
+    memset(cell_of(d), POISON, COUNT * 4);
+    memset(d->stub->look(d->areas[GOT]), POISON, COUNT * 4);
+}
+
+static void is_poisoned(const struct local_desk *d)
+{
+    const uint8_t *cell = cell_of(d);
+    local_is_poisoned(d);
+    for (int i = 0; i < COUNT * 4; i++)
+        if (!ranks_expect(d->me, cell[i] == POISON, "byte %d of the cell is %u", i, cell[i]))
+            return;
+}
+
+/* Whoever gave up, did so when no kernel was out. */
+static void is_cancelled(const struct local_desk *d)
+{
+    const struct tt_led *led = device_of(d)->led;
+    ranks_expect(d->me, atomic_load(&led->rows[led->leader]->turn) == TT_LED_CANCELLED, "the turn is %llu",
+        (unsigned long long)atomic_load(&led->rows[led->leader]->turn));
+}
+
+static tutti_status sum(const struct local_desk *d)
+{
+    return tutti_all_reduce(
+        d->areas[GIVEN], d->areas[GOT], COUNT, TUTTI_INT32, TUTTI_SUM, d->comm, local_on(d));
+}
+
+/* --- Ranks that call different things */
+
+struct difference {
+    bool gathers;
+    size_t count;
+    tutti_type type;
+    tutti_op op;
+    int root;
+    const char *words;
+};
+static const struct difference differences[] = {
+    { false, 1024, TUTTI_INT32, TUTTI_SUM, 0, "reduce of 1024 int32, sum" },
+    { false, 1000, TUTTI_INT32, TUTTI_SUM, 0, "reduce of 1000 int32, sum" },
+    { false, 1024, TUTTI_FLOAT32, TUTTI_SUM, 0, "reduce of 1024 float32, sum" },
+    { false, 1024, TUTTI_INT32, TUTTI_MAX, 0, "reduce of 1024 int32, max" },
+    { false, 1024, TUTTI_INT32, TUTTI_SUM, 1, "root 1" },
+    { false, 0, TUTTI_INT32, TUTTI_SUM, 0, "reduce of 0 int32, sum" },
+    { true, 300, TUTTI_INT32, TUTTI_SUM, 0, "all_gather of 300 int32" },
+};
+enum { DIFFERENCES = sizeof differences / sizeof differences[0] };
+
+static void differ(struct ranks_me *me)
+{
+    for (int k = N; k < N * DIFFERENCES; k++) {
+        struct local_desk d;
+        char words[128];
+        const struct difference *c = &differences[me->rank == k % N ? k / N : 0];
+        ranks_at(me, "difference %d at rank %d", k / N, k % N);
+        if (!led_sit_down(me, &d, LED_LONG_MS))
+            return;
+        poison(&d);
+        ranks_meet(me);
+        if (c->gathers)
+            tutti_all_gather(d.areas[GIVEN], d.areas[GOT], c->count, c->type, d.comm, local_on(&d));
+        else
+            tutti_reduce(
+                d.areas[GIVEN], d.areas[GOT], c->count, c->type, c->op, c->root, d.comm, local_on(&d));
+        local_drains(&d);
+        snprintf(words, sizeof words, "called %s|%s", differences[0].words, differences[k / N].words);
+        while (tutti_comm_state(d.comm) == TUTTI_OK) /* of a call of nothing the stream has passed before */
+            ranks_sleep_us(1000);
+        ranks_same_error(me, d.comm, TUTTI_MISMATCH, words);
+        is_poisoned(&d);
+        ranks_meet(me);
+        led_get_up(&d);
+    }
+}
+
+Test(api_device_led_ends, calls_that_differ)
+{
+    plugin_must_be_stub();
+    led_run({ "queues=8", N, 0, differ, NULL, 0 });
+}
+
+/* On a stream of a device or on none is a difference, where one rank leads. On none at all ranks is none. */
+static void call_without_stream(struct ranks_me *me)
+{
+    static _Thread_local int32_t from[COUNT], to[COUNT];
+    for (int odd = 0; odd < N; odd++) {
+        struct local_desk d;
+        ranks_at(me, "rank %d calls without a stream", odd);
+        if (!led_sit_down(me, &d, LED_LONG_MS))
+            return;
+        poison(&d);
+        memset(to, POISON, sizeof to);
+        from[7] = me->rank;
+        tutti_stream none = tutti_no_stream();
+        ranks_ok(
+            me, tutti_all_reduce(from, from, COUNT, TUTTI_INT32, TUTTI_SUM, d.comm, none), "all without");
+        ranks_expect(me, from[7] == 3, "the sum is %d", from[7]);
+        ranks_meet(me);
+        tutti_status status = me->rank != odd
+                                  ? sum(&d)
+                                  : tutti_all_reduce(from, to, COUNT, TUTTI_INT32, TUTTI_SUM, d.comm, none);
+        ranks_expect(me, me->rank != odd || status == TUTTI_MISMATCH, "status %d", status);
+        local_drains(&d);
+        ranks_same_error(me, d.comm, TUTTI_MISMATCH,
+            "called all_reduce of 1024 int32, sum, on a CUDA stream|called all_reduce of 1024 int32, sum");
+        is_poisoned(&d);
+        ranks_expect(me, to[0] == to[COUNT - 1] && to[0] == (int32_t)0xa5a5a5a5, "a result was stored");
+        ranks_meet(me);
+        led_get_up(&d);
+    }
+}
+
+/* Where the host runs them, calls may be mixed. */
+static void mix_by_host(struct ranks_me *me)
+{
+    struct local_desk d;
+    int32_t value = me->rank + 1;
+    if (!local_prepare(me, &d) || (d.comm = led_join(me, ";executor=host", LED_LONG_MS)) == NULL)
+        return;
+    for (int odd = 0; odd < N; odd++) {
+        local_give(&d, GIVEN, &value, sizeof value);
+        tutti_stream on = me->rank == odd ? tutti_no_stream() : local_on(&d);
+        int32_t got = 0;
+        void *to = me->rank == odd ? (void *)&got : d.areas[GOT];
+        ranks_ok(me,
+            tutti_all_reduce(
+                me->rank == odd ? (void *)&value : d.areas[GIVEN], to, 1, TUTTI_INT32, TUTTI_SUM, d.comm, on),
+            "all_reduce");
+        if (me->rank != odd)
+            memcpy(&got, local_take(&d, GOT, sizeof got), sizeof got);
+        ranks_expect(me, got == 6, "the sum is %d", got);
+    }
+    led_get_up(&d);
+}
+
+Test(api_device_led_ends, calls_on_a_stream_and_on_none)
+{
+    plugin_must_be_stub();
+    led_run({ "queues=8", N, 0, call_without_stream, NULL, 0 }, { "queues=8", N, 0, mix_by_host, NULL, 0 });
+}
+
+/* The one that never calls is named, when the deadline has passed. */
+static void stay_away(struct ranks_me *me)
+{
+    for (int away = 0; away < N; away++) {
+        struct local_desk d;
+        char words[64];
+        bool first = me->rank == (away == 0 ? 1 : 0); /* to find it */
+        ranks_at(me, "rank %d never calls", away);
+        if (!led_sit_down(me, &d, first ? 300 : LED_LONG_MS))
+            return;
+        poison(&d);
+        ranks_meet(me);
+        if (me->rank != away)
+            sum(&d);
+        while (tutti_comm_state(d.comm) == TUTTI_OK)
+            ranks_sleep_us(1000);
+        local_drains(&d);
+        snprintf(words, sizeof words, "all_reduce of 1024 int32|not called yet by rank %d", away);
+        tutti_error error = ranks_same_error(me, d.comm, TUTTI_TIMEOUT, words);
+        ranks_expect(me, error.peer == away, "the peer is %d", error.peer);
+        if (me->rank == away) /* too late */
+            ranks_refused(me, sum(&d), TUTTI_TIMEOUT, "all_reduce", words);
+        local_drains(&d);
+        is_poisoned(&d);
+        ranks_meet(me);
+        led_get_up(&d);
+    }
+}
+
+Test(api_device_led_ends, a_rank_that_never_calls)
+{
+    plugin_must_be_stub();
+    led_run({ "queues=8", N, 0, stay_away, NULL, 0 });
+}
+
+/* --- The end while a kernel is out */
+
+/* Aborted when the leader's kernel has been let go and has not begun: when a rank's stream has passed, its
+ * memory is its own. */
+static void abort_held(struct ranks_me *me)
+{
+    for (int round = 0; round < 2 * me->n; round++) {
+        struct local_desk d;
+        ranks_at(me, "round %d", round);
+        if (!led_sit_down(me, &d, LED_LONG_MS))
+            return;
+        const struct tt_led *led = device_of(&d)->led;
+        poison(&d);
+        ranks_meet(me);
+        sum(&d);
+        if (me->rank == round % me->n) {
+            for (int ms = 0; ms < 2000 && atomic_load(&led->rows[0]->turn) % 2 == 0; ms++)
+                ranks_sleep_us(1000);
+            ranks_ok(me, tutti_comm_abort(d.comm), "tutti_comm_abort");
+        }
+        local_drains(&d);
+        poison(&d);
+        ranks_sleep_us(300000);
+        is_poisoned(&d);
+        ranks_same_error(me, d.comm, TUTTI_ABORTED, "abort");
+        is_cancelled(&d);
+        ranks_meet(me);
+        led_get_up(&d);
+    }
+}
+
+Test(api_device_led_ends, abort_while_a_kernel_is_held_up)
+{
+    plugin_must_be_stub();
+    led_run({ "queues=8,launch_delay=250000", N, 2, abort_held, NULL, 0 });
+}
+
+/* A rank has taken the turn for good, as one does that gives up, and so its stream may pass: when all are
+ * here after all, the leader's kernel stays where it is. */
+static void come_after(struct ranks_me *me)
+{
+    struct local_desk d;
+    uint64_t open = 2;
+    if (!led_sit_down(me, &d, LED_LONG_MS))
+        return;
+    struct tt_led_row *row = device_of(&d)->led->rows[0];
+    poison(&d);
+    ranks_meet(me);
+    if (me->rank == me->n - 1)
+        ranks_expect(me, atomic_compare_exchange_strong(&row->turn, &open, TT_LED_CANCELLED), "another turn");
+    ranks_meet(me);
+    sum(&d);
+    ranks_sleep_us(100000);
+    ranks_expect(me, d.dev->stream.query(d.stream) == TT_DEV_NOT_READY, "the kernel was let go");
+    is_poisoned(&d);
+    is_cancelled(&d);
+    ranks_meet(me);
+    if (me->rank == 0)
+        ranks_ok(me, tutti_comm_abort(d.comm), "tutti_comm_abort");
+    local_drains(&d);
+    ranks_same_error(me, d.comm, TUTTI_ABORTED, "rank 0");
+    is_poisoned(&d);
+    ranks_meet(me);
+    led_get_up(&d);
+}
+
+Test(api_device_led_ends, no_kernel_after_a_rank_has_left)
+{
+    plugin_must_be_stub();
+    led_run({ "queues=8", N, 0, come_after, NULL, 0 }, { "queues=8", N, 2, come_after, NULL, 0 });
+}
+
+/* --- Processes that die at any moment */
+
+struct death {
+    int victim; /* a rank: its process dies */
+    uint32_t after_us;
+    size_t count;
+};
+
+static void *die(void *argument)
+{
+    const struct death *death = argument;
+    ranks_sleep_us(death->after_us);
+    raise(SIGKILL);
+    return NULL;
+}
+
+static void call_until_a_death(struct ranks_me *me)
+{
+    const struct death *death = me->context;
+    struct local_desk d;
+    pthread_t thread;
+    if (!led_sit_down(me, &d, LED_LONG_MS))
+        return;
+    ranks_at(me, "rank %d is to die after %u us, %zu elements", death->victim, death->after_us, death->count);
+    ranks_meet(me);
+    if (me->rank == death->victim)
+        pthread_create(&thread, NULL, die, (void *)death);
+    for (int i = 0; tutti_comm_state(d.comm) == TUTTI_OK; i++) {
+        tutti_all_reduce(
+            d.areas[GIVEN], d.areas[GOT], death->count, TUTTI_INT32, TUTTI_SUM, d.comm, local_on(&d));
+        if (i % 4 == 3) /* kernels take their time here */
+            local_fine(&d, d.dev->stream.sync(d.stream));
+    }
+    local_drains(&d);
+    poison(&d);
+    ranks_expect(me, tutti_comm_state(d.comm) == TUTTI_PEER_LOST, "state %d: %s", tutti_comm_state(d.comm),
+        tutti_get_last_error(d.comm));
+    ranks_sleep_us(30000);
+    is_poisoned(&d);
+    led_get_up(&d);
+}
+
+static void kill_at_drawn_moments(int n, int per_process, int times)
+{
+    uint64_t random = 3;
+    plugin_must_be_stub();
+    for (int i = 0; i < times; i++) {
+        int victim = i % ((n + per_process - 1) / per_process) * per_process;
+        struct death death = { victim, ranks_below(&random, i % 2 ? 6000 : 900),
+            ranks_below(&random, 2) ? COUNT : 2 * LED_SLICE / 4 + 9 };
+        led_run({ "queues=8,delay=20", n, per_process, call_until_a_death, &death, 1U << victim });
+    }
+}
+
+Test(api_device_led_ends, kills_at_drawn_moments)
+{
+    kill_at_drawn_moments(2, 1, 12);
+    kill_at_drawn_moments(3, 1, 15);
+}
+
+Test(api_device_led_ends, kills_of_processes_of_two_ranks)
+{
+    kill_at_drawn_moments(4, 2, 10);
+}
+
+/* --- Graphs */
+
+static void *capture(const struct local_desk *d)
+{
+    void *graph = NULL, *runnable = NULL;
+    ranks_meet(d->me); /* what another thread does meanwhile would break it */
+    local_fine(d, d->dev->graph.capture_begin(d->stream));
+    ranks_ok(d->me, sum(d), "captured");
+    local_fine(d, d->dev->graph.capture_end(d->stream, &graph));
+    local_fine(d, d->dev->graph.instantiate(graph, &runnable));
+    local_fine(d, d->dev->graph.destroy(graph));
+    local_fine(d, d->dev->graph.launch(runnable, d->stream));
+    local_settle(d);
+    return runnable;
+}
+
+/* Replays end, and no kernel stores anything. */
+static void replay_after_the_end(const struct local_desk *d, void *runnable)
+{
+    memset(d->stub->look(d->areas[GOT]), POISON, COUNT * 4);
+    for (int i = 0; i < 3; i++)
+        local_fine(d, d->dev->graph.launch(runnable, d->stream));
+    local_drains(d);
+    local_is_poisoned(d);
+    local_fine(d, d->dev->graph.runnable_destroy(runnable));
+}
+
+/* The communicator has failed, or has gone, at all ranks, or at one first: replays end. */
+static void replay_to_the_end(struct ranks_me *me)
+{
+    for (int first = -1; first < me->n; first++)
+        for (int fails = 0; fails < 2; fails++) {
+            struct local_desk d;
+            ranks_at(me, "%s, rank %d first", fails ? "aborted" : "destroyed", first);
+            if (!led_sit_down(me, &d, LED_LONG_MS))
+                return;
+            void *runnable = capture(&d);
+            memset(cell_of(&d), POISON, COUNT * 4);
+            ranks_meet(me);
+            if (me->rank != first && first >= 0)
+                local_fine(&d, d.dev->graph.launch(runnable, d.stream));
+            if (fails && (me->rank == first || first < 0))
+                ranks_ok(me, tutti_comm_abort(d.comm), "tutti_comm_abort");
+            if (!fails && (me->rank == first || first < 0))
+                ranks_ok(me, tutti_comm_destroy(d.comm), "tutti_comm_destroy");
+            local_drains(&d);
+            ranks_meet(me);
+            if (fails || (me->rank != first && first >= 0)) {
+                replay_after_the_end(&d, runnable);
+                ranks_ok(me, tutti_comm_destroy(d.comm), "tutti_comm_destroy");
+            } else {
+                replay_after_the_end(&d, runnable);
+            }
+            ranks_meet(me);
+        }
+}
+
+Test(api_device_led_ends, replays_after_the_end)
+{
+    plugin_must_be_stub();
+    led_run(
+        { "queues=8", 2, 0, replay_to_the_end, NULL, 0 }, { "queues=1", 3, 0, replay_to_the_end, NULL, 0 });
+}
+
+/* --- Functions of the device that fail */
+
+/* At the leader, as it connects: its ranks are not led, and their calls are as right. */
+static void connect_without(struct ranks_me *me)
+{
+    static const struct {
+        const char *function;
+        uint64_t k;
+    } cases[] = { { "pin", 2 }, { "pin", 3 }, { "launch", 1 }, { "preload", 1 }, { NULL, 0 } };
+    for (int k = 0; cases[k].function != NULL; k++) {
+        struct local_desk d;
+        int32_t one = 1, got;
+        ranks_at(me, "%s fails", cases[k].function);
+        if (!local_prepare(me, &d))
+            return;
+        if (led_leads(&d))
+            d.stub->fail(cases[k].function, cases[k].k, TT_DEV_UNSUPPORTED);
+        ranks_meet(me);
+        if ((d.comm = led_join(me, ";executor=led", LED_LONG_MS)) == NULL)
+            return;
+        local_give(&d, GIVEN, &one, sizeof one);
+        uint64_t launches = d.stub->calls("launch");
+        ranks_ok(me, sum(&d), "all_reduce");
+        memcpy(&got, local_take(&d, GOT, sizeof got), sizeof got);
+        ranks_expect(me, got == me->n, "the sum is %d", got);
+        ranks_expect(me, d.stub->calls("launch") == launches, "it is led");
+        led_get_up(&d);
+        uint64_t refused = !led_leads(&d) ? 0 : k < 1 ? 1 : 2;
+        ranks_expect(me, d.stub->calls("pin") - refused == d.stub->calls("unpin"),
+            "%llu times pinned, %llu times unpinned", (unsigned long long)(d.stub->calls("pin") - refused),
+            (unsigned long long)d.stub->calls("unpin"));
+        ranks_meet(me);
+    }
+}
+
+Test(api_device_led_ends, connecting_without_a_leader)
+{
+    plugin_must_be_stub();
+    led_run({ "queues=8", N, 0, connect_without, NULL, 0 });
+}
+
+/* Of a call that is under way: all are told, and no stream is left waiting. A leader's kernel may have been
+ * let go, by its worker, before it is to be enqueued: then there is none to wait for. */
+static const struct tt_led *refused;
+
+static enum tt_dev_error refuse_late(const struct tt_dev_launch *launch, void *stream)
+{
+    (void)launch;
+    (void)stream;
+    for (int ms = 0; ms < 10000 && atomic_load(&refused->rows[0]->turn) % 2 == 0; ms++)
+        ranks_sleep_us(1000);
+    return TT_DEV_UNSUPPORTED;
+}
+
+static void launch_fails(struct ranks_me *me)
+{
+    struct local_desk d;
+    static struct tt_dev other;
+    if (!led_sit_down(me, &d, LED_LONG_MS))
+        return;
+    ranks_ok(me, sum(&d), "all_reduce");
+    local_settle(&d);
+    if (led_leads(&d)) {
+        refused = device_of(&d)->led;
+        other = *d.dev;
+        other.launch = refuse_late;
+        device_of(&d)->led->dev = &other;
+    }
+    tutti_status status = sum(&d);
+    ranks_expect(me, !led_leads(&d) || status == TUTTI_DEVICE_ERROR, "status %d", status);
+    local_drains(&d);
+    ranks_same_error(me, d.comm, TUTTI_DEVICE_ERROR, "rank 0|cannot enqueue");
+    is_cancelled(&d);
+    ranks_meet(me);
+    ranks_ok(me, tutti_comm_destroy(d.comm), "tutti_comm_destroy");
+}
+
+static void enqueue_fails(struct ranks_me *me)
+{
+    static const char *const functions[] = { "launch", "wait_word", "write_word", "copy", "event_record" };
+    for (int k = 0; k < 5 * N; k++) {
+        struct local_desk d;
+        const char *function = functions[k / N];
+        bool fails = me->rank == k % N && !(k / N == 0 && k % N > 0);
+        ranks_at(me, "%s fails at rank %d", function, k % N);
+        if (k / N == 0 && k % N > 0)
+            continue; /* it launches nothing */
+        if (!led_sit_down(me, &d, LED_LONG_MS))
+            return;
+        ranks_ok(me, sum(&d), "all_reduce");
+        local_settle(&d);
+        if (fails) {
+            d.stub->fail(function, 1, TT_DEV_UNSUPPORTED);
+            ranks_refused(me, sum(&d), TUTTI_DEVICE_ERROR, "all_reduce", function);
+        } else {
+            sum(&d);
+        }
+        local_drains(&d);
+        while (tutti_comm_state(d.comm) == TUTTI_OK)
+            ranks_sleep_us(1000);
+        ranks_same_error(me, d.comm, TUTTI_DEVICE_ERROR, function);
+        is_cancelled(&d);
+        ranks_meet(me);
+        led_get_up(&d);
+    }
+}
+
+Test(api_device_led_ends, an_enqueue_that_fails)
+{
+    plugin_must_be_stub();
+    led_run({ "queues=8", N, 0, enqueue_fails, NULL, 0 }, { "queues=8", N, 0, launch_fails, NULL, 0 });
+}
+
+/* The leader's device gives up while its kernel is awaited: there is none to wait for. */
+static void break_device(struct ranks_me *me)
+{
+    struct local_desk d;
+    void *event;
+    if (!led_sit_down(me, &d, LED_LONG_MS))
+        return;
+    const struct tt_led *led = device_of(&d)->led;
+    ranks_meet(me);
+    sum(&d);
+    for (int ms = 0; ms < 2000 && atomic_load(&led->rows[0]->turn) % 2 == 0; ms++)
+        ranks_sleep_us(1000);
+    if (led_leads(&d)) {
+        d.stub->fail("event_create", 1, TT_DEV_BROKEN);
+        d.dev->event.create(false, &event);
+    }
+    while (tutti_comm_state(d.comm) == TUTTI_OK)
+        ranks_sleep_us(1000);
+    if (!led_leads(&d))
+        local_drains(&d);
+    ranks_same_error(me, d.comm, TUTTI_DEVICE_ERROR, "rank 0|all_reduce of 1024 int32|device 0");
+    if (!led_leads(&d))
+        is_cancelled(&d);
+    ranks_meet(me);
+    ranks_ok(me, tutti_comm_destroy(d.comm), "tutti_comm_destroy");
+}
+
+Test(api_device_led_ends, a_device_that_fails_meanwhile)
+{
+    plugin_must_be_stub();
+    led_run({ "queues=8,launch_delay=1000000", N, 0, break_device, NULL, 0 });
+}
