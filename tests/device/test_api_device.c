@@ -288,3 +288,11 @@ Test(api_device, threads_by_the_host)
     run_with("queues=1", 3, RANKS_THREADS);
     run_with("queues=8,delay=30", 2, RANKS_THREADS);
 }
+
+/* Collectives that one of the processes leads, and what it does not lead, by turns (device_led.h). */
+Test(api_device, led_processes)
+{
+    setenv("TUTTI_EXECUTOR", "led", 1);
+    run_with("queues=1,delay=30", 2, RANKS_PROCESSES);
+    run_with("queues=2", 3, RANKS_PROCESSES);
+}

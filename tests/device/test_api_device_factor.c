@@ -6,6 +6,7 @@
  * call's, has a wrong sum. Vectors and factors are small whole numbers, which every type can sum exactly. */
 #include <criterion/criterion.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "graph_rig.h"
@@ -180,6 +181,14 @@ Test(api_device_factor, types)
         { "queues=8,copy_delay=200,one_address=0", 2, RANKS_PROCESSES, all_types, NULL, 0 },
         { "queues=1", 3, RANKS_PROCESSES, all_types, NULL, 0 },
         { "queues=2,devices=3", 3, RANKS_THREADS, all_types, NULL, 0 });
+}
+
+/* By kernels of the one that leads. */
+Test(api_device_factor, of_ranks_that_are_led)
+{
+    setenv("TUTTI_EXECUTOR", "led", 1);
+    graph_run({ "queues=2,copy_delay=200,one_address=0", 2, RANKS_PROCESSES, all_types, NULL, 0 },
+        { "queues=1", 3, RANKS_PROCESSES, all_types, NULL, 0 });
 }
 
 /* Nothing, less than a block for each rank, and what no rank's share of is even; more ranks than cores. */

@@ -8,6 +8,7 @@
 #include <criterion/criterion.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "graph_rig.h"
@@ -219,6 +220,16 @@ Test(api_graph, two_graphs_by_turns)
 {
     graph_run({ "queues=8,delay=200", 2, RANKS_PROCESSES, alternate, NULL, 0 },
         { "queues=1", 2, RANKS_PROCESSES, alternate, NULL, 0 });
+}
+
+/* The same where one process leads the collectives, by kernels. */
+Test(api_graph, of_ranks_that_are_led)
+{
+    int rounds = 40;
+    setenv("TUTTI_EXECUTOR", "led", 1);
+    graph_run({ "queues=1", 3, RANKS_PROCESSES, replay_rounds, &rounds, 0 },
+        { "queues=8,delay=50", 2, RANKS_PROCESSES, replay_program, NULL, 0 },
+        { "queues=2", 2, RANKS_PROCESSES, alternate, NULL, 0 });
 }
 
 /* A graph is launched, and cannot begin yet. What is called then, on another stream, which had the call

@@ -190,6 +190,16 @@ Test(api_graph_ends, graph_outlives_communicator)
     graph_run({ "queues=8", 2, RANKS_PROCESSES, outlive, NULL, 0 });
 }
 
+/* Where one process leads, its kernels use memory of all, and its own device. */
+Test(api_graph_ends, of_ranks_that_are_led)
+{
+    plugin_must_be_stub();
+    setenv("TUTTI_EXECUTOR", "led", 1);
+    graph_run({ "queues=8", 3, RANKS_PROCESSES, outlive, NULL, 0 },
+        { "queues=1", 3, RANKS_PROCESSES, kill_one, NULL, 1 << 2 },
+        { "queues=1", 2, RANKS_PROCESSES, destroy_under, NULL, 0 });
+}
+
 /* --- Bad input */
 
 /* Nothing of what is refused is in the graph, and the capture goes on. */
