@@ -281,6 +281,41 @@ Test(api_device_local_p2p, counters_wrap)
     local_run_threads("queues=8", 2, wrap);
 }
 
+/* --- Buffers of two ranks that overlap are the host's: the bytes are those that were sent. */
+
+static void overlap(struct ranks_me *me)
+{
+    enum { N = 2, COUNT = 1000 };
+    struct local_desk d;
+    tutti_comm *comms[N];
+    const int devices[N] = { 0 };
+    uint32_t given[COUNT];
+    if (!local_sit_down(me, &d, 100000) ||
+        !ranks_ok(me, tutti_comm_init_all(N, devices, NULL, comms), "tutti_comm_init_all"))
+        return;
+    for (size_t i = 0; i < COUNT; i++)
+        given[i] = value(0, 1, 0, i);
+    local_give(&d, SENT, given, sizeof given);
+    uint32_t *from = (uint32_t *)(void *)d.areas[SENT];
+    uint64_t copies = d.stub->calls("copy");
+    tutti_group_start();
+    tutti_send(from, COUNT, TUTTI_UINT32, 1, comms[0], local_on(&d));
+    tutti_recv(from + 3, COUNT, TUTTI_UINT32, 0, comms[1], local_on(&d));
+    ranks_ok(me, tutti_group_end(), "group_end");
+    ranks_expect(me, d.stub->calls("copy") > copies + 1, "one copy from and to the same bytes");
+    const uint8_t *got = local_take(&d, SENT, sizeof given + 12);
+    ranks_expect(me, memcmp(got + 12, given, sizeof given) == 0, "other bytes came");
+    for (int r = 0; r < N; r++)
+        ranks_ok(me, tutti_comm_destroy(comms[r]), "tutti_comm_destroy");
+    ranks_part(me, d.comm);
+}
+
+Test(api_device_local_p2p, buffers_that_overlap)
+{
+    plugin_must_be_stub();
+    local_run_threads("queues=8", 1, overlap);
+}
+
 /* --- Ranks of one process on several devices: only those that share one copy */
 
 static void spread(struct ranks_me *me)

@@ -345,3 +345,39 @@ Test(api_device_local_p2p_ends, an_end_that_never_calls_while_a_graph_lives)
     plugin_must_be_stub();
     local_run_threads("queues=8", 1, stay_away_from_graph);
 }
+
+/* --- What both ends have called has no deadline as long as their own streams are held up. */
+
+static void take_time(struct ranks_me *me)
+{
+    static uint8_t ordinary[2][16];
+    for (int host = 0; host < 2; host++) {
+        struct local_desk d;
+        void *memory = NULL;
+        ranks_at(me, "%s", host ? "by the host" : "copied");
+        if (!local_sit_down(me, &d, 300) || !local_fine(&d, d.dev->memory.alloc_pinned(64, &memory)))
+            return;
+        uint32_t *word = memory;
+        *word = 0;
+        ranks_meet(me);
+        local_fine(&d, d.dev->wait_word(d.stream, word, 1));
+        void *to = host ? (void *)ordinary[me->rank] : d.areas[GOT];
+        tutti_status status = me->rank == 0
+                                  ? tutti_send(d.areas[SENT], 16, TUTTI_UINT8, 1, d.comm, local_on(&d))
+                                  : tutti_recv(to, 16, TUTTI_UINT8, 0, d.comm, local_on(&d));
+        ranks_ok(me, status, "a message");
+        ranks_sleep_us(1200000);
+        ranks_ok(me, tutti_comm_state(d.comm), "state");
+        ranks_meet(me);
+        __atomic_store_n(word, 1, __ATOMIC_RELEASE);
+        drains(&d);
+        ranks_ok(me, tutti_comm_state(d.comm), "state");
+        ranks_part(me, d.comm);
+    }
+}
+
+Test(api_device_local_p2p_ends, streams_that_are_held_up)
+{
+    plugin_must_be_stub();
+    local_run_threads("queues=8", 2, take_time);
+}
