@@ -35,8 +35,7 @@ static int inject(NvtxGetExportTableFunc_t table_of)
     const NvtxExportTableCallbacks *callbacks = table_of(NVTX_ETID_CALLBACKS);
     NvtxFunctionTable functions;
     unsigned count;
-    if (callbacks == NULL ||
-        callbacks->GetModuleFunctionTable(NVTX_CB_MODULE_CORE2, &functions, &count) == 0)
+    if (callbacks == NULL || callbacks->GetModuleFunctionTable(NVTX_CB_MODULE_CORE2, &functions, &count) == 0)
         return 0;
     *functions[NVTX_CBID_CORE2_DomainCreateA] = (NvtxFunctionPointer)create;
     *functions[NVTX_CBID_CORE2_DomainRangePushEx] = (NvtxFunctionPointer)push;

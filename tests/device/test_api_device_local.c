@@ -471,8 +471,8 @@ static int queued(tutti_comm *const *comms, int n, int wanted)
     return calls;
 }
 
-/* While a graph lives, a call between its replays is over when its own kernel is: not before, by the word of a
- * replay, and not only when the graph has gone. The graph has a message, too, which workers run. */
+/* While a graph lives, a call between its replays is over when its own kernel is: not before, by the word of
+ * a replay, and not only when the graph has gone. The graph has a message, too, which workers run. */
 static void call_between(struct ranks_me *me)
 {
     enum { N = 2 };

@@ -92,7 +92,7 @@ static void stay_away_from_group(struct ranks_me *me)
     }
     while (tutti_comm_state(d.comm) == TUTTI_OK)
         ranks_sleep_us(1000);
-    drains(&d);
+    local_drains(&d);
     ranks_meet(me);
     ranks_ok(me, tutti_comm_destroy(d.comm), "destroy");
     ranks_part(me, first);

@@ -268,21 +268,21 @@ static void group_then_host(struct ranks_me *me)
     for (int round = 0; round < ROUNDS && me->world->slots[me->rank].failures == 0; round++) {
         uint32_t value = 1 + (uint32_t)round;
         ranks_at(me, "round %d", round);
-        local_give(&d, SENT, &value, sizeof value);
+        local_give(&d, GIVEN, &value, sizeof value);
         tutti_group_start();
         for (int i = 0; i < many; i++, value *= (uint32_t)me->n)
-            sum_one(&d, d.areas[SENT], d.areas[SENT]);
+            sum_one(&d, d.areas[GIVEN], d.areas[GIVEN]);
         if (round % 2 == 0)
-            sum_one(&d, d.areas[SENT], to);
+            sum_one(&d, d.areas[GIVEN], to);
         ranks_ok(me, tutti_group_end(), "group_end");
-        is_one(&d, SENT, value);
+        is_one(&d, GIVEN, value);
         if (round % 2 == 0 && me->rank != 1)
             is_one(&d, GOT, value * (uint32_t)me->n);
         for (int k = 0; k < AFTER; k++) {
             value = 77u + (uint32_t)(round * AFTER + k);
-            local_give(&d, SENT, &value, sizeof value);
+            local_give(&d, GIVEN, &value, sizeof value);
             ranks_delay(me, 3000);
-            sum_one(&d, d.areas[SENT], to);
+            sum_one(&d, d.areas[GIVEN], to);
             if (me->rank != 1)
                 is_one(&d, GOT, value * (uint32_t)me->n);
         }

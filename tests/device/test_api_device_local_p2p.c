@@ -30,7 +30,7 @@ static void send_on(const struct local_desk *d, const struct kind *k, int from, 
 {
     tutti_status status = TUTTI_OK;
     if (d->me->rank == from)
-        status = tutti_send(d->areas[SENT], k->count, k->type, to, comm, local_on(d));
+        status = tutti_send(d->areas[GIVEN], k->count, k->type, to, comm, local_on(d));
     else if (d->me->rank == to)
         status = tutti_recv(d->areas[GOT], k->count, k->type, from, comm, local_on(d));
     ranks_ok(d->me, status, "send or recv");
@@ -45,7 +45,7 @@ static void compare(const struct local_desk *d, tutti_comm *host, const struct k
     uint64_t drawn = 77 + (uint64_t)(k - kinds); /* the same at both ends */
     for (size_t i = 0; i < bytes; i++)
         given[i] = (uint8_t)ranks_random(&drawn);
-    local_give(d, SENT, given, bytes);
+    local_give(d, GIVEN, given, bytes);
     for (int way = 0; way < 2; way++) {
         local_fine(d, d->dev->fill(d->areas[GOT], 0xa5, AREA, d->stream));
         local_settle(d);
@@ -97,7 +97,7 @@ enum { PART = 200, EACH = 3, BLOCK = PART * EACH };
 static void list_messages(const struct local_desk *d, int step, size_t count)
 {
     int n = d->me->n, rank = d->me->rank, lists = 2 * n;
-    uint32_t *out = (uint32_t *)(void *)d->areas[SENT], *in = (uint32_t *)(void *)d->areas[GOT];
+    uint32_t *out = (uint32_t *)(void *)d->areas[GIVEN], *in = (uint32_t *)(void *)d->areas[GOT];
     for (int k = 0; k < lists * EACH; k++) {
         int list = rank % 2 == 0 ? k % lists : k / EACH, m = rank % 2 == 0 ? k / lists : k % EACH;
         int peer = (list / 2 + step * rank) % n;
@@ -124,7 +124,7 @@ static void exchange_all(struct ranks_me *me)
         for (int to = 0; to < me->n; to++)
             for (size_t i = 0; i < BLOCK; i++)
                 given[(size_t)to * BLOCK + i] = value(me->rank, to, step, i);
-        local_give(&d, SENT, given, bytes);
+        local_give(&d, GIVEN, given, bytes);
         ranks_delay(me, 500);
         tutti_group_start();
         list_messages(&d, step, count);
@@ -167,12 +167,12 @@ static void pass_round(struct ranks_me *me)
         uint32_t hosts = ranks_below(&drawn, 1u << me->n), *to = ordinary[me->rank][1];
         bool host = (hosts >> me->rank & 1) != 0;
         ranks_at(me, "step %d, %zu words, begun by %d, hosts %x", step, count, begins, hosts);
-        void *buffer = host ? (void *)ordinary[me->rank][0] : d.areas[SENT];
+        void *buffer = host ? (void *)ordinary[me->rank][0] : d.areas[GIVEN];
         for (size_t i = 0; i < count; i++)
             to[i] = ordinary[me->rank][0][i] = value(begins, 0, step, i);
-        local_fine(&d, d.dev->fill(d.areas[SENT], 0, AREA, d.stream));
+        local_fine(&d, d.dev->fill(d.areas[GIVEN], 0, AREA, d.stream));
         if (me->rank == begins)
-            local_give(&d, SENT, to, count * 4);
+            local_give(&d, GIVEN, to, count * 4);
         void *into = host ? buffer : d.areas[GOT];
         if (host && me->rank == begins)
             into = to;
@@ -214,13 +214,13 @@ static void pass_many(struct ranks_me *me)
     uint32_t given[MANY], got[MANY];
     if (!local_sit_down(me, &d, 100000))
         return;
-    uint32_t *in = (uint32_t *)(void *)d.areas[GOT], *out = (uint32_t *)(void *)d.areas[SENT];
+    uint32_t *in = (uint32_t *)(void *)d.areas[GOT], *out = (uint32_t *)(void *)d.areas[GIVEN];
     int other = 1 - me->rank;
     for (int round = 0; round < 3; round++) {
         ranks_at(me, "round %d", round);
         for (size_t i = 0; i < MANY; i++)
             given[i] = value(me->rank, other, round, i);
-        local_give(&d, SENT, given, sizeof given);
+        local_give(&d, GIVEN, given, sizeof given);
         bool grouped = round == 1 || (round == 2 && me->rank == 0);
         if (grouped)
             tutti_group_start();
@@ -255,11 +255,11 @@ static void wrap(struct ranks_me *me)
         uint32_t given = value(me->rank, 0, step, 0), got;
         bool host = step % 3 == 1, sends = (step / 4 + me->rank) % 2 == 0;
         ranks_at(me, "step %d", step);
-        local_give(&d, SENT, &given, sizeof given);
+        local_give(&d, GIVEN, &given, sizeof given);
         void *to = host ? (void *)&ordinary[me->rank] : d.areas[GOT];
         ranks_delay(me, 300);
         ranks_ok(me,
-            sends ? tutti_send(d.areas[SENT], 1, TUTTI_UINT32, 1 - me->rank, d.comm, local_on(&d))
+            sends ? tutti_send(d.areas[GIVEN], 1, TUTTI_UINT32, 1 - me->rank, d.comm, local_on(&d))
                   : tutti_recv(to, 1, TUTTI_UINT32, 1 - me->rank, d.comm, local_on(&d)),
             "a message");
         local_fine(&d, d.dev->stream.sync(d.stream));
@@ -295,15 +295,15 @@ static void overlap(struct ranks_me *me)
         return;
     for (size_t i = 0; i < COUNT; i++)
         given[i] = value(0, 1, 0, i);
-    local_give(&d, SENT, given, sizeof given);
-    uint32_t *from = (uint32_t *)(void *)d.areas[SENT];
+    local_give(&d, GIVEN, given, sizeof given);
+    uint32_t *from = (uint32_t *)(void *)d.areas[GIVEN];
     uint64_t copies = d.stub->calls("copy");
     tutti_group_start();
     tutti_send(from, COUNT, TUTTI_UINT32, 1, comms[0], local_on(&d));
     tutti_recv(from + 3, COUNT, TUTTI_UINT32, 0, comms[1], local_on(&d));
     ranks_ok(me, tutti_group_end(), "group_end");
     ranks_expect(me, d.stub->calls("copy") > copies + 1, "one copy from and to the same bytes");
-    const uint8_t *got = local_take(&d, SENT, sizeof given + 12);
+    const uint8_t *got = local_take(&d, GIVEN, sizeof given + 12);
     ranks_expect(me, memcmp(got + 12, given, sizeof given) == 0, "other bytes came");
     for (int r = 0; r < N; r++)
         ranks_ok(me, tutti_comm_destroy(comms[r]), "tutti_comm_destroy");
@@ -329,7 +329,7 @@ static void spread(struct ranks_me *me)
     for (int a = 0; a < 2; a++)
         local_fine(&d, d.dev->memory.alloc(AREA, &memory[a]));
     local_fine(&d, d.dev->memory.alloc_pinned(AREA, &memory[2]));
-    d.areas[SENT] = memory[0];
+    d.areas[GIVEN] = memory[0];
     d.areas[GOT] = memory[1];
     d.host = memory[2];
     d.stub = plugin_stub();
@@ -342,12 +342,12 @@ static void spread(struct ranks_me *me)
         ranks_at(me, "step %d", step);
         for (size_t i = 0; i < COUNT; i++)
             given[i] = value(me->rank, 0, step, i);
-        local_give(&d, SENT, given, sizeof given);
+        local_give(&d, GIVEN, given, sizeof given);
         tutti_group_start();
         for (int r = 0; r < me->n; r++) {
             uint32_t *to = (uint32_t *)(void *)d.areas[GOT] + (size_t)r * COUNT;
             tutti_recv(to, COUNT, TUTTI_UINT32, r, d.comm, local_on(&d));
-            tutti_send(d.areas[SENT], COUNT, TUTTI_UINT32, (r + step) % me->n, d.comm, local_on(&d));
+            tutti_send(d.areas[GIVEN], COUNT, TUTTI_UINT32, (r + step) % me->n, d.comm, local_on(&d));
         }
         ranks_ok(me, tutti_group_end(), "group_end");
         const uint8_t *got = local_take(&d, GOT, (size_t)me->n * sizeof given);
@@ -386,7 +386,7 @@ static void capture(struct ranks_me *me)
     if (!local_sit_down(me, &d, 100000) ||
         !ranks_ok(me, tutti_comm_init_all(N, devices, NULL, comms), "tutti_comm_init_all"))
         return;
-    uint32_t *in = (uint32_t *)(void *)d.areas[SENT], *out = (uint32_t *)(void *)d.areas[GOT];
+    uint32_t *in = (uint32_t *)(void *)d.areas[GIVEN], *out = (uint32_t *)(void *)d.areas[GOT];
     uint64_t words = d.stub != NULL ? d.stub->calls("write_word") : 0;
     local_fine(&d, d.dev->graph.capture_begin(d.stream));
     tutti_group_start();
@@ -411,7 +411,7 @@ static void capture(struct ranks_me *me)
         ranks_at(me, "replay %d", i);
         for (size_t w = 0; w < N * COUNT; w++)
             given[w] = value(0, 0, i, w);
-        local_give(&d, SENT, given, sizeof given);
+        local_give(&d, GIVEN, given, sizeof given);
         local_fine(&d, d.dev->graph.launch(runnable, d.stream));
         uint32_t got[2 * N * COUNT];
         memcpy(got, local_take(&d, GOT, sizeof got), sizeof got);

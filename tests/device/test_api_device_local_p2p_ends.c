@@ -11,35 +11,10 @@
 
 TestSuite(api_device_local_p2p_ends, .timeout = 240);
 
-static void drains(const struct local_desk *d)
-{
-    enum tt_dev_error error = TT_DEV_NOT_READY;
-    for (int ms = 0; ms < 60000 && error == TT_DEV_NOT_READY; ms++) {
-        error = d->dev->stream.query(d->stream);
-        ranks_sleep_us(1000);
-    }
-    ranks_expect(d->me, error == TT_DEV_OK, "the stream is not through");
-}
-
-static void poison(const struct local_desk *d)
-{
-    local_fine(d, d->dev->fill(d->areas[GOT], 0xa5, 4096, d->stream));
-    local_settle(d);
-}
-
-static bool is_poisoned(const struct local_desk *d)
-{
-    const uint8_t *got = d->stub->look(d->areas[GOT]);
-    for (int i = 0; i < 4096; i++)
-        if (got[i] != 0xa5)
-            return false;
-    return true;
-}
-
 static tutti_status pass(const struct local_desk *d, int from, int to, size_t count, tutti_type type)
 {
     if (d->me->rank == from)
-        return tutti_send(d->areas[SENT], count, type, to, d->comm, local_on(d));
+        return tutti_send(d->areas[GIVEN], count, type, to, d->comm, local_on(d));
     return d->me->rank == to ? tutti_recv(d->areas[GOT], count, type, from, d->comm, local_on(d)) : TUTTI_OK;
 }
 
@@ -64,7 +39,7 @@ static void differ(struct ranks_me *me)
             ranks_at(me, "difference %d, %s", k, way == 0 ? "undecided" : "by the host");
             d.comm = way == 0 ? d.comm : host;
             pass(&d, 0, 1, differences[which].count, differences[which].type);
-            drains(&d);
+            local_drains(&d);
             errors[way] = ranks_same_error(me, d.comm, TUTTI_MISMATCH, "rank 1|rank 0 sent a message");
             ranks_meet(me);
             ranks_ok(me, tutti_comm_destroy(d.comm), "destroy");
@@ -94,7 +69,7 @@ static void stay_away(struct ranks_me *me)
             return;
         uint32_t *word = memory;
         *word = 0;
-        poison(&d);
+        local_poison(&d);
         if (me->rank == 2 && grouped == 2)
             local_fine(&d, d.dev->wait_word(d.stream, word, 1));
         if (grouped > 0 && me->rank == 0)
@@ -111,12 +86,12 @@ static void stay_away(struct ranks_me *me)
         while (tutti_comm_state(d.comm) == TUTTI_OK)
             ranks_sleep_us(1000);
         __atomic_store_n(word, 1, __ATOMIC_RELEASE);
-        drains(&d);
+        local_drains(&d);
         ranks_same_error(me, d.comm, TUTTI_TIMEOUT, "recv");
         if (me->rank == 1) /* too late */
             ranks_refused(me, pass(&d, 1, 0, 1000, TUTTI_INT32), TUTTI_TIMEOUT, "send", "waiting for rank 1");
-        drains(&d);
-        ranks_expect(me, me->rank == 2 || is_poisoned(&d), "something came");
+        local_drains(&d);
+        ranks_expect(me, me->rank == 2 || local_is_poisoned(&d), "something came");
         ranks_meet(me);
         ranks_ok(me, tutti_comm_destroy(d.comm), "destroy");
     }
@@ -139,12 +114,12 @@ static void abort_meanwhile(struct ranks_me *me)
         ranks_at(me, "round %d", round);
         if (!local_sit_down(me, &d, 100000))
             return;
-        poison(&d);
+        local_poison(&d);
         if (me->rank != 0 && me->rank % 2 == round % 2)
             ranks_spin_ns((uint32_t)round * 4000);
         tutti_status status = me->rank == 0 ? tutti_comm_abort(d.comm) : pass(&d, 1, 2, 4096, TUTTI_UINT8);
         ranks_expect(me, status == TUTTI_OK || status == TUTTI_ABORTED, "status %d", status);
-        drains(&d);
+        local_drains(&d);
         memcpy(got, d.stub->look(d.areas[GOT]), sizeof got);
         ranks_same_error(me, d.comm, TUTTI_ABORTED, "rank 0");
         ranks_meet(me);
@@ -182,7 +157,7 @@ static bool make_ends(struct ranks_me *me, struct local_desk *d, struct ends *e)
     for (int r = 0; r < N; r++) {
         e->calls[r] = (struct tt_call){ .collective = r == 0 ? TT_P2P_SEND : TT_P2P_RECV,
             .comm = tt_comm_find(e->comms[r]),
-            .send = d->areas[SENT],
+            .send = d->areas[GIVEN],
             .recv = d->areas[GOT],
             .root = 1 - r,
             .count = 4,
@@ -247,7 +222,7 @@ static void fail_to_enqueue(struct ranks_me *me)
         if (me->rank == f % 2)
             ranks_sleep_us(20000);
         pass(&d, 0, 1, 1024, TUTTI_INT32);
-        drains(&d);
+        local_drains(&d);
         ranks_same_error(me, d.comm, TUTTI_DEVICE_ERROR, function);
         ranks_meet(me);
         ranks_ok(me, tutti_comm_destroy(d.comm), "destroy");
@@ -271,7 +246,7 @@ static void go_early(struct ranks_me *me)
         return;
     uint32_t *word = memory;
     *word = 0;
-    local_give(&d, SENT, "sent", 4);
+    local_give(&d, GIVEN, "sent", 4);
     ranks_meet(me);
     if (me->rank == 1)
         local_fine(&d, d.dev->wait_word(d.stream, word, 1));
@@ -284,7 +259,7 @@ static void go_early(struct ranks_me *me)
     if (me->rank == 0)
         ranks_ok(me, tutti_group_end(), "group_end");
     if (me->rank == 2) { /* and gives back what it has, for which it waits until the device is idle */
-        drains(&d);
+        local_drains(&d);
         ranks_expect(me, memcmp(d.stub->look(d.areas[GOT]), "sent", 4) == 0, "other bytes came");
         ranks_ok(me, tutti_comm_destroy(d.comm), "destroy");
     } else {
@@ -292,7 +267,7 @@ static void go_early(struct ranks_me *me)
         ranks_ok(me, tutti_comm_state(d.comm), "state");
     }
     __atomic_store_n(word, 1, __ATOMIC_RELEASE);
-    drains(&d);
+    local_drains(&d);
     if (me->rank == 1)
         ranks_expect(me, memcmp(local_take(&d, GOT, 4), "sent", 4) == 0, "other bytes came");
     if (me->rank != 2)
@@ -325,14 +300,14 @@ static void stay_away_from_graph(struct ranks_me *me)
         local_fine(&d, d.dev->graph.capture_begin(d.stream));
         tutti_group_start();
         for (int r = 0; r < N; r++)
-            tutti_all_reduce(d.areas[SENT], d.areas[GOT], 4, TUTTI_INT32, TUTTI_SUM, comms[r], local_on(&d));
+            tutti_all_reduce(d.areas[GIVEN], d.areas[GOT], 4, TUTTI_INT32, TUTTI_SUM, comms[r], local_on(&d));
         ranks_ok(me, tutti_group_end(), "group");
         local_fine(&d, d.dev->graph.capture_end(d.stream, &graph));
         tutti_status status = message ? tutti_recv(d.areas[GOT], 4, TUTTI_INT32, 1, comms[0], local_on(&d))
-                                      : tutti_all_reduce(d.areas[SENT], d.areas[GOT], 4, TUTTI_INT32,
+                                      : tutti_all_reduce(d.areas[GIVEN], d.areas[GOT], 4, TUTTI_INT32,
                                             TUTTI_SUM, comms[0], local_on(&d));
         ranks_refused(me, status, TUTTI_TIMEOUT, "a call of one rank", "by rank 0|rank 1");
-        drains(&d);
+        local_drains(&d);
         local_fine(&d, d.dev->graph.destroy(graph));
         for (int r = 0; r < N; r++)
             ranks_ok(me, tutti_comm_destroy(comms[r]), "tutti_comm_destroy");
@@ -363,14 +338,14 @@ static void take_time(struct ranks_me *me)
         local_fine(&d, d.dev->wait_word(d.stream, word, 1));
         void *to = host ? (void *)ordinary[me->rank] : d.areas[GOT];
         tutti_status status = me->rank == 0
-                                  ? tutti_send(d.areas[SENT], 16, TUTTI_UINT8, 1, d.comm, local_on(&d))
+                                  ? tutti_send(d.areas[GIVEN], 16, TUTTI_UINT8, 1, d.comm, local_on(&d))
                                   : tutti_recv(to, 16, TUTTI_UINT8, 0, d.comm, local_on(&d));
         ranks_ok(me, status, "a message");
         ranks_sleep_us(1200000);
         ranks_ok(me, tutti_comm_state(d.comm), "state");
         ranks_meet(me);
         __atomic_store_n(word, 1, __ATOMIC_RELEASE);
-        drains(&d);
+        local_drains(&d);
         ranks_ok(me, tutti_comm_state(d.comm), "state");
         ranks_part(me, d.comm);
     }

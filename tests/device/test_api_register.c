@@ -104,9 +104,7 @@ static void without_leader(struct ranks_me *me)
     void *memory[4] = { 0 }, *elsewhere = NULL, *given = NULL;
     static char bytes[LONG];
     tutti_registration *registration[5], *none = NULL;
-    tutti_config config = {
-        .size = sizeof config, .device = tutti_device(0), .options = "executor=host"
-    };
+    tutti_config config = { .size = sizeof config, .device = tutti_device(0), .options = "executor=host" };
     tutti_comm *comm = ranks_join(me, &config);
     if (!ranks_ok(me, tt_dev_find("", &table), "tt_dev_find"))
         return;
