@@ -154,8 +154,8 @@ struct tt_dev {
     /* `call` runs on a thread of the runtime and must not use this table, nor wait. Enqueues. */
     enum tt_dev_error (*host_call)(void *stream, void (*call)(void *), void *argument);
 
-    /* For profilers: this thread is in this call, until the end of as many. The name is copied, or there is no
-     * profiler. They never fail. */
+    /* For profilers: this thread is in this call, until the end of as many. The name is copied, or there is
+     * no profiler. They never fail. */
     struct {
         void (*begin)(const char *name);
         void (*end)(void);

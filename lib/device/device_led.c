@@ -117,7 +117,7 @@ static void next(struct tt_led *led, const struct tt_gate *gate)
 static void tell_results(struct tt_led *led, const struct tt_gate *gate)
 {
     if (is_last(led, gate) && gate->led.call != 0)
-        atomic_store_explicit(&led->calls_over, gate->led.call, memory_order_release);
+        atomic_store_explicit(&led->calls.over, gate->led.call, memory_order_release);
     tt_gate_tell(gate, 2 * led->slice + 2);
 }
 
@@ -367,7 +367,7 @@ void tt_led_leave(struct tt_meeting *meeting, const struct tt_gate *gate)
     if (ends && !atomic_load(&led->cancelled))
         stop(led);
     if (gate->led.call != 0)
-        atomic_store_explicit(&led->calls_over, gate->led.call, memory_order_release);
+        atomic_store_explicit(&led->calls.over, gate->led.call, memory_order_release);
 }
 
 void tt_led_end(struct tt_led *led)

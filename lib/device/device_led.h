@@ -57,6 +57,17 @@ struct tt_led_shared { /* in the pinned memory, behind the words */
     struct tt_import_address importer;
 };
 
+struct tt_led_pad { /* of a rank of another process than the leader's */
+    struct tt_dev_segment segment;
+    uint32_t key; /* 0: the leader has none */
+    uint64_t offset; /* in what the leader knows by that */
+};
+
+struct tt_led_calls { /* of this rank, but for captured ones: enqueued, and over, counted by the worker */
+    uint64_t made;
+    _Atomic uint64_t over;
+};
+
 struct tt_led {
     struct tt_meeting meeting; /* first */
     struct tt_comm *comm;
@@ -68,13 +79,8 @@ struct tt_led {
     uint8_t *seen[TT_LED_RANKS]; /* and, of the leader's process, and at the leader of all, its device */
     struct tt_arena *arenas[TT_LED_RANKS]; /* of other ranks */
     uint64_t cell_bytes, pad_bytes; /* for operands, and as much for results */
-    uint64_t calls; /* that were enqueued here */
     struct tt_exporter *exporter; /* also in the device; NULL: in the leader's process, or taken back */
-    struct { /* of a rank of another process than the leader's */
-        struct tt_dev_segment segment;
-        uint32_t key;
-        uint64_t offset; /* in what the leader knows by that */
-    } pad; /* key 0: there is none */
+    struct tt_led_pad pad;
 
     /* Of the worker. */
     const struct tt_gate *gate; /* of the call under way */
@@ -82,7 +88,7 @@ struct tt_led {
     uint32_t slice;
     uint64_t round;
     bool whole; /* the first slice of the group has done all of it */
-    _Atomic uint64_t calls_over; /* of `calls` */
+    struct tt_led_calls calls;
     _Atomic bool closing; /* the communicator is about to go, or has gone */
     _Atomic bool cancelled; /* for good */
     int leader_pidfd; /* -1: there is none */

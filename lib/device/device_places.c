@@ -53,7 +53,7 @@ static bool place_buffer(
     }
     if (d->exporter == NULL || d->dev->memory.classify(buffer, &what) != TT_DEV_OK)
         return false;
-    if (tt_exporter_find(d->exporter, buffer, s->bytes, &what, led->calls, &s->key, &s->offset)) {
+    if (tt_exporter_find(d->exporter, buffer, s->bytes, &what, led->calls.made, &s->key, &s->offset)) {
         s->kind = TT_PLACE_SEGMENT;
         return true;
     }
@@ -100,7 +100,7 @@ uint32_t tt_led_place(struct tt_comm_batch *b, struct tt_staged *op)
     *g = (struct tt_led_gate){ .meeting = &led->meeting,
         .slice_bytes = led->cell_bytes,
         .group = group > 1 ? group : 1,
-        .call = b->captured == NULL ? ++led->calls : 0 };
+        .call = b->captured == NULL ? ++led->calls.made : 0 };
     for (unsigned side = 0; side < SIDES; side++)
         place_side(b->device, op, side);
     for (unsigned side = 0; side < SIDES && b->captured != NULL; side++)
@@ -151,7 +151,7 @@ static tutti_status open_exporter(struct tt_led *led)
     struct tt_device *d = led->comm->device;
     const struct tt_led_shared *leader = (const struct tt_led_shared *)(const void *)led->rows[led->leader];
     tutti_status status = tt_exporter_open(
-        led->dev, d->number, &leader->importer, led->me, &led->calls_over, HAND_OVER_MS, &d->exporter);
+        led->dev, d->number, &leader->importer, led->me, &led->calls.over, HAND_OVER_MS, &d->exporter);
     if (status == TUTTI_OK)
         led->exporter = d->exporter;
     return status;
