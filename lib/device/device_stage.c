@@ -177,7 +177,7 @@ void tt_stage_count_on(const struct tt_comm_batch *b)
         if (tt_stage_gate(&b->ops[i]) == 0)
             *count = b->ops[i].staging.gate.base;
     for (int i = 0; i < b->count; i++)
-        if (tt_stage_gate(&b->ops[i]) == 0 && b->ops[i].way == TT_BY_HOST)
+        if (tt_stage_gate(&b->ops[i]) == 0 && b->ops[i].way != TT_BY_KERNEL)
             *count = b->ops[i].staging.gate.base + b->ops[i].staging.gate.slices;
 }
 
