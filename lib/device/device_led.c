@@ -353,7 +353,7 @@ static void stop(struct tt_led *led)
             "this "
             "call are undefined",
             led->comm->identity.name, led->me, led->leader, CANCEL_MS);
-    if (leads(led))
+    if (leads(led) && led->importer != NULL)
         tt_importer_over(led->importer, led->round);
     for (int k = 0; k < TT_LED_KERNELS && leads(led); k++) /* a graph's kernels may still come */
         __atomic_store_n(&led->bases[k].skip, 1, __ATOMIC_RELEASE);

@@ -40,8 +40,9 @@ static void has(struct ranks_me *me, const struct tt_dev *dev, tutti_comm *comm,
     int current = 7;
     ranks_expect(me, tutti_comm_device(comm) == c->device, "it has device %d, expected %d",
         tutti_comm_device(comm), c->device);
-    ranks_expect(me, dev->current(&current) == TT_DEV_OK && current == c->current,
-        "device %d is current now, before it was %d", current, c->current);
+    bool told = dev->current(&current) == TT_DEV_OK;
+    ranks_expect(
+        me, told && current == c->current, "device %d is current now, before it was %d", current, c->current);
     tutti_stream on = c->device >= 0 ? tutti_cuda_stream(NULL) : tutti_no_stream();
     ranks_ok(me, tutti_all_reduce(&value, &value, 1, TUTTI_INT32, TUTTI_SUM, comm, on), "all_reduce");
     ranks_ok(me, tutti_barrier(comm, tutti_no_stream()), "barrier");

@@ -218,6 +218,11 @@ static bool is_of_the_runtime(enum stub_function function)
     return !asks_the_driver[function];
 }
 
+void tt_stub_count_call(enum stub_function function)
+{
+    atomic_fetch_add(&functions[function].calls, 1);
+}
+
 enum tt_dev_error tt_stub_enter(enum stub_function function)
 {
     if (atomic_load(&forked))

@@ -223,6 +223,7 @@ bool tt_stub_config_read(struct stub_config *config, const char *text, char *why
 
 /* --- stub_call.c: how a call begins and fails */
 /* Counts it; an error, if it must fail whatever it asks for. */
+void tt_stub_count_call(enum stub_function function);
 enum tt_dev_error tt_stub_enter(enum stub_function function);
 /* Returns `error`, and keeps the text for `why`. */
 enum tt_dev_error tt_stub_fail(enum tt_dev_error error, enum stub_function function, const char *format, ...)
