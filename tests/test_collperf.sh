@@ -130,9 +130,13 @@ if [ -f "$stub" ]; then
     for memory in device managed pinned host; do
         expect 0 $on_stub STUB_GPU=devices=1 "$collperf" all $few -g 2 --memory $memory
         says out "memory $memory\$" "--memory $memory"
-        says out '^# on streams of device 0 (Stub 0 at rank 0); executor H' "--memory $memory"
+        says out '^# on streams of device 0 (Stub 0 at rank 0); executor W' "--memory $memory"
         says out '^# Out of bounds values : 0 OK' "--memory $memory"
     done
+    expect 0 $on_stub STUB_GPU=devices=1 TUTTI_EXECUTOR=host "$collperf" all_reduce $few -g 2 --memory device
+    says out '; executor H' 'TUTTI_EXECUTOR=host'
+    expect 0 $on_stub STUB_GPU=devices=1 TUTTI_EXECUTOR=led "$collperf" all $few -g 2 --memory device
+    says out '^# Out of bounds values : 0 OK' 'TUTTI_EXECUTOR=led'
     two=STUB_GPU=devices=2
     expect 0 $on_stub $two "$collperf" all_reduce $few -t 3 --memory device --json
     says out '"device": "rank%2", "device_name": "Stub 0", "executor": "H"' 'ranks on devices'

@@ -124,6 +124,7 @@ Test(stub_failures, every_function_fails_when_told)
     FAILS(graph.instantiate, graph_instantiate, p, &p);
     FAILS(graph.launch, graph_launch, p, NULL);
     FAILS(graph.runnable_destroy, runnable_destroy, p);
+    fallible -= 2; /* range.begin and .end, which never fail */
     cr_expect_eq(fallible, 0, "the table has %d functions more", fallible);
     cr_expect_eq(rig_words[0], 0, "nothing was done");
 }
