@@ -38,8 +38,10 @@ tutti_comm *led_join(struct ranks_me *me, const char *more, int64_t timeout_ms)
 void led_shorten(tutti_comm *comm)
 {
     struct tt_led *led = tt_comm_find(comm)->device->led;
-    if (led != NULL)
-        led->cell_bytes = LED_SLICE;
+    if (led == NULL)
+        return;
+    led->cell_bytes = LED_SLICE;
+    led->pad_bytes = led->pad_bytes > 0 ? 2 * LED_SLICE : 0;
 }
 
 bool led_sit_down(struct ranks_me *me, struct local_desk *d, int64_t timeout_ms)

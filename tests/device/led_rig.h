@@ -20,7 +20,8 @@ void led_run_all(const struct led_plan *plans, size_t count);
 
 /* One communicator of all ranks, with these options, from a semicolon on. */
 tutti_comm *led_join(struct ranks_me *me, const char *more, int64_t timeout_ms);
-/* Before its first call: what is led goes in short slices, as long calls do otherwise. */
+/* Before its first call: what is led goes in short slices, two of which fill a pad, as long calls do
+ * otherwise. */
 void led_shorten(tutti_comm *comm);
 /* With a communicator that is led. */
 bool led_sit_down(struct ranks_me *me, struct local_desk *d, int64_t timeout_ms);

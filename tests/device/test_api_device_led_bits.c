@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "led_rig.h"
 #include "tests/rig/matrix_case.h"
@@ -19,6 +20,12 @@ TestSuite(api_device_led_bits, .timeout = 240);
 enum { LANES = 3, ROOM = 3 * LED_SLICE + 8192, TYPES = 12 };
 enum kind { ORDINARY, PINNED, MANAGED, DEVICE, KINDS };
 enum way { LED, HOST, WAYS };
+
+/* Where the device memory of ranks is that the leader's process has not: in cells; in pads, if those cost
+ * nothing; or where it lies, at ranks that register it, which every second one does. */
+static enum { IN_CELLS, IN_PADS, REGISTERED } places;
+static const char costs[] = "cost cells_call 1000000\ncost pads_call 0\n";
+static char rules[] = "/tmp/tutti-led-XXXXXX";
 
 struct buffer { /* of one side of a call */
     uint8_t *areas[KINDS];
@@ -60,9 +67,19 @@ static bool make_buffer(struct local_desk *d, struct buffer *b)
     return good;
 }
 
+static void hand_over(struct ranks_me *me, struct table *t)
+{
+    tutti_registration *registration;
+    for (int i = 0; i < LANES * SIDES && places == REGISTERED && me->rank % 2 == 1; i++)
+        ranks_ok(me,
+            tutti_mem_register(
+                t->comms[LED], t->lanes[i / SIDES].buffers[i % SIDES].areas[DEVICE], ROOM, &registration),
+            "mem_register");
+}
+
 static bool sit_down(struct ranks_me *me, struct table *t)
 {
-    char options[96];
+    char options[160];
     void *memory = NULL;
     const char *exact = me->context;
     bool good = local_prepare(me, &t->desk);
@@ -72,8 +89,11 @@ static bool sit_down(struct ranks_me *me, struct table *t)
     t->factors = memory;
     for (int i = 0; i < LANES * SIDES && good; i++)
         good = make_buffer(&t->desk, &t->lanes[i / SIDES].buffers[i % SIDES]);
-    snprintf(options, sizeof options, ";executor=led%s", exact);
+    snprintf(options, sizeof options, ";executor=led;device_pad=512K%s%s%s", exact,
+        places == IN_PADS ? ";rules=" : "", places == IN_PADS ? rules : "");
     good = good && (t->comms[LED] = led_join(me, options, LED_LONG_MS)) != NULL;
+    if (good)
+        hand_over(me, t);
     snprintf(options, sizeof options,
         ";executor=host;algo=all_reduce:direct,reduce:direct,reduce_scatter:direct%s", exact);
     return good && (t->comms[HOST] = led_join(me, options, LED_LONG_MS)) != NULL;
@@ -281,4 +301,22 @@ Test(api_device_led_bits, several_ranks_of_each_process)
     plugin_must_be_stub();
     led_run({ "queues=8", 4, 2, compare, "", 0 }, { "queues=1", 3, 2, compare, "", 0 },
         { "queues=2", 8, 3, compare, ";exact=on", 0 });
+}
+
+Test(api_device_led_bits, in_pads)
+{
+    plugin_must_be_stub();
+    places = IN_PADS;
+    int file = mkstemp(rules);
+    cr_assert_eq(write(file, costs, sizeof costs - 1), (ssize_t)sizeof costs - 1);
+    led_run({ "queues=8", 2, 0, compare, "", 0 }, { "queues=1", 4, 2, compare, "", 0 });
+    close(file);
+    unlink(rules);
+}
+
+Test(api_device_led_bits, registered)
+{
+    plugin_must_be_stub();
+    places = REGISTERED;
+    led_run({ "queues=8", 2, 0, compare, "", 0 }, { "queues=2", 4, 0, compare, "", 0 });
 }
