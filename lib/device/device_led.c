@@ -112,6 +112,15 @@ static void next(struct tt_led *led, const struct tt_gate *gate)
     led->phase = TT_LED_STREAM;
 }
 
+/* The kernel of this slice may begin. None is out: so `over` may be set, which does not count the slices that
+ * the host has served since the last one, and would be beyond this one after 2^31 of those. */
+static void let_kernel_go(struct tt_led *led, const struct tt_gate *gate)
+{
+    atomic_store_explicit(gate->led.over, gate->base + 2 * led->slice, memory_order_relaxed);
+    tt_gate_tell(gate, 2 * led->slice + 1);
+    led->phase = TT_LED_KERNEL;
+}
+
 /* The results of this slice are there. What the leader has of this rank's memory is used no more before its
  * stream can pass the call. */
 static void tell_results(struct tt_led *led, const struct tt_gate *gate)
@@ -135,8 +144,7 @@ static bool arrive(struct tt_led *led, const struct tt_gate *gate, uint64_t sign
         return true;
     }
     if (leads(led)) {
-        tt_gate_tell(gate, 2 * led->slice + 1);
-        led->phase = TT_LED_KERNEL;
+        let_kernel_go(led, gate);
     } else {
         tell_results(led, gate);
         next(led, gate);
@@ -221,8 +229,7 @@ static bool lead(struct tt_led *led, const struct tt_gate *gate)
         return false;
     if (!atomic_compare_exchange_strong(&leader_row(led)->turn, &open, open + 1))
         return false; /* somebody has given up, and the communicator has ended */
-    tt_gate_tell(gate, 2 * led->slice + 1);
-    led->phase = TT_LED_KERNEL;
+    let_kernel_go(led, gate);
     return true;
 }
 
@@ -257,10 +264,19 @@ static bool end_kernel(struct tt_led *led, const struct tt_gate *gate)
     return true;
 }
 
+/* Whom a follower waits for: a rank that has not come, else the leader. */
+static int32_t find_late(const struct tt_led *led)
+{
+    for (int r = 0; r < led->n; r++)
+        if (atomic_load_explicit(&led->rows[r]->here, memory_order_acquire) < led->round)
+            return r;
+    return led->leader;
+}
+
 static bool follow(struct tt_led *led, const struct tt_gate *gate)
 {
     const struct tt_led_row *row = leader_row(led);
-    led->meeting.late = led->leader;
+    led->meeting.late = find_late(led);
     if (atomic_load_explicit(&row->left, memory_order_acquire) < led->round)
         return false;
     led->meeting.late = TT_NONE;

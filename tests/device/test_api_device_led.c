@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/handle.h"
+#include "device/device.h"
 #include "led_rig.h"
 
 TestSuite(api_device_led, .timeout = 240);
@@ -97,6 +99,35 @@ Test(api_device_led, calls_return_before_the_peers_have_called)
 {
     plugin_must_be_stub();
     led_run({ "queues=8", 2, 0, come_late, NULL, 0 }, { "queues=1", 3, 0, come_late, NULL, 0 });
+}
+
+/* --- The host has served more slices since the last kernel than a word tells apart: that it is over is not
+ * taken from then. */
+
+static void count_far(struct ranks_me *me)
+{
+    struct local_desk d;
+    if (!led_sit_down(me, &d, LED_LONG_MS))
+        return;
+    struct tt_device *device = tt_comm_find(d.comm)->device;
+    uint32_t *given = slots(&d, 2 * COUNT * 4), *got = given + COUNT;
+    atomic_store(&device->words[0].over, device->counts[0] + INT32_MAX);
+    ranks_meet(me);
+    for (int i = 0; i < COUNT; i++)
+        given[i] = value(me->rank, 1, i);
+    local_fine(&d, d.dev->copy(d.areas[GIVEN], given, COUNT * 4, d.stream));
+    sum(&d, d.areas[GIVEN], d.areas[GOT], COUNT);
+    local_fine(&d, d.dev->copy(got, d.areas[GOT], COUNT * 4, d.stream));
+    local_settle(&d);
+    is_sum(&d, got, 1, COUNT);
+    ranks_part(me, d.comm);
+}
+
+Test(api_device_led, after_many_calls_by_the_host)
+{
+    plugin_must_be_stub();
+    for (int i = 0; i < 3; i++)
+        led_run({ "queues=8,launch_delay=100000,seed=5", 3, 0, count_far, NULL, 0 });
 }
 
 /* --- Many calls, of which none is waited for */
