@@ -175,7 +175,7 @@ static void stay_away(struct ranks_me *me)
     for (int away = 0; away < N; away++) {
         struct local_desk d;
         char words[64];
-        bool first = me->rank == (away == 0 ? 1 : 0); /* to find it */
+        bool first = me->rank == (away + 1) % N; /* to find it: the leader, and a follower */
         ranks_at(me, "rank %d never calls", away);
         if (!led_sit_down(me, &d, first ? 300 : LED_LONG_MS))
             return;
