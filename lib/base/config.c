@@ -62,7 +62,7 @@ const struct tt_setting tt_setting_table[] = {
     { "device_pad", TT_SHARED, TT_KIND_BYTES, FIELD(device_pad_bytes), "0",
         "bytes of device memory that a rank has for its operands, and as many for its results, where a "
         "kernel "
-        "serves several processes of a device; 0: a two-thousandth of the device's, up to 64 MiB" },
+        "serves several processes of a device; 0: a two-thousandth of the device's, up to 32 MiB" },
     { "device_mapped", TT_SHARED, TT_KIND_BOOL, FIELD(device_mapped), "off",
         "all device memory of collectives is of tutti_mem_alloc or tutti_mem_register, so that choices of "
         "the "

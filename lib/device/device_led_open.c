@@ -17,7 +17,7 @@
 #include "select/led.h"
 #include "transports/arena.h"
 
-enum { TRIAL_BYTES = 64, PAD_MOST = 64 << 20, PAD_SHARE = 2000 };
+enum { TRIAL_BYTES = 64, PAD_MOST = 32 << 20, PAD_SHARE = 2000 };
 
 static struct tt_led_shared *shared_of(const struct tt_device *d)
 {
