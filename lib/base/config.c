@@ -64,8 +64,7 @@ const struct tt_setting tt_setting_table[] = {
         "kernel "
         "serves several processes of a device; 0: a two-thousandth of the device's, up to 32 MiB" },
     { "device_mapped", TT_SHARED, TT_KIND_BOOL, FIELD(device_mapped), "off",
-        "all device memory of collectives is of tutti_mem_alloc or tutti_mem_register, so that choices of "
-        "the "
+        "all device memory of collectives is of tutti_mem_alloc or tutti_mem_register, and choices of the "
         "executor count on that" },
     { "init_timeout", TT_LOCAL, TT_KIND_MS, FIELD(init_timeout_ms_or_zero), "0",
         "milliseconds that a rank waits for the others to come, if timeout is not shorter; 0: five minutes" },

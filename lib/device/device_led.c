@@ -9,10 +9,8 @@
  * slice is seen, for before that the stream may be writing it, and `over` when the last one is seen. */
 #include "device/device_led.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -316,8 +314,8 @@ bool tt_led_advance(struct tt_meeting *meeting, const struct tt_gate *gate, uint
 /* --- The end */
 
 /* The leader's process is wholly gone, and with it what its device did. Its memory goes before its
- * descriptors, and so before its device's work: where no descriptor stands for the process, that has a while.
- * */
+ * descriptors, and so before its device's work: where no descriptor stands for the process, it has a while.
+ */
 static bool leader_is_gone(const struct tt_led *led, int64_t *dead_ns)
 {
     struct pollfd p = { .fd = led->leader_pidfd, .events = POLLIN };
@@ -365,9 +363,8 @@ static void stop(struct tt_led *led)
     tt_wait_awake(&w);
     if (!safe)
         tt_log(TT_LOG_ERROR,
-            "%s, rank %d: the kernel of rank %d has not ended within %d ms; the results and the memory of "
-            "this "
-            "call are undefined",
+            "%s, rank %d: the kernel of rank %d has not ended within %d ms; the results and the memory "
+            "of this call are undefined",
             led->comm->identity.name, led->me, led->leader, CANCEL_MS);
     if (leads(led) && led->importer != NULL)
         tt_importer_over(led->importer, led->round);
