@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test_api_device_led_choice.c: which collectives of several processes on one device are led if nothing
+ * forces it, what tutti_query says of that, and which memory is used where it lies. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/handle.h"
+#include "device/device_led.h"
+#include "led_rig.h"
+
+TestSuite(api_device_led_choice, .timeout = 120);
+
+enum { COUNT = 2500, TRIES = 400, SHORT_MS = 50, ENOUGH_MS = 10000 };
+
+static bool sum(const struct local_desk *d, const void *from, void *to)
+{
+    return ranks_ok(d->me, tutti_all_reduce(from, to, COUNT, TUTTI_UINT32, TUTTI_SUM, d->comm, local_on(d)),
+        "all_reduce");
+}
+
+static void says(const struct local_desk *d, const char *question, const char *words)
+{
+    static char answer[16384];
+    tutti_query(d->comm, question, answer, sizeof answer);
+    ranks_expect(d->me, strstr(answer, words) != NULL, "%s: no \"%s\" in %s", question, words, answer);
+}
+
+/* --- By prices */
+
+static char rules[] = "/tmp/tutti-led-XXXXXX";
+
+/* Calls by the host are dear by these costs; then as they are by default, when a call so short goes by it. */
+static void choose(struct ranks_me *me)
+{
+    static const char *const costs[] = { ";rules=", "" };
+    for (int by_default = 0; by_default < 2; by_default++) {
+        struct local_desk d;
+        char options[80];
+        snprintf(options, sizeof options, "%s%s", costs[by_default], by_default ? "" : rules);
+        if (!local_prepare(me, &d) || (d.comm = led_join(me, options, LED_LONG_MS)) == NULL)
+            return;
+        uint64_t before = d.stub->calls("launch");
+        says(&d, "executor", "W");
+        says(&d, "why all_reduce 10000",
+            by_default ? "on CUDA streams: H, by the host's memory"
+                       : "on CUDA streams: W, a leader's kernel");
+        says(&d, "why all_reduce 10000", "not L, one kernel");
+        says(&d, "why barrier 0", "does not do this collective");
+        sum(&d, d.areas[GIVEN], d.areas[GOT]);
+        local_settle(&d);
+        bool led = d.stub->calls("launch") > before;
+        ranks_expect(
+            me, !led_leads(&d) || led != by_default, "by default %d, it was led: %d", by_default, led);
+        ranks_meet(me);
+        led_get_up(&d);
+    }
+}
+
+Test(api_device_led_choice, by_prices)
+{
+    plugin_must_be_stub();
+    static const char dear[] = "cost staged_call 9000000\n";
+    int file = mkstemp(rules);
+    cr_assert_eq(write(file, dear, sizeof dear - 1), (ssize_t)sizeof dear - 1);
+    led_run({ "queues=8", 2, 0, choose, NULL, 0 });
+    close(file);
+    unlink(rules);
+}
+
+/* --- Where it lies */
+
+/* Of how many copies this rank's call is. */
+static uint64_t copies_of_call(const struct local_desk *d, const void *from, void *to)
+{
+    uint64_t before = d->stub->calls("copy");
+    sum(d, from, to);
+    uint64_t copies = d->stub->calls("copy") - before;
+    local_settle(d);
+    return copies;
+}
+
+/* The leader is asked by the first calls; once it has mapped the memory, a follower copies nothing. */
+static void use_given(struct ranks_me *me)
+{
+    struct local_desk d;
+    void *given[2] = { NULL };
+    uint64_t copies = 2;
+    if (!led_sit_down(me, &d, LED_LONG_MS))
+        return;
+    for (int side = 0; side < 2; side++)
+        ranks_ok(me, tutti_mem_alloc(COUNT * 4, TUTTI_MEM_CUDA, &given[side]), "mem_alloc");
+    bool follows = !led_leads(&d);
+    ranks_expect(me, !follows || copies_of_call(&d, d.areas[GIVEN], d.areas[GOT]) == 2, "no copy is made");
+    if (!follows)
+        copies_of_call(&d, d.areas[GIVEN], d.areas[GOT]);
+    for (int i = 0; i < TRIES; i++) {
+        copies = copies_of_call(&d, given[0], given[1]);
+        ranks_sleep_us(500);
+    }
+    ranks_expect(me, !follows || copies == 0, "%d copies of what was handed over", (int)copies);
+    ranks_part(me, d.comm);
+    for (int side = 0; side < 2; side++)
+        ranks_ok(me, tutti_mem_free(given[side]), "mem_free");
+}
+
+Test(api_device_led_choice, memory_of_mem_alloc_is_not_copied)
+{
+    plugin_must_be_stub();
+    led_run({ "queues=8", 2, 0, use_given, NULL, 0 });
+}
+
+/* The leader may not unmap it while the graph lives, and does when that has gone. */
+static void keep(struct ranks_me *me)
+{
+    struct local_desk d;
+    struct tt_dev_pointer what;
+    tutti_registration *registered;
+    void *graph = NULL;
+    if (!led_sit_down(me, &d, LED_LONG_MS))
+        return;
+    ranks_ok(me, tutti_mem_register(d.comm, d.areas[GIVEN], COUNT * 4, &registered), "mem_register");
+    local_fine(&d, d.dev->graph.capture_begin(d.stream));
+    sum(&d, d.areas[GIVEN], d.areas[GOT]);
+    local_fine(&d, d.dev->graph.capture_end(d.stream, &graph));
+    local_fine(&d, d.dev->memory.classify(d.areas[GIVEN], &what));
+    struct tt_exporter *exporter = tt_comm_find(d.comm)->device->exporter;
+    ranks_expect(me, exporter == NULL || !tt_exporter_remove(exporter, what.base, what.id, SHORT_MS),
+        "the leader has unmapped what a graph uses");
+    local_fine(&d, d.dev->graph.destroy(graph));
+    sum(&d, d.areas[GOT], d.areas[GOT + 1]); /* the next call finds that the graph has gone */
+    local_settle(&d);
+    ranks_part(me, d.comm);
+}
+
+/* What calls have used is let go as soon as they are over, at both ends. */
+static void let_go(struct ranks_me *me)
+{
+    struct local_desk d;
+    struct tt_dev_pointer what;
+    tutti_registration *registered;
+    if (!led_sit_down(me, &d, LED_LONG_MS))
+        return;
+    ranks_ok(me, tutti_mem_register(d.comm, d.areas[GIVEN], COUNT * 4, &registered), "mem_register");
+    for (int i = 0; i < 3; i++)
+        sum(&d, d.areas[GIVEN], d.areas[GOT]);
+    local_settle(&d);
+    local_fine(&d, d.dev->memory.classify(d.areas[GIVEN], &what));
+    struct tt_exporter *exporter = tt_comm_find(d.comm)->device->exporter;
+    ranks_expect(me, exporter == NULL || tt_exporter_remove(exporter, what.base, what.id, ENOUGH_MS),
+        "the leader keeps what no call uses");
+    ranks_meet(me); /* until then there is a leader */
+    ranks_part(me, d.comm);
+}
+
+Test(api_device_led_choice, memory_is_let_go_when_calls_are_over)
+{
+    plugin_must_be_stub();
+    led_run({ "queues=8", 2, 0, let_go, NULL, 0 });
+}
+
+Test(api_device_led_choice, a_graph_keeps_memory_mapped)
+{
+    plugin_must_be_stub();
+    led_run({ "queues=8", 2, 0, keep, NULL, 0 });
+}
