@@ -119,12 +119,9 @@ static void let_kernel_go(struct tt_led *led, const struct tt_gate *gate)
     led->phase = TT_LED_KERNEL;
 }
 
-/* The results of this slice are there. What the leader has of this rank's memory is used no more before its
- * stream can pass the call. */
-static void tell_results(struct tt_led *led, const struct tt_gate *gate)
+/* The results of this slice are there. */
+static void tell_results(const struct tt_led *led, const struct tt_gate *gate)
 {
-    if (is_last(led, gate) && gate->led.call != 0)
-        atomic_store_explicit(&led->calls.over, gate->led.call, memory_order_release);
     tt_gate_tell(gate, 2 * led->slice + 2);
 }
 
@@ -379,7 +376,7 @@ void tt_led_leave(struct tt_meeting *meeting, const struct tt_gate *gate)
     bool ends = atomic_load(&led->closing) || atomic_load(led->comm->endpoint->ended) != 0;
     if (ends && !atomic_load(&led->cancelled))
         stop(led);
-    if (gate->led.call != 0)
+    if (gate->led.call != 0) /* of this rank's memory the leader uses none for it any more */
         atomic_store_explicit(&led->calls.over, gate->led.call, memory_order_release);
 }
 

@@ -24,7 +24,7 @@
 struct tt_exporter;
 
 /* Connects to the importer as this rank. The numbers of calls up to *over, which the caller counts up from 0,
- * use no memory any more: it is counted up before a stream can pass the call. Errors: TIMEOUT, PEER_LOST (the
+ * use no memory any more; it may count up somewhat later. Errors: TIMEOUT, PEER_LOST (the
  * importer is not there, or does not know the secret), SYSTEM_ERROR, OUT_OF_MEMORY. */
 tutti_status tt_exporter_open(const struct tt_dev *dev, int device, const struct tt_import_address *address,
     int rank, const _Atomic uint64_t *over, int64_t timeout_ms, struct tt_exporter **exporter);
