@@ -119,8 +119,8 @@ tidy || fail "a tidy tree was refused"
 
 plant; lines 600 'extern int tutti_a;' >>lib/base/log.c; refuse 'file length' lib/base/log.c
 plant; lines 599 'extern int tutti_a;' >>lib/base/log.c; tidy || fail "600 lines a file were refused"
-plant; lines 749 'extern int tutti_a;' >>lib/tutti.h; tidy || fail "750 lines of tutti.h were refused"
-plant; lines 750 'extern int tutti_a;' >>lib/tutti.h; refuse 'file length' lib/tutti.h
+plant; lines 899 'extern int tutti_a;' >>lib/tutti.h; tidy || fail "900 lines of tutti.h were refused"
+plant; lines 900 'extern int tutti_a;' >>lib/tutti.h; refuse 'file length' lib/tutti.h
 plant; mkdir training/reference; printf ' training/reference/x.c' >training/training.am
 printf '/* %s */\n/* x.c: a golden program. */\n' "$licence" >training/reference/x.c
 lines 999 'extern int tutti_a;' >>training/reference/x.c; tidy || fail "a golden program of 1000 lines"
@@ -129,7 +129,7 @@ plant; { echo 'void f(void)'; echo '{'; lines 69 '    f();'; echo '}'; } >>lib/b
 refuse 'function length' lib/base/log.c
 plant; { echo 'void f(void)'; echo '{'; lines 68 '    f();'; echo '}'; } >>lib/base/log.c
 tidy || fail "70 lines a function were refused"
-# Variables: what is listed in no table, what is listed and gone, and more than 20 that keep state.
+# Variables: what is listed in no table, what is listed and gone, and more than 24 that keep state.
 while read -r declaration; do
     for code in lib/base/log.c algorithms/ring.h transports/shm.c kernels/fold.c; do
         plant; echo '# Contributing' >CONTRIBUTING.md
@@ -174,14 +174,14 @@ static int m(int n, void (*o)(int p));
 END
 tidy || fail "what is no variable was refused"
 plant; { echo; echo '| `a` | lib/base/log.c | fact | x |'; } >CONTRIBUTING.md; refuse variable CONTRIBUTING.md
-for most in 20 21; do
+for most in 24 25; do
     plant; echo >CONTRIBUTING.md
     for i in $(lines $most i | awk '{ print $1 NR }'); do
         echo "| \`$i\` | lib/base/log.c | state | x |" >>CONTRIBUTING.md
         echo "static int $i;" >>lib/base/log.c
     done
-    if [ $most -eq 20 ]; then
-        tidy || fail "20 variables were refused"
+    if [ $most -eq 24 ]; then
+        tidy || fail "24 variables were refused"
     else
         refuse variable CONTRIBUTING.md
     fi

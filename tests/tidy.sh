@@ -301,8 +301,8 @@ FNR == 2 + program && !(script ? /^(# |""")/ : /^\/\*/) {
 length($0) > 110 {
     report(FNR, "columns", length($0) " columns; 110 are legal")
 }
-FNR == (golden ? 1002 : manual ? 752 : 602) { # with the line of the licence
-    report(FNR, "file length", (golden ? 1000 : manual ? 750 : 600) " lines a file are legal")
+FNR == (golden ? 1002 : manual ? 902 : 602) { # with the line of the licence
+    report(FNR, "file length", (golden ? 1000 : manual ? 900 : 600) " lines a file are legal")
 }
 script {
     next
@@ -341,7 +341,7 @@ AWK
 xargs awk -v list="$scratch/code" -v variables="$scratch/variables" -f "$scratch/code.awk" \
     <"$scratch/code" >"$scratch/found"
 
-# --- Variables that may change are those of the table in CONTRIBUTING.md, at most 20 of them state.
+# --- Variables that may change are those of the table in CONTRIBUTING.md, at most 24 of them state.
 if [ -f CONTRIBUTING.md ]; then
     touch "$scratch/variables"
     awk -F'|' '
@@ -351,8 +351,8 @@ if [ -f CONTRIBUTING.md ]; then
                 gsub(/ /, "", $3)
                 listed[$3 " " $2] = FNR
                 states += $4 ~ /^ state/
-                if (states == 21 && $4 ~ /^ state/)
-                    print "CONTRIBUTING.md:" FNR ": [variable] " $2 ": more than 20 keep state"
+                if (states == 25 && $4 ~ /^ state/)
+                    print "CONTRIBUTING.md:" FNR ": [variable] " $2 ": more than 24 keep state"
             }
             next
         }
