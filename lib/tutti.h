@@ -405,10 +405,22 @@ typedef struct {
  * INVALID_USAGE (made before a fork). */
 tutti_status tutti_comm_traffic(tutti_comm *comm, tutti_traffic *traffic);
 
+/* Local: waits until the calls on streams that this rank has made are over, and replays that its device has
+ * reached; then what they store is there. TUTTI_IN_PROGRESS: timeout_ms have passed, and nothing is lost; -1:
+ * never; 0: only look. Errors: INVALID_ARGUMENT (comm, timeout_ms), INVALID_USAGE (inside a group), and
+ * sticky ones. */
+tutti_status tutti_comm_flush(tutti_comm *comm, int64_t timeout_ms);
+
 /* Collective: returns when all ranks have called it; then all that was issued, on streams, too, is done
  * everywhere, and only destroy is left. Errors: INVALID_ARGUMENT, INVALID_USAGE (inside a group), and
  * sticky ones. */
 tutti_status tutti_comm_finalize(tutti_comm *comm);
+
+/* The same, but waits for timeout_ms at most (-1: no bound; 0: not at all). TUTTI_IN_PROGRESS: some rank has
+ * not called it yet, or has calls left; ask again, or destroy. The communicator takes no more calls as soon
+ * as this has not failed. So one thread can finalize several ranks, by turns. Errors: as finalize,
+ * INVALID_ARGUMENT (timeout_ms), SYSTEM_ERROR (no thread), OUT_OF_MEMORY. Source: ncclCommFinalize. */
+tutti_status tutti_comm_finalize_within(tutti_comm *comm, int64_t timeout_ms);
 
 /* End the communicator on all ranks with TUTTI_ABORTED, unless it ended before; every wait on it returns. Any
  * thread may call it. It waits for nobody and frees nothing: tutti_comm_destroy does. Errors:
@@ -431,6 +443,14 @@ tutti_status tutti_comm_refuse(tutti_comm *comm, int peer, const char *why);
  * its calls on other communicators go on). Errors: INVALID_ARGUMENT, INVALID_USAGE (inside a group; made
  * before a fork, as where a child's language cleans up: nobody else is harmed). */
 tutti_status tutti_comm_destroy(tutti_comm *comm);
+
+/* As destroy, but nobody waits and nobody is harmed: returns at once, and the handle is dead. The library
+ * keeps this rank's end until its calls on streams are over, and then for the peers, until all of them have
+ * released or destroyed theirs, or ended, or until linger_ms have passed (-1: no bound). A peer that calls
+ * what this rank has not called gets PEER_LOST. A process that ends gives its calls two seconds. Errors:
+ * INVALID_ARGUMENT (comm, linger_ms), INVALID_USAGE (inside a group; made before a fork), OUT_OF_MEMORY,
+ * SYSTEM_ERROR (no thread): then the handle lives. Source: ncclCommDestroy. */
+tutti_status tutti_comm_release(tutti_comm *comm, int64_t linger_ms);
 
 /* ---- Memory ---- */
 
@@ -529,6 +549,12 @@ tutti_status tutti_stream_after(tutti_stream later, tutti_stream earlier, uint64
  * Errors of start: none. Of end: INVALID_USAGE (no start), the first of the group's. */
 tutti_status tutti_group_start(void);
 tutti_status tutti_group_end(void);
+
+/* End the outermost group of this thread, however deep it is in groups, in place of tutti_group_end. Nothing
+ * of it starts, and its outputs stay as they were. Peers are not told of calls, which may be made again; who
+ * waits for this rank in a tutti_comm_init_rank of the group fails at once. Errors: INVALID_USAGE (no
+ * start). */
+tutti_status tutti_group_cancel(void);
 
 /* ---- Programs ---- A group that is called over and over with the same buffers: what its calls need (choice,
  * schedules, memory) is made once. Source: persistent operations (MPI 4.1, 3.9 and 6.13). */

@@ -58,6 +58,7 @@ enum { TT_SLOTS = 8, TT_ADDRESS_BYTES = 256, TT_CALLS_KEPT = 128, TT_MEMORY_FDS 
 /* An endpoint over several transports has room for so many, and an address of each (mixed.c). */
 enum { TT_PARTS_MAX = 2, TT_ADDRESS_MAX = TT_PARTS_MAX * TT_ADDRESS_BYTES };
 #define TT_WAIT UINT64_MAX /* in place of an operation's number: a message */
+#define TT_ALL_OVER (UINT64_MAX - 1) /* completed by a rank that makes no calls any more */
 
 struct tt_message {
     bool placed; /* the bytes are where target() said */

@@ -314,7 +314,7 @@ static tutti_status queue_calls(struct tt_work_item *item, bool wait, struct tt_
     }
     if (status != TUTTI_OK || !wait)
         return status;
-    tt_position_await(*position, comm);
+    tt_position_await(*position, comm, -1);
     if (report.status != TUTTI_OK)
         tt_set_last_error(report.text);
     return report.status;
@@ -368,6 +368,21 @@ static tutti_status not_started(const char *call)
     return tt_fail(TUTTI_INVALID_USAGE, "%s without tutti_group_start on this thread", call);
 }
 
+/* Drops the calls of a group that was cancelled: nobody hears of them, for they may be made again. Who waits
+ * for this rank in an initialisation is told that it does not come. */
+static void forget_calls(struct queue *ended)
+{
+    if (ended->messages != NULL)
+        ended->messages->count = 0;
+    if (ended->item != NULL)
+        tt_work_item_drop(ended->item);
+    for (int i = 0; i < ended->ninits; i++) {
+        const struct init *init = &ended->inits[i];
+        tt_async_init_refuse(init->n, init->rank, &init->id, init->config,
+            tt_fail(TUTTI_INVALID_USAGE, "the group of its tutti_comm_init_rank was cancelled"));
+    }
+}
+
 /* Drops the calls of a group that was refused, and refuses each of them. */
 static void drop_calls(struct queue *ended, tutti_status status)
 {
@@ -406,6 +421,18 @@ tutti_status tutti_group_end(void)
         status = run_messages(ended.messages);
     free(ended.inits);
     return status;
+}
+
+tutti_status tutti_group_cancel(void)
+{
+    struct queue ended;
+    if (queue.depth == 0)
+        return not_started("tutti_group_cancel");
+    queue.depth = 1;
+    leave(&ended);
+    forget_calls(&ended);
+    free(ended.inits);
+    return TUTTI_OK;
 }
 
 tutti_status tt_group_take(struct tt_work_item **item)

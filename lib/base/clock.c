@@ -30,6 +30,14 @@ int64_t tt_deadline_ns(int64_t timeout_ms)
     return now + timeout_ms * 1000000;
 }
 
+int64_t tt_left_ms(int64_t deadline_ns)
+{
+    if (deadline_ns == INT64_MAX)
+        return -1;
+    int64_t left_ns = deadline_ns - tt_now_ns();
+    return left_ns > 0 ? (left_ns + 999999) / 1000000 : 0;
+}
+
 #if defined(__x86_64__)
 enum { UNKNOWN, STEADY, UNSTEADY };
 

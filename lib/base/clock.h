@@ -7,6 +7,8 @@
 int64_t tt_now_ns(void); /* monotonic */
 /* The moment `timeout_ms` from now; INT64_MAX for a negative timeout (never). */
 int64_t tt_deadline_ns(int64_t timeout_ms);
+/* The time until that moment, rounded up; 0: it has passed; -1: never. */
+int64_t tt_left_ms(int64_t deadline_ns);
 
 /* A counter that runs evenly and costs a few nanoseconds, for what is noted on every call. All processes of a
  * machine read the same one. Two moments at which both clocks were read turn it into nanoseconds. */

@@ -13,6 +13,7 @@
  * are taken elsewhere: a worker that runs the last call of a communicator closes its trace and its recorder
  * with the lock of the streams held. */
 enum tt_fork_part {
+    TT_FORK_RELEASED,
     TT_FORK_STREAMS,
     TT_FORK_ASYNC_INITS,
     TT_FORK_LOCAL_PEERS,

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "base/caches.h"
 #include "device/device.h"
@@ -236,10 +237,17 @@ void tt_comm_destroy(struct tt_comm *comm)
 
 tutti_status tt_comm_await(struct tt_comm *comm)
 {
-    tt_position_await(comm->streams.last, comm);
+    tt_position_await(comm->streams.last, comm, -1);
     if (comm->device != NULL)
         tt_replays_await(comm->device);
     return tt_comm_check(comm);
+}
+
+bool tt_comm_is_over(struct tt_comm *comm, int64_t timeout_ms)
+{
+    int64_t until_ns = tt_deadline_ns(timeout_ms);
+    return tt_position_await(comm->streams.last, comm, timeout_ms) &&
+           (comm->device == NULL || tt_device_await(comm, tt_left_ms(until_ns)));
 }
 
 void tt_comm_let_go(struct tt_comm *comm)
@@ -250,9 +258,12 @@ void tt_comm_let_go(struct tt_comm *comm)
     bool orphan = atomic_load_explicit(&comm->streams.queued, memory_order_acquire) != 0;
     comm->streams.orphan = orphan ? tt_comm_destroy : NULL;
     struct tt_position now = comm->streams.now;
+    tutti_stream finalizes = comm->streams.finalizes;
     pthread_mutex_unlock(&tt_streams_lock);
     if (orphan)
         tt_position_wait(now, -1);
     else
         tt_comm_destroy(comm);
+    if (finalizes.kind != TUTTI_STREAM_NONE)
+        tt_stream_unmake(finalizes);
 }

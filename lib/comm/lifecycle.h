@@ -64,6 +64,9 @@ static inline tutti_status tt_comm_turn(struct tt_comm *comm)
         comm->device == NULL && atomic_load_explicit(&comm->streams.queued, memory_order_acquire) == 0;
     return idle ? TUTTI_OK : tt_comm_await(comm);
 }
+/* True if nothing that this rank has called is left to do, on streams, or of a replay that its device has
+ * reached, within this time (-1: no bound). Not so if the communicator ended before; tt_comm_check tells. */
+bool tt_comm_is_over(struct tt_comm *comm, int64_t timeout_ms);
 /* Frees a communicator whose handle is dead, or leaves that to the last queued work item that has a call
  * on it. In that case its calls have been aborted, and none of them is running when this returns. */
 void tt_comm_let_go(struct tt_comm *comm);

@@ -260,6 +260,11 @@ static bool is_idle(const struct tt_comm *comm)
     return atomic_load(&comm->streams.queued) == 0 && !tt_replays_run(comm->device);
 }
 
+static bool is_through(const struct tt_comm *comm)
+{
+    return is_idle(comm) && (!comm->device->ordered || has_passed(comm));
+}
+
 /* False if that does not come true in this time, or the communicator ends first. */
 static bool await(struct tt_comm *comm, bool (*is_true)(const struct tt_comm *comm), int64_t timeout_ms)
 {
@@ -283,6 +288,16 @@ bool tt_device_flush(struct tt_comm *comm)
     over = over && has_passed(comm);
     tt_device_leave(comm->device, before);
     return over && await(comm, is_idle, DRAIN_MS);
+}
+
+bool tt_device_await(struct tt_comm *comm, int64_t timeout_ms)
+{
+    int before;
+    if (!enter(comm->device, &before))
+        return false;
+    bool over = await(comm, is_through, timeout_ms);
+    tt_device_leave(comm->device, before);
+    return over;
 }
 
 /* Gives back what the communicator has on its device. In a thread that uses no device, CUDA would choose one

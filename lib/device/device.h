@@ -116,6 +116,9 @@ void tt_device_close(struct tt_comm *comm);
  * for the rest of what the communicator does. False: there is still something: a call that has come to its
  * deadline, a replay that waits, a call on a stream of the host; or the communicator has ended. */
 bool tt_device_flush(struct tt_comm *comm);
+/* Waits until nothing of the communicator is queued, enqueued or reached by a replay. False: the time has
+ * passed, or the communicator has ended, before. */
+bool tt_device_await(struct tt_comm *comm, int64_t timeout_ms);
 
 /* The device becomes the thread's current one, which names default streams and what addresses are; and what
  * was current before becomes so again. */

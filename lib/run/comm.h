@@ -147,6 +147,8 @@ struct tt_comm {
         _Atomic uint32_t elsewhere; /* of those: not on streams of its device */
         struct tt_position last; /* the last work item that has one of these calls */
         struct tt_position now; /* the work item that is running; {0}: none */
+        tutti_stream finalizes; /* of its own, for that alone; of kind NONE: there is none */
+        struct tt_position finalized;
         /* The last work item calls it if the handle is dead; NULL: it is not. */
         void (*orphan)(struct tt_comm *comm);
     } streams;

@@ -200,24 +200,6 @@ static tutti_status inspect_records(const struct tt_pending *p)
     return TUTTI_OK;
 }
 
-/* A rank that has completed an operation will neither send nor take anything more of it. What it did before
- * may still be on its way: one more poll decides. */
-static tutti_status inspect_completed(struct tt_pending *p)
-{
-    const struct tt_op *op = p->op;
-    int peer = tt_exec_waits_for(op);
-    bool over =
-        peer != TT_NONE && op->endpoint->control->completed_by(op->endpoint, peer) > op->messages.sequence;
-    if (over && p->suspect) {
-        char what[80];
-        snprintf(what, sizeof what, "has completed it without the message that rank %d awaits",
-            p->call.comm->rank);
-        return op->one_sided ? tell_counts(p, peer, what) : tell_earlier(p, peer, what);
-    }
-    p->suspect = over;
-    return TUTTI_OK;
-}
-
 static tutti_status tell_gone(
     const struct tt_pending *p, int peer, enum tt_peer_state state, const struct tt_peer_place *place)
 {
@@ -244,6 +226,30 @@ static tutti_status tell_gone(
         refused ? ", having refused its own call, " : "", refused ? refusal.text : "");
 }
 
+/* A rank that has completed an operation will neither send nor take anything more of it. What it did before
+ * may still be on its way: one more poll decides. */
+static tutti_status inspect_completed(struct tt_pending *p)
+{
+    const struct tt_op *op = p->op;
+    const struct tt_control_ops *control = op->endpoint->control;
+    int peer = tt_exec_waits_for(op);
+    uint64_t completed = peer != TT_NONE ? control->completed_by(op->endpoint, peer) : 0;
+    bool over = completed > op->messages.sequence;
+    struct tt_peer_place place;
+    if (over && p->suspect && completed == TT_ALL_OVER) {
+        control->peer_state(op->endpoint, peer, &place);
+        return tell_gone(p, peer, TT_PEER_LEFT, &place);
+    }
+    if (over && p->suspect) {
+        char what[80];
+        snprintf(what, sizeof what, "has completed it without the message that rank %d awaits",
+            p->call.comm->rank);
+        return op->one_sided ? tell_counts(p, peer, what) : tell_earlier(p, peer, what);
+    }
+    p->suspect = over;
+    return TUTTI_OK;
+}
+
 static tutti_status inspect_peers(struct tt_pending *p)
 {
     const struct tt_op *op = p->op;
@@ -251,6 +257,8 @@ static tutti_status inspect_peers(struct tt_pending *p)
     struct tt_peer_place place;
     if (op->messages.class == TT_CLASS_P2P) { /* what it sent before may be there: one more poll decides */
         enum tt_peer_state state = control->peer_state(op->endpoint, p->call.root, &place);
+        if (state == TT_PEER_ALIVE && control->completed_by(op->endpoint, p->call.root) == TT_ALL_OVER)
+            state = TT_PEER_LEFT; /* its end is still there, but it makes no calls any more */
         if (state != TT_PEER_ALIVE && p->suspect)
             return tell_gone(p, p->call.root, state, &place);
         p->suspect = state != TT_PEER_ALIVE;

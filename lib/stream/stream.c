@@ -42,12 +42,18 @@ bool tt_position_wait(struct tt_position p, int64_t timeout_ms)
     return over;
 }
 
-void tt_position_await(struct tt_position p, struct tt_comm *comm)
+bool tt_position_await(struct tt_position p, struct tt_comm *comm, int64_t timeout_ms)
 {
     enum { SERVE_MS = 10 };
     bool serves = comm->waiting.on_wait != NULL;
-    while (!tt_position_wait(p, serves ? SERVE_MS : -1))
-        serves = tt_comm_serve(comm) == TUTTI_OK;
+    int64_t until_ns = tt_deadline_ns(timeout_ms), left_ms = tt_left_ms(until_ns);
+    while (!tt_position_wait(p, serves && (left_ms < 0 || left_ms > SERVE_MS) ? SERVE_MS : left_ms)) {
+        left_ms = tt_left_ms(until_ns);
+        if (left_ms == 0)
+            return false;
+        serves = serves && tt_comm_serve(comm) == TUTTI_OK;
+    }
+    return true;
 }
 
 /* --- The worker */

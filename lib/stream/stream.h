@@ -93,8 +93,8 @@ tutti_status tt_work_item_submit_after(
 /* Waits until the position is passed, which is true; false if the time has passed first (-1: never). */
 bool tt_position_wait(struct tt_position position, int64_t timeout_ms);
 
-/* Waits until the position is passed, and runs this communicator's on_wait meanwhile. */
-void tt_position_await(struct tt_position position, struct tt_comm *comm);
+/* Waits likewise, and runs this communicator's on_wait meanwhile. */
+bool tt_position_await(struct tt_position position, struct tt_comm *comm, int64_t timeout_ms);
 
 /* Returns the stream of a handle. NULL, with the last error set, if the handle is none, or of a kind that
  * this library does not have; *status says which. `name` is the caller's, for the error. */

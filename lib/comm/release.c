@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* release.c: the thread that keeps ends of communicators for their peers.
+ *
+ * A rank whose calls are over has given its peers all that it owes them. But what it sent may still be on its
+ * way, a peer of another host may not have met it yet, and who finds it gone does not know whether anything
+ * is missing. So its end stays until each peer has said that it makes no more calls either, or is gone
+ * itself. A rank says so by what it has completed: operations of all numbers (TT_ALL_OVER).
+ *
+ * One thread serves all ends of the process; it looks at them by turns, and ends with the last. */
+#include "comm/release.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/fork.h"
+#include "base/handle.h"
+#include "base/status.h"
+#include "base/thread.h"
+#include "base/wait.h"
+#include "comm/lifecycle.h"
+
+enum { NAP_MS = 2, LONGEST_NAP_MS = 50, EXIT_MS = 2000 };
+
+struct released {
+    struct released *next;
+    struct tt_comm *comm;
+    int64_t linger_ms, until_ns; /* until: once it has told its peers */
+    bool told;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+    struct released *first;
+    bool served; /* the thread runs */
+    _Atomic bool exiting;
+} ends;
+
+static void after_fork_in_child(void)
+{
+    ends.first = NULL; /* the parent's; there is no thread here */
+    ends.served = false;
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    tt_fork_takes(TT_FORK_RELEASED, &lock, after_fork_in_child);
+}
+
+static bool needs_no_more(const struct tt_comm *comm, int peer)
+{
+    const struct tt_control_ops *control = comm->endpoint->control;
+    struct tt_peer_place place;
+    return peer == comm->rank || control->completed_by(comm->endpoint, peer) >= TT_ALL_OVER ||
+           control->peer_state(comm->endpoint, peer, &place) != TT_PEER_ALIVE;
+}
+
+/* True if this end is kept no longer. */
+static bool is_through(struct released *r)
+{
+    struct tt_comm *comm = r->comm;
+    if (tt_comm_check(comm) != TUTTI_OK)
+        return true;
+    if (!r->told && !tt_comm_is_over(comm, 0))
+        return false;
+    if (!r->told) {
+        comm->endpoint->control->publish(comm->endpoint, NULL, TT_ALL_OVER - 1);
+        r->told = true;
+        r->until_ns = tt_deadline_ns(r->linger_ms);
+    }
+    int peer = 0;
+    while (peer < comm->n && needs_no_more(comm, peer))
+        peer++;
+    return peer == comm->n || tt_now_ns() >= r->until_ns || atomic_load(&ends.exiting);
+}
+
+/* Takes an end that is through out of the list. */
+static struct released *take_one(void)
+{
+    struct released **at = &ends.first;
+    while (*at != NULL && !is_through(*at))
+        at = &(*at)->next;
+    struct released *one = *at;
+    if (one != NULL)
+        *at = one->next;
+    return one;
+}
+
+static void *serve(void *unused)
+{
+    int nap_ms = NAP_MS;
+    (void)unused;
+    for (bool more = true; more;) {
+        pthread_mutex_lock(&lock);
+        struct released *one = take_one();
+        more = one != NULL || ends.first != NULL;
+        ends.served = more;
+        pthread_mutex_unlock(&lock);
+        if (one != NULL) {
+            tt_comm_let_go(one->comm);
+            free(one);
+            nap_ms = NAP_MS;
+        } else if (more) {
+            tt_sleep_ms(nap_ms);
+            nap_ms = 2 * nap_ms < LONGEST_NAP_MS ? 2 * nap_ms : LONGEST_NAP_MS;
+        }
+    }
+    return NULL;
+}
+
+tutti_status tt_release(struct tt_comm *comm, int64_t linger_ms)
+{
+    struct released *one = malloc(sizeof *one);
+    tutti_status status = one != NULL ? TUTTI_OK : tt_fail(TUTTI_OUT_OF_MEMORY, "release: no memory");
+    pthread_t thread;
+    if (status != TUTTI_OK)
+        return status;
+    *one = (struct released){ .comm = comm, .linger_ms = linger_ms };
+    pthread_mutex_lock(&lock);
+    if (!ends.served)
+        status = tt_thread_start("that keeps released communicators", serve, NULL, &thread);
+    if (status == TUTTI_OK) {
+        if (!ends.served)
+            pthread_detach(thread);
+        ends.served = true;
+        tt_comm_take(comm->handle);
+        comm->waiting.on_wait = NULL; /* it is for the thread of a caller */
+        one->next = ends.first;
+        ends.first = one;
+    }
+    pthread_mutex_unlock(&lock);
+    if (status != TUTTI_OK)
+        free(one);
+    return status;
+}
+
+/* Nobody is kept for any more, but what has been sent goes out: closing an end sees to that. */
+static void __attribute__((destructor)) end_process(void)
+{
+    int64_t until_ns = tt_deadline_ns(EXIT_MS);
+    atomic_store(&ends.exiting, true);
+    for (bool left = true; left && tt_now_ns() < until_ns;) {
+        pthread_mutex_lock(&lock);
+        left = ends.served;
+        pthread_mutex_unlock(&lock);
+        if (left)
+            tt_sleep_ms(1);
+    }
+}
