@@ -69,6 +69,19 @@ static bool refused(struct tt_endpoint *e, int rank, struct tt_refusal *refusal)
     return part->control->refused != NULL && part->control->refused(part, rank, refusal);
 }
 
+static void note(struct tt_endpoint *e, const struct tt_note *text)
+{
+    for (int i = 0; i < of(e)->nparts; i++)
+        if (of(e)->parts[i]->control->note != NULL)
+            of(e)->parts[i]->control->note(of(e)->parts[i], text);
+}
+
+static bool note_of(struct tt_endpoint *e, int peer, struct tt_note *text)
+{
+    struct tt_endpoint *part = part_to(e, peer);
+    return part->control->note_of != NULL && part->control->note_of(part, peer, text);
+}
+
 static enum tt_peer_state peer_state(struct tt_endpoint *e, int peer, struct tt_peer_place *place)
 {
     struct tt_endpoint *part = part_to(e, peer);
@@ -113,6 +126,8 @@ static const struct tt_control_ops control_ops = {
     .completed_by = completed_by,
     .refuse = refuse,
     .refused = refused,
+    .note = note,
+    .note_of = note_of,
     .peer_state = peer_state,
     .abort = end,
     .cause = find_cause,

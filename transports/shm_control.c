@@ -162,6 +162,30 @@ static bool shm_refused(struct tt_endpoint *head, int rank, struct tt_refusal *r
     return atomic_load_explicit(&c->refusals, memory_order_relaxed) == told;
 }
 
+/* A note may be read while it is replaced, so it is between two counts. */
+static void shm_note(struct tt_endpoint *head, const struct tt_note *note)
+{
+    struct tt_shm_control *c = of(head)->control;
+    uint64_t left = atomic_load_explicit(&c->notes, memory_order_relaxed), word;
+    atomic_store_explicit(&c->notes, left + 1, memory_order_relaxed);
+    for (int i = 0; i < TT_SHM_NOTE_WORDS; i++) {
+        memcpy(&word, (const uint8_t *)note + i * sizeof word, sizeof word);
+        atomic_store_explicit(&c->note[i], word, memory_order_release);
+    }
+    atomic_store_explicit(&c->notes, left + 2, memory_order_release);
+}
+
+static bool shm_note_of(struct tt_endpoint *head, int peer, struct tt_note *note)
+{
+    const struct tt_shm_control *c = of(head)->peers[peer].control;
+    uint64_t left = atomic_load_explicit(&c->notes, memory_order_acquire), word;
+    for (int i = 0; i < TT_SHM_NOTE_WORDS; i++) {
+        word = atomic_load_explicit(&c->note[i], memory_order_acquire);
+        memcpy((uint8_t *)note + i * sizeof word, &word, sizeof word);
+    }
+    return left != 0 && left % 2 == 0 && atomic_load_explicit(&c->notes, memory_order_relaxed) == left;
+}
+
 static uint64_t shm_completed_by(struct tt_endpoint *head, int peer)
 {
     return atomic_load_explicit(&of(head)->peers[peer].control->completed, memory_order_acquire);
@@ -225,6 +249,8 @@ const struct tt_control_ops tt_shm_control_ops = {
     .completed_by = shm_completed_by,
     .refuse = shm_refuse,
     .refused = shm_refused,
+    .note = shm_note,
+    .note_of = shm_note_of,
     .peer_state = shm_peer_state,
     .abort = shm_abort,
     .cause = shm_cause,

@@ -24,7 +24,7 @@
 #include "transports/shm_shuttle.h"
 #include "transports/transport.h"
 
-enum { TT_SHM_VERSION = 8, TT_SHM_INLINE_BYTES = 48 };
+enum { TT_SHM_VERSION = 9, TT_SHM_INLINE_BYTES = 48 };
 
 /* A line costs little, so there are more of them than slots for payloads: who sends a message of a line runs
  * that far ahead. */
@@ -75,7 +75,11 @@ _Static_assert((TT_SLOTS & (TT_SLOTS - 1)) == 0 && (TT_SHM_LINES & (TT_SHM_LINES
 _Static_assert(
     (int)TT_CALLS_KEPT > (int)TT_SHM_LINES, "a call is kept until who waits for its message has looked");
 
-enum { TT_SHM_CALL_WORDS = sizeof(struct tt_call_record) / 8, TT_SHM_REFUSAL_WORDS = TT_REFUSAL_TEXT / 8 };
+enum {
+    TT_SHM_CALL_WORDS = sizeof(struct tt_call_record) / 8,
+    TT_SHM_REFUSAL_WORDS = TT_REFUSAL_TEXT / 8,
+    TT_SHM_NOTE_WORDS = sizeof(struct tt_note) / 8
+};
 
 /* The fixed part; shape says where the rest lies. */
 struct tt_shm_control {
@@ -94,6 +98,8 @@ struct tt_shm_control {
     _Alignas(64) _Atomic uint64_t refusals; /* told so far, twice; odd: one is being written */
     _Atomic uint64_t refused; /* 1 + the collective's number; 0: none */
     _Atomic uint64_t refusal[TT_SHM_REFUSAL_WORDS]; /* the text of the last */
+    _Alignas(64) _Atomic uint64_t notes; /* left so far, twice; odd: one is being written */
+    _Atomic uint64_t note[TT_SHM_NOTE_WORDS];
     _Alignas(64) struct tt_cause cause;
 };
 

@@ -117,7 +117,7 @@ static struct tcp_endpoint *new_endpoint(const struct tt_endpoint_params *params
         p->in.staging = e->staging + 2 * r * staging_bytes(e);
         p->to.staging = p->in.staging + staging_bytes(e);
         p->buffer = e->buffers + r * TCP_BUFFER_BYTES;
-        p->call = params->first_number;
+        p->told.call = params->first_number;
         atomic_store(&p->control.completed, params->first_number);
     }
     return e;

@@ -34,7 +34,7 @@
 #include "transports/carrier.h"
 #include "transports/transport.h"
 
-#define TCP_MAGIC UINT64_C(0x0004706374747574) /* "tuttcp", and the version of what follows */
+#define TCP_MAGIC UINT64_C(0x0005706374747574) /* "tuttcp", and the version of what follows */
 enum { TCP_TOKEN_BYTES = 16, TCP_COPY_BYTES = 8 << 10, TCP_BUFFER_BYTES = 16 << 10 };
 enum { TCP_PATH_BYTES = 4096 };
 enum { TCP_CLOSE_MS = 2000 }; /* so long a rank that closes waits for peers to take what it sent */
@@ -90,7 +90,11 @@ struct tcp_link {
 /* A cell holds a struct that is read while it may be replaced: a version, which is odd meanwhile and 0 before
  * the first time, and the words. One thread at a time writes; any may read. */
 typedef _Atomic uint64_t tcp_word;
-enum { TCP_RECORD_WORDS = sizeof(struct tt_call_record) / 8, TCP_TEXT_WORDS = TT_REFUSAL_TEXT / 8 };
+enum {
+    TCP_RECORD_WORDS = sizeof(struct tt_call_record) / 8,
+    TCP_TEXT_WORDS = TT_REFUSAL_TEXT / 8,
+    TCP_NOTE_WORDS = sizeof(struct tt_note) / 8
+};
 void tt_tcp_cell_write(tcp_word *cell, const void *bytes, size_t words);
 /* Returns the version that was read; 0 if there is none, or if it is being replaced. */
 uint64_t tt_tcp_cell_read(const tcp_word *cell, void *bytes, size_t words);
@@ -102,6 +106,7 @@ struct tcp_control {
     _Atomic uint64_t completed; /* all operations below are over */
     tcp_word calls[TT_CALLS_KEPT][1 + TCP_RECORD_WORDS];
     tcp_word wait[1 + TCP_RECORD_WORDS];
+    tcp_word note[1 + TCP_NOTE_WORDS];
     tcp_word *refusals; /* 1 + the number of what was refused: a collective, a receive from each rank, a send
                          * to each; 0: nothing. Then the last text */
 };
@@ -110,10 +115,11 @@ enum tcp_kind {
     TCP_MESSAGE,
     TCP_RELEASE, /* only what every frame has: which slots are free again */
     TCP_WANT, /* no slot is free: tell of releases, however few */
-    TCP_ASK, /* tell of calls, the wait and refusals; ends with COMPLETED */
+    TCP_ASK, /* tell of calls, the wait, the note and refusals; ends with COMPLETED */
     TCP_CALL,
     TCP_COMPLETED,
     TCP_WAIT,
+    TCP_NOTE,
     TCP_REFUSALS,
     TCP_CLAIM, /* "this is the cause, if it is the first": to the rank that decides */
     TCP_CAUSE, /* of the end, as decided: to all */
@@ -176,7 +182,9 @@ struct tcp_peer {
     bool asked; /* the peer asks */
     _Atomic bool wanted; /* the peer wants slots */
     bool answering; /* an answer of the peer is awaited */
-    uint64_t call, wait, refusals;
+    struct { /* of what the peer was told last: a number, and versions of cells */
+        uint64_t call, wait, note, refusals;
+    } told;
     bool claim, cause, goodbye;
     struct tcp_carried carried;
 };

@@ -103,6 +103,19 @@ static uint64_t completed_by(struct tt_endpoint *head, int peer)
     return atomic_load_explicit(&p->control.completed, memory_order_acquire);
 }
 
+static void note(struct tt_endpoint *head, const struct tt_note *text)
+{
+    tt_tcp_cell_write(of(head)->peers[head->me].control.note, text, TCP_NOTE_WORDS);
+}
+
+static bool note_of(struct tt_endpoint *head, int peer, struct tt_note *text)
+{
+    struct tcp_peer *p = &of(head)->peers[peer];
+    atomic_store(&p->awaited, true); /* so that a connection is made to ask */
+    ask(of(head), peer);
+    return tt_tcp_cell_read(p->control.note, text, TCP_NOTE_WORDS) != 0;
+}
+
 /* Returns where the number of this refusal stands in a cell for refusals. */
 static size_t place_of(const struct tt_endpoint *head, const struct tt_refusal *r)
 {
@@ -289,6 +302,8 @@ const struct tt_control_ops tt_tcp_control_ops = {
     .completed_by = completed_by,
     .refuse = refuse,
     .refused = refused,
+    .note = note,
+    .note_of = note_of,
     .peer_state = peer_state,
     .abort = abort_all,
     .cause = cause_of,

@@ -127,6 +127,7 @@ static bool receive_into(struct tcp_endpoint *e, int rank, struct tcp_transfer *
     const struct tcp_frame *f = &t->frame;
     const uint64_t bytes[TCP_KINDS] = { [TCP_CALL] = sizeof(struct tt_call_record),
         [TCP_WAIT] = sizeof(struct tt_call_record),
+        [TCP_NOTE] = sizeof(struct tt_note),
         [TCP_REFUSALS] = 8 * e->refusal_words,
         [TCP_CLAIM] = sizeof(struct tt_cause),
         [TCP_CAUSE] = sizeof(struct tt_cause) };
@@ -185,6 +186,9 @@ static void take(struct tcp_endpoint *e, int rank, const struct tcp_transfer *t)
         break;
     case TCP_WAIT:
         tt_tcp_cell_write(theirs->wait, t->payload, TCP_RECORD_WORDS);
+        break;
+    case TCP_NOTE:
+        tt_tcp_cell_write(theirs->note, t->payload, TCP_NOTE_WORDS);
         break;
     case TCP_REFUSALS:
         tt_tcp_cell_write(theirs->refusals, t->payload, e->refusal_words);
@@ -372,30 +376,36 @@ static bool tell_call(struct tcp_endpoint *e, int rank)
     struct tcp_peer *p = &e->peers[rank];
     const struct tcp_control *mine = &e->peers[e->head.me].control;
     uint64_t begun = atomic_load_explicit(&mine->begun, memory_order_acquire);
-    if (p->call + TT_CALLS_KEPT < begun)
-        p->call = begun - TT_CALLS_KEPT;
-    for (; p->call < begun; p->call++) {
+    if (p->told.call + TT_CALLS_KEPT < begun)
+        p->told.call = begun - TT_CALLS_KEPT;
+    for (; p->told.call < begun; p->told.call++) {
         struct tt_call_record record;
-        if (tt_tcp_cell_read(mine->calls[p->call % TT_CALLS_KEPT], &record, TCP_RECORD_WORDS) == 0 ||
-            atomic_load(&record.sequence) != p->call + 1)
+        if (tt_tcp_cell_read(mine->calls[p->told.call % TT_CALLS_KEPT], &record, TCP_RECORD_WORDS) == 0 ||
+            atomic_load(&record.sequence) != p->told.call + 1)
             continue; /* a later one has its place */
         memcpy(p->to.staging, &record, sizeof record);
-        struct tcp_frame frame = { .kind = TCP_CALL, .number = p->call++, .bytes = sizeof record };
+        struct tcp_frame frame = { .kind = TCP_CALL, .number = p->told.call++, .bytes = sizeof record };
         return begin(e, rank, frame, p->to.staging);
     }
     return false;
 }
 
+/* Begins the frame of a cell, if the peer has not been told what is in it. */
+static bool tell_cell(
+    struct tcp_endpoint *e, int rank, enum tcp_kind kind, const tcp_word *cell, size_t words, uint64_t *told)
+{
+    struct tcp_transfer *to = &e->peers[rank].to;
+    uint64_t version = tt_tcp_cell_read(cell, to->staging, words);
+    if (version == 0 || version == *told)
+        return false;
+    *told = version;
+    return begin(e, rank, (struct tcp_frame){ .kind = (uint8_t)kind, .bytes = 8 * words }, to->staging);
+}
+
 static bool tell_refusals(struct tcp_endpoint *e, int rank)
 {
-    struct tcp_peer *p = &e->peers[rank];
-    const tcp_word *cell = e->peers[e->head.me].control.refusals;
-    uint64_t version = tt_tcp_cell_read(cell, p->to.staging, e->refusal_words);
-    if (version == 0 || version == p->refusals)
-        return false;
-    p->refusals = version;
-    struct tcp_frame frame = { .kind = TCP_REFUSALS, .bytes = 8 * e->refusal_words };
-    return begin(e, rank, frame, p->to.staging);
+    const struct tcp_control *mine = &e->peers[e->head.me].control;
+    return tell_cell(e, rank, TCP_REFUSALS, mine->refusals, e->refusal_words, &e->peers[rank].told.refusals);
 }
 
 /* Answers a peer that asks, a frame at a time; the last one says so. */
@@ -403,16 +413,8 @@ static bool answer(struct tcp_endpoint *e, int rank, uint64_t completed)
 {
     struct tcp_peer *p = &e->peers[rank];
     const struct tcp_control *mine = &e->peers[e->head.me].control;
-    struct tt_call_record wait;
-    if (tell_call(e, rank))
-        return true;
-    uint64_t version = tt_tcp_cell_read(mine->wait, &wait, TCP_RECORD_WORDS);
-    if (version != 0 && version != p->wait) {
-        p->wait = version;
-        memcpy(p->to.staging, &wait, sizeof wait);
-        return begin(e, rank, (struct tcp_frame){ .kind = TCP_WAIT, .bytes = sizeof wait }, p->to.staging);
-    }
-    if (tell_refusals(e, rank))
+    if (tell_call(e, rank) || tell_cell(e, rank, TCP_WAIT, mine->wait, TCP_RECORD_WORDS, &p->told.wait) ||
+        tell_cell(e, rank, TCP_NOTE, mine->note, TCP_NOTE_WORDS, &p->told.note) || tell_refusals(e, rank))
         return true;
     p->asked = false;
     struct tcp_frame last = { .kind = TCP_COMPLETED, .signature = p->carried.sent, .number = completed };
@@ -434,7 +436,7 @@ bool tt_tcp_releases_are_news(struct tcp_endpoint *e, int rank)
 static bool refusals_are_news(const struct tcp_endpoint *e, const struct tcp_peer *p)
 {
     uint64_t version = atomic_load(&e->peers[e->head.me].control.refusals[0]);
-    return version != 0 && version % 2 == 0 && version != p->refusals;
+    return version != 0 && version % 2 == 0 && version != p->told.refusals;
 }
 
 /* Says goodbye to those that this rank talks with; and to all, if it refused a call: they are to have its

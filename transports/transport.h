@@ -118,6 +118,12 @@ struct tt_refusal {
     char text[TT_REFUSAL_TEXT];
 };
 
+/* What a rank has for peers that look for it. */
+struct tt_note {
+    uint64_t about; /* who writes it says what it means; 0: nothing */
+    uint8_t bytes[128];
+};
+
 /* Why a communicator ended. Each rank has one to write; the first to claim the abort word decides for all. */
 struct tt_cause {
     int32_t status; /* tutti_status */
@@ -217,6 +223,12 @@ struct tt_control_ops {
      * `peer`; then which one was it, and with which text? Both may be NULL. One thread at a time refuses. */
     void (*refuse)(struct tt_endpoint *e, const struct tt_refusal *refusal);
     bool (*refused)(struct tt_endpoint *e, int rank, struct tt_refusal *refusal);
+
+    /* note: this rank leaves a note, in place of the last, for any peer that asks, also when the communicator
+     * has ended. note_of: false if there is none; of a peer on another host that asks, and is true when it
+     * looks again. Both may be NULL. */
+    void (*note)(struct tt_endpoint *e, const struct tt_note *note);
+    bool (*note_of)(struct tt_endpoint *e, int peer, struct tt_note *note);
 
     /* May make a system call. */
     enum tt_peer_state (*peer_state)(struct tt_endpoint *e, int peer, struct tt_peer_place *place);

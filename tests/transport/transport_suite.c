@@ -422,6 +422,14 @@ static void run_abort(struct transport_suite *s)
                 strcmp(seen.text, "found by 2") == 0 && strcmp(seen.operation, "broadcast") == 0,
             "rank %d sees another cause", i);
     }
+    struct tt_note note = { .about = 7, .bytes = "here" }, found = { 0 };
+    if (e[0]->control->note != NULL) { /* notes are read after the end, too */
+        suite_expect(s, !e[2]->control->note_of(e[2], 0, &found), "a note before any");
+        e[0]->control->note(e[0], &note);
+        for (int polls = 0; !e[2]->control->note_of(e[2], 0, &found) && again(s, &polls);)
+            continue;
+        suite_expect(s, memcmp(&note, &found, sizeof note) == 0, "a note is not read as it was left");
+    }
     close_all(s, 3, e);
 }
 
