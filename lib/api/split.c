@@ -12,12 +12,12 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "api/child.h"
 #include "api/group.h"
 #include "base/handle.h"
 #include "comm/lifecycle.h"
 #include "device/device.h"
 #include "run/settings.h"
-#include "select/selection.h"
 
 struct request {
     int32_t color, key, status;
@@ -157,39 +157,17 @@ static void find_members(struct split *s)
         s->members[at] = r;
     }
     for (int i = 0; i < s->count; i++)
-        s->world[i] =
-            s->parent->identity.world != NULL ? s->parent->identity.world[s->members[i]] : s->members[i];
+        s->world[i] = tt_in_world(s->parent, s->members[i]);
     while (s->members[s->place] != me)
         s->place++;
     for (int i = 0; i < s->count; i++)
         s->host[i] = s->parent->identity.host != NULL ? s->parent->identity.host[s->members[i]] : 0;
 }
 
-/* Names the device of the child, which is its parent's unless the child's own config says another. */
-static tutti_status set_device(const struct tt_comm *parent, struct tt_settings *settings)
-{
-    int number = parent->device != NULL ? parent->device->number : -1;
-    tutti_status status = TUTTI_OK;
-    enum tt_origin origin = tt_setting_origin(settings, &settings->device);
-    if (origin == TT_FROM_OPTIONS || origin == TT_FROM_CONFIG)
-        status = tt_device_resolve(settings, &number);
-    settings->device = number < 0 ? TT_DEVICE_NONE : TT_DEVICE_FIRST + (uint64_t)number;
-    return status;
-}
-
 static struct request request_of(const struct tt_comm *parent, int color, int key, const tutti_config *config)
 {
     struct request request = { .color = color, .key = key };
-    struct tt_settings *settings = &request.settings;
-    request.status = tt_comm_settings_of_child(config, &parent->settings, settings);
-    if (request.status == TUTTI_OK)
-        request.status = set_device(parent, settings);
-    if (request.status == TUTTI_OK && strcmp(settings->rules, parent->settings.rules) != 0)
-        request.status = tt_rules_read(settings);
-    if (request.status == TUTTI_OK && tt_comm_nonblocking(config))
-        request.status =
-            tt_fail(TUTTI_UNSUPPORTED, "split: config.flags has TUTTI_COMM_NONBLOCKING, but split waits "
-                                       "for the ranks of the parent; legal: TUTTI_COMM_EXACT");
+    request.status = tt_child_settings("split", parent, config, &request.settings);
     if (color < -1)
         request.status =
             tt_fail(TUTTI_INVALID_ARGUMENT, "split: color is %d; legal: 0 and up, or -1 for no child", color);
@@ -218,15 +196,8 @@ static tutti_status make_child(struct split *s, const tutti_config *config, tutt
     struct tt_settings settings = s->requests[s->parent->rank].settings;
     char name[TT_NAME_BYTES];
     tutti_config own;
-    if (tt_comm_config(config, &own) != TUTTI_OK)
-        return TUTTI_INTERNAL_ERROR; /* request_of has read it before */
     snprintf(name, sizeof name, "split %u of %.40s", s->parent->identity.splits, s->parent->identity.name);
-    if (own.name == NULL)
-        own.name = name;
-    if (own.on_wait == NULL) {
-        own.on_wait = s->parent->waiting.on_wait;
-        own.on_wait_context = s->parent->waiting.on_wait_context;
-    }
+    tt_child_config(s->parent, config, name, &own);
     find_members(s);
     const struct tt_settings *first = &s->requests[s->members[0]].settings;
     bool places = tt_setting_origin(first, &first->topology) == TT_FROM_OPTIONS;

@@ -108,10 +108,17 @@ bool tt_init_begin(const tutti_config *config)
 tutti_status tt_init_rank(int n, int rank, const tutti_id *id, const tutti_config *config, tutti_comm **comm)
 {
     struct tt_settings settings;
-    struct tt_session *session;
     tutti_status status = tt_comm_settings(config, &settings);
-    if (status != TUTTI_OK)
-        return tt_init_refuse(n, rank, id, config, status);
+    return status == TUTTI_OK ? tt_init_rank_with(n, rank, id, &settings, config, comm)
+                              : tt_init_refuse(n, rank, id, config, status);
+}
+
+tutti_status tt_init_rank_with(int n, int rank, const tutti_id *id, const struct tt_settings *own,
+    const tutti_config *config, tutti_comm **comm)
+{
+    struct tt_settings settings = *own;
+    struct tt_session *session;
+    tutti_status status = TUTTI_OK;
     int64_t timeout_ms = tt_comm_init_timeout(&settings, config);
     void *room = tt_comm_room(n);
     int32_t *host_of = room != NULL ? malloc((size_t)n * sizeof *host_of) : NULL;

@@ -44,6 +44,9 @@ tutti_status tt_comm_handle_create(struct tt_comm *comm, tutti_comm **handle);
 /* These do the work of tutti_comm_init_rank and tutti_comm_init_all, after sizes and pointers were checked
  * (init.c). */
 tutti_status tt_init_rank(int n, int rank, const tutti_id *id, const tutti_config *config, tutti_comm **comm);
+/* The same, with settings that were read. */
+tutti_status tt_init_rank_with(int n, int rank, const tutti_id *id, const struct tt_settings *settings,
+    const tutti_config *config, tutti_comm **comm);
 /* In place of tt_init_rank: tells the other ranks that this one cannot take part, by `status` and the
  * thread's last error, which stays. Returns the status. id NULL: the launcher says n, rank and id. It waits
  * for who made the id as tt_init_rank would. */

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* child.h: what a communicator that is made from another one has of that one, its parent. */
+#ifndef TT_CHILD_H
+#define TT_CHILD_H
+#include "run/comm.h"
+#include "tutti.h"
+
+/* Sets the settings of a child: those of its parent, but for what the config says. NONBLOCKING is refused in
+ * the name of `function`, which waits for other ranks. */
+tutti_status tt_child_settings(const char *function, const struct tt_comm *parent, const tutti_config *config,
+    struct tt_settings *settings);
+/* Sets the config of a child whose settings are known to be legal: `config`, where that says something, else
+ * on_wait is the parent's, and the name this one. */
+void tt_child_config(
+    const struct tt_comm *parent, const tutti_config *config, const char *name, tutti_config *own);
+/* The number of a rank in the communicator that all was split from. */
+static inline int tt_in_world(const struct tt_comm *comm, int rank)
+{
+    return comm->identity.world != NULL ? comm->identity.world[rank] : rank;
+}
+
+#endif
