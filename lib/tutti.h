@@ -370,6 +370,34 @@ tutti_status tutti_comm_init_all(int n, const int *devices, const tutti_config *
 tutti_status tutti_comm_split(
     tutti_comm *comm, int color, int key, const tutti_config *config, tutti_comm **child);
 
+/* A communicator of those ranks of comm that are not excluded, in the same order; all of them call it, with
+ * the same ranks in excluded[count], and the others do not. flags: TUTTI_SHRINK_ABORT: comm is aborted first,
+ * or has ended already, as when one of the excluded has died; then destroy is all that is left of it. 0: comm
+ * goes on, and its calls on streams are waited for. It needs no id: the ranks meet by what they know of each
+ * other. What config does not set is as of tutti_comm_split; a child without a name is "rest of PARENT".
+ * Where ranks die meanwhile it fails, and may be called again without them. Source: ncclCommShrink.
+ *
+ * Errors: INVALID_ARGUMENT (comm, child; excluded: not of comm, twice, or this rank; count, flags, config),
+ * INVALID_USAGE (inside a group; made before a fork), UNSUPPORTED (NONBLOCKING), PEER_LOST (the lowest of the
+ * ranks that are left has ended), TIMEOUT (as tutti_comm_init_rank: some have not called it, or with other
+ * ranks), those of tutti_comm_init_rank, and sticky ones of comm, without TUTTI_SHRINK_ABORT. */
+enum { TUTTI_SHRINK_ABORT = 1 };
+tutti_status tutti_comm_shrink(tutti_comm *comm, const int *excluded, int count, uint64_t flags,
+    const tutti_config *config, tutti_comm **child);
+
+/* A communicator of the ranks of comm, which keep their numbers, and of new ones, up to n. One rank of comm
+ * makes an id by tutti_comm_get_id and hands it to the new ranks; they call tutti_comm_grow with comm NULL,
+ * the id and their new rank, which is tutti_comm_init_rank. The ranks of comm call it with rank -1; id may be
+ * NULL there, for it is known. comm goes on. What config does not set is, of ranks of comm, as of
+ * tutti_comm_split; shared settings are those of rank 0. Source: ncclCommGrow.
+ *
+ * Errors: INVALID_ARGUMENT (n, comm, id, rank, grown, config), INVALID_USAGE (inside a group; made before a
+ * fork), TIMEOUT (nobody has called get_id, or a rank is missing), PEER_LOST, those of tutti_comm_init_rank,
+ * and sticky ones of comm. */
+tutti_status tutti_comm_get_id(tutti_comm *comm, tutti_id *id);
+tutti_status tutti_comm_grow(
+    tutti_comm *comm, int n, const tutti_id *id, int rank, const tutti_config *config, tutti_comm **grown);
+
 /* Rank, number of ranks, device (-1: host memory); -1 if comm is not a communicator. */
 int tutti_comm_rank(const tutti_comm *comm);
 int tutti_comm_size(const tutti_comm *comm);

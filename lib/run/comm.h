@@ -74,6 +74,8 @@ struct tt_comm {
         uint64_t id; /* the same on all ranks */
         char name[TT_NAME_BYTES];
         uint32_t splits; /* of it */
+        uint32_t grown; /* so often */
+        tutti_id met; /* of the last note that this rank has followed (regroup.c) */
         int32_t *world; /* of each rank: its number in the first communicator; NULL: this is the first */
         int32_t *host; /* of each rank; NULL: all are on one */
     } identity;
