@@ -193,10 +193,12 @@ static tutti_status open_all(
     m->head.n = params->n;
     m->head.me = params->me;
     m->head.slot_bytes = params->slot_bytes;
+    m->head.own_bytes = m->parts[0]->own_bytes;
     m->head.ended = m->parts[0]->ended;
     m->head.inside = m->parts[0]->inside;
     m->head.doorbell = m->parts[0]->doorbell;
     for (int i = 1; i < m->nparts; i++) {
+        m->head.own_bytes += m->parts[i]->own_bytes;
         m->parts[i]->inside = m->head.inside;
         m->parts[i]->doorbell = m->head.doorbell;
     }

@@ -136,6 +136,7 @@ static tutti_status open_endpoint(
     e->head.doorbell = &e->control->bell;
     e->head.inside = &e->control->inside;
     e->head.ended = &e->control->aborted;
+    e->head.own_bytes = e->shape.bytes;
     e->slot_stride = e->shape.slot_stride;
     e->aborted = &e->control->aborted;
     struct address mine = { .magic = ADDRESS_MAGIC,

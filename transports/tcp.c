@@ -111,6 +111,7 @@ static struct tcp_endpoint *new_endpoint(const struct tt_endpoint_params *params
         free_endpoint(e);
         return NULL;
     }
+    e->head.own_bytes = e->memory_bytes + n * (TCP_BUFFER_BYTES + 2 * staging_bytes(e));
     for (size_t r = 0; r < n; r++) {
         struct tcp_peer *p = &e->peers[r];
         p->control.refusals = e->refusals + r * (1 + e->refusal_words);

@@ -297,6 +297,7 @@ struct tt_endpoint {
     int n, me;
     struct tt_link **links; /* [class][n], once connected; NULL: that rank is not reached */
     uint64_t slot_bytes;
+    uint64_t own_bytes; /* of memory that it has for messages, whether they have used it or not */
     uint64_t path_bytes[TT_PATHS]; /* counted by the sender */
     const _Atomic uint32_t *ended; /* not 0: the communicator has */
     _Atomic uint32_t *inside; /* operations of this rank that may use its peers' memory; it alone writes */

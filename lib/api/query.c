@@ -324,6 +324,37 @@ static bool answer_paths(const struct tt_comm *comm, const char *rest, struct tt
     return true;
 }
 
+/* Answers "price all_reduce BYTES": how many microseconds a call on host memory is predicted to take. */
+static bool answer_price(const struct tt_comm *comm, const char *rest, struct tt_text *a)
+{
+    char name[32], size[32];
+    int algorithm;
+    struct tt_request request;
+    struct tt_prediction price;
+    if (comm == NULL || sscanf(rest, "%31s %31s", name, size) != 2)
+        return false;
+    if (!request_of(comm, name, size, &request) || tt_choose(&request, NULL, &algorithm) != TUTTI_OK)
+        return true;
+    struct tt_cost_query query = tt_choose_cost_query(&request);
+    if (request.collective != TT_BARRIER && request.bytes > query.bytes)
+        query.bytes = request.bytes; /* not the least of its class */
+    if (tt_cost_predict(&query, algorithm, &price) == TUTTI_OK)
+        tt_put(a, "%.3f", 1e-9 * (double)price.total);
+    return true;
+}
+
+/* Answers with the memory that comm has for itself here, whether calls have used it or not. */
+static bool answer_memory(const struct tt_comm *comm, const char *rest, struct tt_text *a)
+{
+    if (comm == NULL || *rest != '\0')
+        return false;
+    tt_put(a, "host=%llu pinned=%llu device=%llu",
+        (unsigned long long)(comm->endpoint->own_bytes + comm->memory.tmp_bytes),
+        (unsigned long long)(comm->device != NULL ? comm->device->pinned_bytes : 0),
+        (unsigned long long)(comm->device != NULL ? tt_device_bytes(comm) : 0));
+    return true;
+}
+
 static bool answer_lost(const struct tt_comm *comm, const char *rest, struct tt_text *a)
 {
     (void)rest;
@@ -372,15 +403,17 @@ static const struct {
     { "cpu", "cpu", answer_isa },
     { "devices", "devices [json]", answer_devices },
     { "algorithms", "algorithms COLLECTIVE", answer_algorithms },
-    { "choice", "choice COLLECTIVE BYTES (with comm)", answer_choice },
-    { "why", "why COLLECTIVE BYTES [N [exact] [TOPOLOGY]] (without N: with comm)", answer_why },
+    { "choice", "choice COLLECTIVE BYTES *", answer_choice },
+    { "why", "why COLLECTIVE BYTES [N [exact] [TOPOLOGY]] (without N: *)", answer_why },
+    { "price", "price COLLECTIVE BYTES *", answer_price },
     { "topology", "topology", answer_topology },
-    { "hosts", "hosts (with comm)", answer_hosts },
+    { "hosts", "hosts *", answer_hosts },
     { "schedule", "schedule COLLECTIVE ALGORITHM N ROOT RANK in_place|out_of_place [exact] [TOPOLOGY]",
         answer_schedule },
-    { "paths", "paths (with comm)", answer_paths },
-    { "executor", "executor (with comm)", answer_executor },
-    { "recorder", "recorder [json] (with comm)", answer_recorder },
+    { "paths", "paths *", answer_paths },
+    { "memory", "memory *", answer_memory },
+    { "executor", "executor *", answer_executor },
+    { "recorder", "recorder [json] *", answer_recorder },
     { "attach", "attach PID [json]", answer_attach },
     { "lost_wakeups", "lost_wakeups", answer_lost },
 };
@@ -506,6 +539,7 @@ size_t tutti_query(const tutti_comm *comm, const char *what, char *text, size_t 
     for (int i = 0; i < QUESTIONS; i++)
         snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i > 0 ? "; " : "",
             questions[i].form);
-    tt_fail(TUTTI_INVALID_ARGUMENT, "query: '%s' is not a question; there are: %s", what, known);
+    tt_fail(TUTTI_INVALID_ARGUMENT, "query: '%s' is not a question; there are (*: of a communicator): %s",
+        what, known);
     return 0;
 }

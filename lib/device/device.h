@@ -149,6 +149,8 @@ tutti_status tt_device_find_capture(const struct tt_batch *batch, struct tt_dev_
 
 /* "L", "W" or "H": what serves collectives on its streams, where it can; and why, of one of so many bytes. */
 const char *tt_device_executor(const struct tt_comm *comm);
+/* What its communicator has of the device's memory, for itself. */
+uint64_t tt_device_bytes(const struct tt_comm *comm);
 void tt_device_why(
     const struct tt_comm *comm, enum tt_collective collective, uint64_t bytes, struct tt_text *text);
 

@@ -290,6 +290,12 @@ static bool serves(const struct tt_comm *comm)
     return led != NULL && atomic_load(&led->rows[led->leader]->serves);
 }
 
+uint64_t tt_device_bytes(const struct tt_comm *comm)
+{
+    const struct tt_led *led = comm->device->led;
+    return led != NULL ? led->pad.segment.bytes : 0;
+}
+
 const char *tt_device_executor(const struct tt_comm *comm)
 {
     return tt_local_decides(comm) ? "L" : serves(comm) ? "W" : "H";

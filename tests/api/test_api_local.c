@@ -2,6 +2,7 @@
 /* test_api_local.c: calls that need no communicator: memory, reductions within the process, and questions;
  * bad arguments of these are refused in words that name the argument. */
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -95,6 +96,8 @@ static void questions(struct ranks_me *me)
     ranks_expect(me, tutti_query(NULL, "paths", text, sizeof text) == 0, "paths without a communicator");
     ranks_expect(me, tutti_query(NULL, "executor", text, sizeof text) == 0, "executor without one");
     ranks_expect(me, tutti_query(NULL, "choice all_reduce 8", text, sizeof text) == 0, "choice without one");
+    ranks_expect(me, tutti_query(NULL, "memory", text, sizeof text) == 0, "memory without one");
+    ranks_expect(me, tutti_query(NULL, "price all_reduce 8", text, sizeof text) == 0, "price without one");
     size_t length = tutti_query(NULL, "config", NULL, 0);
     ranks_expect(me,
         length > 20 && tutti_query(NULL, "config", text, sizeof text) == length && strlen(text) == length,
@@ -116,4 +119,39 @@ static void questions(struct ranks_me *me)
 Test(api_local, questions)
 {
     ranks_run(&(struct ranks_plan){ .n = 1, .run = questions });
+}
+
+/* --- What a communicator costs */
+
+static double price(struct ranks_me *me, const tutti_comm *comm, const char *what)
+{
+    char text[64] = "", *end;
+    ranks_expect(me, tutti_query(comm, what, text, sizeof text) > 0, "%s: no answer", what);
+    double us = strtod(text, &end);
+    ranks_expect(me, us > 0 && *end == '\0', "%s: \"%s\"", what, text);
+    return us;
+}
+
+static void costs(struct ranks_me *me)
+{
+    tutti_comm *comm = ranks_join(me, NULL);
+    unsigned long long host = 0, pinned = 1, device = 1;
+    char text[128];
+    ranks_expect(me, price(me, comm, "price all_reduce 1M") < price(me, comm, "price all_reduce 1.5M"),
+        "1.5 MiB cost no more than 1 MiB");
+    ranks_expect(me, price(me, comm, "price all_reduce 64M") > 10 * price(me, comm, "price all_reduce 1M"),
+        "64 MiB cost little more than 1 MiB");
+    price(me, comm, "price barrier 0");
+    price(me, comm, "price all_to_all 4K");
+    ranks_expect(me, tutti_query(comm, "price all_reduce", text, sizeof text) == 0, "without bytes");
+    ranks_expect(me, tutti_query(comm, "price nothing 8", text, sizeof text) == 0, "of nothing");
+    tutti_query(comm, "memory", text, sizeof text);
+    int found = sscanf(text, "host=%llu pinned=%llu device=%llu", &host, &pinned, &device);
+    ranks_expect(me, found == 3 && host > 100000 && pinned == 0 && device == 0, "memory: \"%s\"", text);
+    ranks_part(me, comm);
+}
+
+Test(api_local, what_a_communicator_costs)
+{
+    ranks_run(&(struct ranks_plan){ .n = 3, .kind = RANKS_PROCESSES, .run = costs });
 }

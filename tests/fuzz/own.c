@@ -26,8 +26,8 @@ static const char *any_word(struct fuzz_rank *me)
 static const char *any_question(struct fuzz_rank *me, char *text, size_t bytes)
 {
     static const char *const heads[] = { "version", "config", "variables", "transports", "cpu", "algorithms",
-        "choice", "why", "schedule", "paths", "executor", "lost_wakeups", "recorder", "attach", "devices", "",
-        "Version", "recorder json ", "what" };
+        "choice", "price", "memory", "why", "schedule", "paths", "executor", "lost_wakeups", "recorder",
+        "attach", "devices", "", "Version", "recorder json ", "what" };
     int words = (int)below(me, 7);
     int length = snprintf(text, bytes, "%s", heads[below(me, sizeof heads / sizeof heads[0])]);
     for (int i = 0; i < words && (size_t)length < bytes; i++)
