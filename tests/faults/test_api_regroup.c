@@ -50,6 +50,7 @@ static void expect_rank(struct ranks_me *me, tutti_comm *comm, int rank, int n)
 static void shrink_well(struct ranks_me *me)
 {
     static const int excluded[] = { 2, 0 };
+    go_to_host(me);
     tutti_comm *comm = ranks_join(me, NULL), *rest = NULL, *again = NULL;
     ranks_at(me, "without 0 and 2");
     if (me->rank == 1 || me->rank == 3) {
@@ -75,6 +76,8 @@ Test(api_regroup, fewer)
 {
     for (int kind = RANKS_PROCESSES; kind <= RANKS_TOGETHER; kind++)
         ranks_run(&(struct ranks_plan){ .n = 4, .kind = (enum ranks_kind)kind, .run = shrink_well });
+    ranks_run(&(struct ranks_plan){
+        .n = 4, .kind = RANKS_PROCESSES, .run = shrink_well, .context = &(struct hosts){ 3 } });
 }
 
 static void shrink_to_one(struct ranks_me *me)
@@ -205,25 +208,32 @@ Test(api_regroup, one_is_dropped)
 
 static void inherit(struct ranks_me *me)
 {
-    tutti_config exact = {
-        .size = sizeof exact, .flags = TUTTI_COMM_EXACT, .name = "crew", .options = "slice=32K"
-    };
+    tutti_config exact = { .size = sizeof exact,
+        .flags = TUTTI_COMM_EXACT,
+        .name = "crew",
+        .options = "slice=32K;topology=0-1/2-3" };
     tutti_config named = { .size = sizeof named, .name = "night shift" };
     tutti_comm *comm = ranks_join(me, &exact), *rest = NULL, *other = NULL;
-    char config[8192];
+    char config[8192], topology[64];
     tutti_error error = { .size = sizeof error };
-    if (me->rank == 0)
+    if (me->rank == 0) {
+        ranks_meet(me);
         ranks_part(me, comm);
-    if (me->rank == 0)
         return;
+    }
     ranks_ok(me, tutti_comm_shrink(comm, &(int){ 0 }, 1, TUTTI_SHRINK_ABORT, NULL, &rest), "shrink");
     tutti_query(rest, "config", config, sizeof config);
     ranks_expect(me, strstr(config, "32768") != NULL || strstr(config, "32K") != NULL, "%s", config);
+    tutti_query(rest, "topology", topology, sizeof topology);
+    ranks_expect(me, strcmp(topology, "0/1-2") == 0, "domains %s", topology);
     ranks_ok(me, tutti_comm_shrink(rest, NULL, 0, 0, &named, &other), "shrink");
+    ranks_meet(me);
     tutti_comm_abort(rest);
     tutti_comm_abort(other);
     tutti_comm_get_error(rest, &error);
     ranks_expect(me, strstr(error.text, "rest of crew") != NULL, "%s", error.text);
+    snprintf(config, sizeof config, "rank %d is rank %d of the world", error.rank, error.rank + 1);
+    ranks_expect(me, strstr(error.text, config) != NULL, "%s", error.text);
     tutti_comm_get_error(other, &error);
     ranks_expect(me, strstr(error.text, "night shift") != NULL, "%s", error.text);
     ranks_part(me, other);
@@ -233,7 +243,7 @@ static void inherit(struct ranks_me *me)
 
 Test(api_regroup, what_a_child_has_of_its_parent)
 {
-    ranks_run(&(struct ranks_plan){ .n = 3, .kind = RANKS_PROCESSES, .run = inherit });
+    ranks_run(&(struct ranks_plan){ .n = 4, .kind = RANKS_PROCESSES, .run = inherit });
 }
 
 /* --- What cannot be */
@@ -376,7 +386,8 @@ Test(api_regroup, more)
     ranks_run(&(struct ranks_plan){ .n = 4, .kind = RANKS_THREADS, .run = grow_twice, .context = &hosts[0] });
 }
 
-/* A communicator grows twice: the id of the first time is not taken for that of the second. */
+/* A communicator grows twice: the id of the first time is not taken for that of the second, which another
+ * rank makes. */
 static void grow_again(struct ranks_me *me)
 {
     struct {
@@ -388,7 +399,7 @@ static void grow_again(struct ranks_me *me)
     tutti_comm *all = ranks_join(me, NULL);
     ranks_ok(me, tutti_comm_split(all, color, 0, NULL, &comm), "split");
     for (int i = 0; i < 2; i++) {
-        if (me->rank == 0) {
+        if (me->rank == i) {
             ranks_ok(me, tutti_comm_get_id(comm, &told->id[i]), "comm_get_id");
             told->ready = i + 1;
         }
@@ -397,7 +408,7 @@ static void grow_again(struct ranks_me *me)
         if (me->rank == 2)
             ranks_ok(me, tutti_comm_grow(NULL, 3, &told->id[i], 2, NULL, &made[i]), "grow, new");
         else
-            ranks_ok(me, tutti_comm_grow(comm, 3, me->rank == 0 ? &told->id[i] : NULL, -1, NULL, &made[i]),
+            ranks_ok(me, tutti_comm_grow(comm, 3, me->rank == i ? &told->id[i] : NULL, -1, NULL, &made[i]),
                 "grow");
         add_up(me, made[i], 6);
     }
