@@ -55,6 +55,27 @@ def test_peer_lost():
             assert error.rank in (0, 1) and "rank 2" in str(error)
 
 
+def go_on_without_the_dead(comm):
+    comm.barrier()
+    comm.tell(os.getpid())
+    if comm.rank == 0:
+        signal.pause()
+    try:
+        comm.all_reduce(np.zeros(3))
+    except tutti.PeerLost:
+        rest = comm.shrink([0], abort=True, name="rest")
+    old = comm.rank
+    comm.close()
+    return rest.rank, rest.size, rest.all_reduce(np.array([old + 1.0])).item()
+
+
+def test_survivors_go_on():
+    with Processes(3, go_on_without_the_dead) as job:
+        pids = [job.hear(rank) for rank in range(3)]
+        os.kill(pids[0], signal.SIGKILL)
+        assert [job.hear(rank) for rank in (1, 2)] == [(0, 2, 5.0), (1, 2, 5.0)]
+
+
 def wrong_dtype(comm):
     comm.all_reduce(np.zeros(3), np.zeros(3, "f4"))
 

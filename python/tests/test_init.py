@@ -97,6 +97,38 @@ def test_split():
     assert threads(3, run) == [(1, 2, 2), (0, 1, 1), (0, 2, 2)]
 
 
+def test_more_ranks_and_fewer():
+    met = threading.Barrier(3)
+    ids = []
+
+    def run(comm):
+        old = comm.split(0 if comm.rank < 2 else -1)
+        if comm.rank == 0:
+            ids.append(old.get_id())
+        met.wait()
+        grown = old.grow(3) if old else tutti.init_rank(3, 2, ids[0])
+        total = grown.all_reduce(np.array(comm.rank)).item()
+        rest = grown.shrink([1]) if comm.rank != 1 else None
+        assert rest is None or (rest.size, rest.rank) == (2, comm.rank // 2)
+        return total
+
+    assert threads(3, run) == [3, 3, 3]
+    with pytest.raises(tutti.InvalidArgument, match="excluded"):
+        tutti.init_all(1)[0].shrink([0])
+
+
+def test_flush():
+    def run(comm):
+        with tutti.Stream() as stream:
+            buffer = np.array([comm.rank + 1.0])
+            comm.all_reduce(buffer, buffer, stream=stream)
+            while not comm.flush(10):
+                pass
+            return buffer.item()
+
+    assert threads(2, run) == [3.0, 3.0]
+
+
 def test_settings():
     (comm,) = tutti.init_all(1, name="alone", options="slice=64K")
     assert "alone" in repr(comm.query("recorder")) or comm.query("recorder") == ""

@@ -53,6 +53,7 @@ class tutti_error(ctypes.Structure):
 
 
 COMM_NONBLOCKING, COMM_EXACT = 1, 2
+SHRINK_ABORT = 1
 MEM_HOST = 0  # of tutti_mem_kind
 
 # Arguments by one letter each, so that the table below can be read beside the header.
@@ -79,12 +80,16 @@ _FUNCTIONS = {
     "comm_init_env": ("i", "pp"),
     "comm_init_all": ("i", "ippp"),
     "comm_split": ("i", "piipp"),
+    "comm_shrink": ("i", "ppiupp"),
+    "comm_get_id": ("i", "pp"),
+    "comm_grow": ("i", "pipipp"),
     "comm_rank": ("i", "p"),
     "comm_size": ("i", "p"),
     "comm_device": ("i", "p"),
     "device_count": ("i", "p"),
     "comm_state": ("i", "p"),
     "comm_get_error": ("i", "pp"),
+    "comm_flush": ("i", "pl"),
     "comm_finalize": ("i", "p"),
     "comm_abort": ("i", "p"),
     "comm_refuse": ("i", "pis"),
@@ -153,6 +158,7 @@ for _name, (_result, _arguments) in _FUNCTIONS.items():
 __all__ = [
     "COMM_EXACT",
     "COMM_NONBLOCKING",
+    "SHRINK_ABORT",
     "MEM_HOST",
     "NO_STREAM",
     "ON_WAIT",

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Communicators: how they are made, how they are split, and how they end."""
+"""Communicators: how they are made, of others too, and how they end."""
 
 from __future__ import annotations
 
 import ctypes
 import time
-from typing import Any, Callable
+from typing import Any, Callable, Iterable
 
 from numpy.typing import DTypeLike
 
 from . import operators
 from ._buffers import Array
 from ._interrupt import on_wait, raise_first, waiting
-from ._library import COMM_EXACT, COMM_NONBLOCKING, library, tutti_config
+from ._library import COMM_EXACT, COMM_NONBLOCKING, SHRINK_ABORT, library, tutti_config
 from .blocks import Blocks
 from .errors import Error, InvalidArgument, InvalidUsage, Status, failure, refuse, sticky_error
 from .group import open_group, settle
@@ -70,6 +70,21 @@ def _config(
         on_wait=on_wait,
         device=0 if device is None else device + 1 if device >= 0 else device,
     )
+
+
+def _config_of_child(
+    name: str | None,
+    timeout_ms: int | None,
+    options: str | None,
+    exact: bool | None,
+    device: int | None,
+) -> Any:
+    """What is None a communicator has of the one that it is made of."""
+    if exact is False:
+        options = "exact=off" if options is None else f"exact=off;{options}"
+    if (name, timeout_ms, options, exact, device) == (None,) * 5:
+        return None
+    return ctypes.byref(_config(COMM_EXACT if exact else 0, timeout_ms or 0, name, options, device))
 
 
 class Comm(Blocks):
@@ -130,17 +145,66 @@ class Comm(Blocks):
     ) -> Comm | None:
         """Ranks of one colour form a communicator, in the order of (key, rank); colour -1: none, and None.
         What is not set here it has of this one."""
-        config = None
-        if exact is False:
-            options = "exact=off" if options is None else f"exact=off;{options}"
-        if (name, timeout_ms, options, exact, device) != (None,) * 5:
-            flags = COMM_EXACT if exact else 0
-            config = ctypes.byref(_config(flags, timeout_ms or 0, name, options, device))
+        config = _config_of_child(name, timeout_ms, options, exact, device)
         child = ctypes.c_void_p()
         status = library.tutti_comm_split(self._opened("split"), color, key, config, ctypes.byref(child))
         if status or waiting.raised:
             settle(status, "split", (self,))
         return None if child.value is None else Comm(child.value)
+
+    def shrink(
+        self,
+        excluded: Iterable[int],
+        *,
+        abort: bool = False,
+        name: str | None = None,
+        timeout_ms: int | None = None,
+        options: str | None = None,
+        exact: bool | None = None,
+        device: int | None = None,
+    ) -> Comm:
+        """A communicator of the ranks that are not excluded; all of them call it, the others do not. With
+        abort this one is over, or was already, as when an excluded rank has died; close it then."""
+        ranks = list(excluded)
+        child = ctypes.c_void_p()
+        status = library.tutti_comm_shrink(
+            self._opened("shrink"),
+            (ctypes.c_int * len(ranks))(*ranks),
+            len(ranks),
+            SHRINK_ABORT if abort else 0,
+            _config_of_child(name, timeout_ms, options, exact, device),
+            ctypes.byref(child),
+        )
+        if status or waiting.raised:
+            settle(status, "shrink", (self,))
+        return Comm(child.value or 0)
+
+    def get_id(self) -> Id:
+        """An id for new ranks, who join by tutti.init_rank, while the ranks of this one call grow."""
+        room = (ctypes.c_uint8 * Id.SIZE)()
+        status = library.tutti_comm_get_id(self._opened("get_id"), room)
+        if status:
+            raise failure(status, "get_id")
+        return Id(bytes(room))
+
+    def grow(
+        self,
+        n: int,
+        *,
+        name: str | None = None,
+        timeout_ms: int | None = None,
+        options: str | None = None,
+        exact: bool | None = None,
+        device: int | None = None,
+    ) -> Comm:
+        """A communicator of n ranks: those of this one, which keep their numbers, and new ones, which call
+        tutti.init_rank with the id that a rank of this one got by get_id."""
+        grown = ctypes.c_void_p()
+        config = _config_of_child(name, timeout_ms, options, exact, device)
+        status = library.tutti_comm_grow(self._opened("grow"), n, None, -1, config, ctypes.byref(grown))
+        if status or waiting.raised:
+            settle(status, "grow", (self,))
+        return Comm(grown.value or 0)
 
     def op_create(
         self, function: Callable[[Array, Array], Any], dtype: DTypeLike = float, commutes: bool = False
@@ -162,6 +226,15 @@ class Comm(Blocks):
         status = library.tutti_comm_finalize(self._opened("finalize"))
         if status or waiting.raised:
             settle(status, "finalize", (self,))
+
+    def flush(self, timeout_ms: int = -1) -> bool:
+        """True when this rank's calls on streams are over; False if timeout_ms have passed first."""
+        status = library.tutti_comm_flush(self._opened("flush"), timeout_ms)
+        if status == Status.IN_PROGRESS:
+            return False
+        if status or waiting.raised:
+            settle(status, "flush", (self,))
+        return True
 
     def abort(self) -> None:
         """End the communicator on all ranks, now; wakes every wait. Any thread may do so."""
