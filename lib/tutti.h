@@ -447,8 +447,8 @@ tutti_status tutti_comm_flush(tutti_comm *comm, int64_t timeout_ms);
 tutti_status tutti_comm_finalize(tutti_comm *comm);
 
 /* The same, but waits for timeout_ms at most (-1: no bound; 0: not at all). TUTTI_IN_PROGRESS: some rank has
- * not called it yet, or has calls left; ask again, or destroy. The communicator takes no more calls as soon
- * as this has not failed. So one thread can finalize several ranks, by turns. Errors: as finalize,
+ * not called it yet, or has calls left; ask again, on any thread, or destroy. The communicator takes no more
+ * calls as soon as this has not failed. So one thread can finalize several ranks. Errors: as finalize,
  * INVALID_ARGUMENT (timeout_ms), SYSTEM_ERROR (no thread), OUT_OF_MEMORY. Source: ncclCommFinalize. */
 tutti_status tutti_comm_finalize_within(tutti_comm *comm, int64_t timeout_ms);
 
@@ -477,9 +477,10 @@ tutti_status tutti_comm_destroy(tutti_comm *comm);
 /* As destroy, but nobody waits and nobody is harmed: returns at once, and the handle is dead. The library
  * keeps this rank's end until its calls on streams are over, and then for the peers, until all of them have
  * released or destroyed theirs, or ended, or until linger_ms have passed (-1: no bound). A peer that calls
- * what this rank has not called gets PEER_LOST. A process that ends gives its calls two seconds. Errors:
- * INVALID_ARGUMENT (comm, linger_ms), INVALID_USAGE (inside a group; made before a fork), OUT_OF_MEMORY,
- * SYSTEM_ERROR (no thread): then the handle lives. Source: ncclCommDestroy. */
+ * what this rank has not called gets PEER_LOST, but may finalize, or call a barrier. A process that ends
+ * gives its calls two seconds. Errors: INVALID_ARGUMENT (comm, linger_ms), INVALID_USAGE (inside a group;
+ * made before a fork), OUT_OF_MEMORY, SYSTEM_ERROR (no thread): then the handle lives. Source:
+ * ncclCommDestroy. */
 tutti_status tutti_comm_release(tutti_comm *comm, int64_t linger_ms);
 
 /* ---- Memory ---- */

@@ -6,6 +6,9 @@
  * is missing. So its end stays until each peer has said that it makes no more calls either, or is gone
  * itself. A rank says so by what it has completed: operations of all numbers (TT_ALL_OVER).
  *
+ * Peers that finalize wait for all ranks in a barrier. An end that was released takes part in that, when all
+ * are there that make calls.
+ *
  * One thread serves all ends of the process; it looks at them by turns, and ends with the last. */
 #include "comm/release.h"
 
@@ -18,6 +21,8 @@
 #include "base/thread.h"
 #include "base/wait.h"
 #include "comm/lifecycle.h"
+#include "run/run.h"
+#include "stream/stream.h"
 
 enum { NAP_MS = 2, LONGEST_NAP_MS = 50, EXIT_MS = 2000 };
 
@@ -25,7 +30,7 @@ struct released {
     struct released *next;
     struct tt_comm *comm;
     int64_t linger_ms, until_ns; /* until: once it has told its peers */
-    bool told;
+    bool told; /* that it makes no calls any more */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -54,6 +59,48 @@ static bool needs_no_more(const struct tt_comm *comm, int peer)
            control->peer_state(comm->endpoint, peer, &place) != TT_PEER_ALIVE;
 }
 
+/* True if this peer is in a barrier, as it would be this rank's next call. */
+static bool is_in_barrier(const struct tt_comm *comm, int peer)
+{
+    struct tt_call_record call;
+    return comm->endpoint->control->call_of(comm->endpoint, peer, comm->numbers.sequence, &call) &&
+           call.collective == TT_BARRIER;
+}
+
+static void tell(struct released *r)
+{
+    r->comm->endpoint->control->publish(r->comm->endpoint, NULL, TT_ALL_OVER - 1);
+    r->told = true;
+}
+
+/* Takes part in a barrier of the others, on a stream of its own: other ends of this process may be in it. */
+static void join_barrier(struct released *r)
+{
+    struct tt_comm *comm = r->comm;
+    struct tt_work_item *item = tt_work_item_take(NULL);
+    struct tt_position position;
+    tutti_status status = item != NULL ? TUTTI_OK : TUTTI_OUT_OF_MEMORY;
+    if (status == TUTTI_OK && comm->streams.finalizes.kind == TUTTI_STREAM_NONE)
+        status = tt_stream_make(NULL, &comm->streams.finalizes);
+    struct tt_call barrier = { .collective = TT_BARRIER, /* as tutti_barrier makes it */
+        .comm = comm,
+        .send = tt_barrier_token(),
+        .count = 1,
+        .type = TUTTI_INT32,
+        .op = TUTTI_MAX,
+        .stream = comm->streams.finalizes };
+    comm->finalized = false;
+    if (status == TUTTI_OK)
+        status = tt_call_check(&barrier);
+    if (status == TUTTI_OK)
+        status = tt_work_item_add(item, &barrier);
+    if (status == TUTTI_OK)
+        status = tt_work_item_submit(item, &position);
+    if (status != TUTTI_OK && item != NULL)
+        tt_work_item_drop(item); /* the next look tries again */
+    r->told = status != TUTTI_OK;
+}
+
 /* True if this end is kept no longer. */
 static bool is_through(struct released *r)
 {
@@ -62,15 +109,19 @@ static bool is_through(struct released *r)
         return true;
     if (!r->told && !tt_comm_is_over(comm, 0))
         return false;
-    if (!r->told) {
-        comm->endpoint->control->publish(comm->endpoint, NULL, TT_ALL_OVER - 1);
-        r->told = true;
+    if (!r->told)
+        tell(r);
+    if (r->until_ns == 0)
         r->until_ns = tt_deadline_ns(r->linger_ms);
+    int peers = 0, in_barrier = 0;
+    for (int peer = 0; peer < comm->n && peers == in_barrier; peer++) {
+        bool needs = !needs_no_more(comm, peer);
+        peers += needs;
+        in_barrier += needs && is_in_barrier(comm, peer);
     }
-    int peer = 0;
-    while (peer < comm->n && needs_no_more(comm, peer))
-        peer++;
-    return peer == comm->n || tt_now_ns() >= r->until_ns || atomic_load(&ends.exiting);
+    if (peers > 0 && peers == in_barrier)
+        join_barrier(r);
+    return peers == 0 || tt_now_ns() >= r->until_ns || atomic_load(&ends.exiting);
 }
 
 /* Takes an end that is through out of the list. */

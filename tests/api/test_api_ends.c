@@ -3,6 +3,7 @@
  * finalize_within, release; and how a thread comes to an end with a group: cancel. */
 #include <criterion/criterion.h>
 #include <dirent.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -174,6 +175,63 @@ Test(api_ends, release_harms_nobody)
 {
     for (int kind = RANKS_PROCESSES; kind <= RANKS_TOGETHER; kind++)
         ranks_run(&(struct ranks_plan){ .n = 3, .kind = (enum ranks_kind)kind, .run = release_harms_nobody });
+}
+
+/* Its calls on streams are not given up, however short it lingers. */
+static void release_finishes_calls(struct ranks_me *me)
+{
+    enum { WORDS = 3 << 20 };
+    tutti_comm *comm = ranks_join(me, NULL);
+    float *x = calloc(WORDS, sizeof *x);
+    if (me->rank == 0) {
+        tutti_stream stream;
+        ranks_ok(me, tutti_stream_create(&stream), "stream_create");
+        for (int i = 0; i < WORDS; i++)
+            x[i] = (float)i;
+        ranks_ok(me, tutti_send(x, WORDS, TUTTI_FLOAT32, 1, comm, stream), "send");
+        ranks_ok(me, tutti_comm_release(comm, 0), "release");
+        *flag(me) = 1;
+        ranks_ok(me, tutti_stream_destroy(stream), "stream_destroy"); /* waits for the send */
+    } else {
+        await_flag(me, 1);
+        pause_ms(150);
+        ranks_ok(me, tutti_recv(x, WORDS, TUTTI_FLOAT32, 0, comm, tutti_no_stream()), "recv");
+        ranks_expect(me, x[WORDS - 1] == WORDS - 1, "the last is %g", (double)x[WORDS - 1]);
+        ranks_ok(me, tutti_comm_destroy(comm), "destroy");
+    }
+    free(x);
+}
+
+Test(api_ends, release_finishes_calls)
+{
+    ranks_run(&(struct ranks_plan){ .n = 2, .kind = RANKS_PROCESSES, .run = release_finishes_calls });
+}
+
+/* Those that finalize need not know that others have released their ends. */
+static void finalize_with_released(struct ranks_me *me)
+{
+    tutti_comm *comm = ranks_join(me, NULL);
+    float x = 1;
+    if (me->rank < 2) {
+        ranks_ok(me, tutti_comm_release(comm, -1), "release");
+        ++*flag(me);
+        await_flag(me, 4);
+        return;
+    }
+    await_flag(me, 2);
+    pause_ms(me->rank == 2 ? 400 : 0); /* longer than a look for what is wrong takes */
+    ranks_ok(me, tutti_comm_finalize(comm), "finalize");
+    ranks_expect(
+        me, tutti_send(&x, 1, TUTTI_FLOAT32, 0, comm, tutti_no_stream()) == TUTTI_INVALID_USAGE, "a send");
+    ranks_ok(me, tutti_comm_destroy(comm), "destroy");
+    ++*flag(me);
+}
+
+Test(api_ends, who_finalizes_need_not_know_who_releases)
+{
+    for (int kind = RANKS_PROCESSES; kind <= RANKS_TOGETHER; kind++)
+        ranks_run(
+            &(struct ranks_plan){ .n = 4, .kind = (enum ranks_kind)kind, .run = finalize_with_released });
 }
 
 /* Who calls what a released rank has not called is told so, and need not wait until its end has gone. */
