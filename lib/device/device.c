@@ -114,7 +114,7 @@ static tutti_status make_staging(struct tt_device *d, int n, uint64_t slot_bytes
     d->cells_bytes = cells_bytes(n, slot_bytes);
     uint64_t words_bytes = (2 * (uint64_t)d->ngates + 1) * sizeof *d->words;
     d->pinned_bytes = words_bytes + sizeof(struct tt_led_shared) + d->cells_bytes;
-    d->counts = calloc(d->ngates, sizeof *d->counts);
+    d->counts = calloc(2 * (size_t)d->ngates, sizeof *d->counts);
     if (d->counts == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the gates of a device");
     tutti_status status = tt_arena_alloc(d->pinned_bytes, &pinned);

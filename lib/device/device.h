@@ -56,7 +56,7 @@ struct tt_device { /* of a communicator; used by who calls on it */
     uint64_t
         pinned_bytes; /* first the words of gates, those of captured calls, a name, what is led, the cells */
     struct tt_device_words *words;
-    uint32_t *counts; /* per gate: slices so far */
+    uint32_t *counts; /* per gate: slices so far; behind those, 0s for who counts rounds */
     uint32_t ngates;
     uint8_t *cells;
     uint64_t cells_bytes;

@@ -3,6 +3,8 @@
  * enqueued. */
 #include "device/device_led.h"
 
+#include <stdlib.h>
+
 #include "base/status.h"
 
 /* Collectives come after all messages, on every communicator and at all ranks. */
@@ -224,29 +226,41 @@ tutti_status tt_stage(struct tt_comm_batch *b, struct tt_staged *op)
     return status;
 }
 
-/* The first round that has a call, from this one on. */
-uint32_t tt_stage_round(const struct tt_comm_batch *b, uint32_t from)
+void tt_stage_next_round(struct tt_comm_batch *b)
 {
-    uint32_t first = TT_NO_ROUND;
-    for (int i = 0; i < b->count; i++)
-        if (b->ops[i].round >= from && b->ops[i].round < first)
-            first = b->ops[i].round;
-    return first;
+    b->begin = b->end;
+    b->round = b->begin < b->count ? b->turns[b->begin]->round : TT_NO_ROUND;
+    while (b->end < b->count && b->turns[b->end]->round == b->round)
+        b->end++;
+}
+
+/* By rounds, and in a round as they were called. */
+static int compare(const void *a, const void *b)
+{
+    const struct tt_staged *x = *(struct tt_staged *const *)a, *y = *(struct tt_staged *const *)b;
+    return x->round != y->round ? (x->round > y->round) - (x->round < y->round) : (x > y) - (x < y);
 }
 
 /* The round of a call is its index among the messages of its peer and direction, or among the collectives.
  * Calls that share a gate are one. */
 void tt_stage_set_rounds(struct tt_comm_batch *b)
 {
+    uint32_t *rounds = b->device->counts + b->device->ngates; /* that each gate has so far */
     for (int i = 0; i < b->count; i++) {
         struct tt_staged *op = &b->ops[i];
         op->round = is_p2p(&op->call) ? 0 : ROUNDS_OF_MESSAGES;
         if (op->joins)
             op->round = b->ops[i - 1].round;
-        for (int j = 0; j < i && !op->joins; j++)
-            op->round += tt_stage_gate(&b->ops[j]) == tt_stage_gate(op) && !b->ops[j].followed;
+        else
+            op->round += rounds[tt_stage_gate(op)]++;
+        b->turns[i] = op;
     }
-    b->round = tt_stage_round(b, 0);
+    for (int i = 0; i < b->count; i++)
+        rounds[tt_stage_gate(&b->ops[i])] = 0;
+    if (b->count > 1)
+        qsort(b->turns, (size_t)b->count, sizeof b->turns[0], compare);
+    b->end = 0;
+    tt_stage_next_round(b);
 }
 
 /* --- How much is enqueued */

@@ -34,8 +34,10 @@ struct tt_comm_batch { /* the calls of one communicator */
     struct tt_work_item *item; /* for the worker */
     struct tt_captured *captured; /* or for a graph; NULL: it is not one */
     struct tt_staged *ops;
+    struct tt_staged **turns; /* the same, by their rounds */
     int count;
     uint32_t round, slice; /* what comes next; TT_NO_ROUND: nothing */
+    int begin, end; /* of the turns: those that the round has */
     int arrived; /* messages that are not decided on */
     uint64_t enqueued; /* of the device, before; a capture is none */
 };
@@ -51,9 +53,9 @@ tutti_status tt_stage_lay(struct tt_comm_batch *b, struct tt_staged *op);
 void tt_stage_return(const struct tt_comm_batch *b, const struct tt_staged *op);
 /* When all is decided: the gate of collectives counts on from the last call that used it. */
 void tt_stage_count_on(const struct tt_comm_batch *b);
-/* Set the rounds of all calls; and the first round that has one, from this one on. */
+/* Set the rounds of all calls, and begin the first one; and begin the next. */
 void tt_stage_set_rounds(struct tt_comm_batch *b);
-uint32_t tt_stage_round(const struct tt_comm_batch *b, uint32_t from);
+void tt_stage_next_round(struct tt_comm_batch *b);
 
 uint32_t tt_stage_gate(const struct tt_staged *op);
 /* What is moved of a buffer, but for where its cells are. */

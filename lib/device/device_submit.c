@@ -128,22 +128,13 @@ static tutti_status decide(struct tt_comm_batch *b, struct tt_staged *op)
     return status;
 }
 
-/* The first call of this round. */
-static struct tt_staged *op_of_round(const struct tt_comm_batch *b)
-{
-    for (int i = 0; i < b->count; i++)
-        if (b->ops[i].round == b->round)
-            return &b->ops[i];
-    return NULL;
-}
-
 /* A slice that is led takes two steps: the operands of all communicators come before what waits. */
 static tutti_status enqueue_led_step(struct tt_comm_batch *b, struct tt_staged *op)
 {
     uint32_t step = b->slice++;
     if (b->slice == op->staging.gate.slices) {
         b->slice = 0;
-        b->round = tt_stage_round(b, b->round + 1);
+        tt_stage_next_round(b);
     }
     return step % 2 == 0 ? tt_led_enqueue_operands(b, op, step / 2) : tt_led_enqueue_results(b, op, step / 2);
 }
@@ -154,8 +145,8 @@ static tutti_status enqueue_led_step(struct tt_comm_batch *b, struct tt_staged *
 static uint32_t count_undecided(const struct tt_comm_batch *b)
 {
     uint32_t count = 0;
-    for (int i = 0; i < b->count; i++)
-        count += b->ops[i].round == b->round && b->ops[i].way == TT_UNDECIDED && is_p2p(&b->ops[i]);
+    for (int i = b->begin; i < b->end; i++)
+        count += b->turns[i]->way == TT_UNDECIDED && is_p2p(b->turns[i]);
     return count;
 }
 
@@ -192,9 +183,9 @@ static tutti_status settle(struct tt_comm_batch *b, struct tt_staged *op)
 static tutti_status arrive(struct tt_comm_batch *b)
 {
     tutti_status status = TUTTI_OK;
-    for (int i = 0; i < b->count && status == TUTTI_OK; i++) {
-        struct tt_staged *op = &b->ops[i];
-        if (op->round != b->round || op->way != TT_UNDECIDED || !is_p2p(op))
+    for (int i = b->begin; i < b->end && status == TUTTI_OK; i++) {
+        struct tt_staged *op = b->turns[i];
+        if (op->way != TT_UNDECIDED || !is_p2p(op))
             continue;
         op->way = TT_ARRIVED;
         op->local.stream = b->ops[0].stream;
@@ -210,9 +201,9 @@ static tutti_status arrive(struct tt_comm_batch *b)
 static tutti_status settle_decided(struct tt_comm_batch *b)
 {
     tutti_status status = TUTTI_OK;
-    for (int i = 0; i < b->count && status == TUTTI_OK && b->arrived > 0; i++) {
-        struct tt_staged *op = &b->ops[i];
-        if (op->way == TT_ARRIVED && op->round == b->round && tt_pair_is_decided(b->comm, &op->local))
+    for (int i = b->begin; i < b->end && status == TUTTI_OK && b->arrived > 0; i++) {
+        struct tt_staged *op = b->turns[i];
+        if (op->way == TT_ARRIVED && tt_pair_is_decided(b->comm, &op->local))
             status = settle(b, op);
     }
     return status;
@@ -224,24 +215,24 @@ static tutti_status enqueue_step(struct tt_comm_batch *b)
     bool more = false;
     uint32_t ahead = b->slice == 0 && count_undecided(b) > 0 ? TT_WINDOW : 1;
     tutti_status status = TUTTI_OK;
-    struct tt_staged *first = op_of_round(b);
+    struct tt_staged *first = b->turns[b->begin];
     if (first->way == TT_LED)
         return enqueue_led_step(b, first);
     if (first->way != TT_BY_HOST && !is_p2p(first)) {
         status = decide(b, first);
         if (first->way == TT_BY_KERNEL)
-            b->round = tt_stage_round(b, b->round + 1);
+            tt_stage_next_round(b);
         if (status != TUTTI_OK || first->way != TT_BY_HOST)
             return status;
     }
-    for (int i = 0; i < b->count && status == TUTTI_OK; i++)
-        if (b->ops[i].round == b->round && b->ops[i].way == TT_BY_HOST)
-            status = put_in(b, &b->ops[i], b->slice + ahead);
+    for (int i = b->begin; i < b->end && status == TUTTI_OK; i++)
+        if (b->turns[i]->way == TT_BY_HOST)
+            status = put_in(b, b->turns[i], b->slice + ahead);
     if (status == TUTTI_OK && b->slice == 0)
         status = arrive(b);
-    for (int i = 0; i < b->count && status == TUTTI_OK; i++) {
-        struct tt_staged *op = &b->ops[i];
-        if (op->round != b->round || op->way == TT_BY_KERNEL)
+    for (int i = b->begin; i < b->end && status == TUTTI_OK; i++) {
+        struct tt_staged *op = b->turns[i];
+        if (op->way == TT_BY_KERNEL)
             continue;
         if (b->slice > 0 && b->slice <= op->laid.out.slices) {
             if (b->captured == NULL && !op->joins)
@@ -254,7 +245,8 @@ static tutti_status enqueue_step(struct tt_comm_batch *b)
     if (status != TUTTI_OK)
         return status;
     b->slice = more ? b->slice + 1 : 0;
-    b->round = more ? b->round : tt_stage_round(b, b->round + 1);
+    if (!more)
+        tt_stage_next_round(b);
     return TUTTI_OK;
 }
 
@@ -307,7 +299,7 @@ static enum tt_dev_error fork_streams(const struct tt_comm_batch *b)
 
 struct submission {
     struct tt_comm_batch *batches;
-    struct tt_staged *ops;
+    struct tt_staged *ops, **turns;
     int count;
     int begun; /* how many have their place in the workers' queues */
     int now; /* the current device */
@@ -344,11 +336,14 @@ static tutti_status use(struct submission *t, const struct tt_comm_batch *b)
 }
 
 static tutti_status set_batch(struct submission *t, struct tt_comm_batch *b, struct tt_comm *comm,
-    const struct tt_batch *batch, struct tt_staged *ops)
+    const struct tt_batch *batch, int from)
 {
-    *b = (struct tt_comm_batch){
-        .comm = comm, .device = comm->device, .ops = ops, .enqueued = comm->device->enqueued
-    };
+    struct tt_staged *ops = t->ops + from;
+    *b = (struct tt_comm_batch){ .comm = comm,
+        .device = comm->device,
+        .ops = ops,
+        .turns = t->turns + from,
+        .enqueued = comm->device->enqueued };
     tutti_status status = use(t, b);
     if (status != TUTTI_OK)
         return status;
@@ -404,9 +399,8 @@ static uint32_t count_pieces(const struct tt_comm_batch *b)
 {
     enum { WORD = 1, PACKED = 1, CUT = 8 /* a slice each way: some rectangles, and a word */ };
     uint32_t pieces = WORD;
-    for (int i = 0; i < b->count; i++)
-        if (b->ops[i].round == b->round)
-            pieces += b->ops[i].packed ? PACKED : CUT;
+    for (int i = b->begin; i < b->end; i++)
+        pieces += b->turns[i]->packed ? PACKED : CUT;
     return pieces;
 }
 
@@ -518,7 +512,7 @@ static tutti_status submit(struct submission *t, const struct tt_batch *batch)
     struct tt_comm *comm = NULL;
     while (status == TUTTI_OK && (comm = next_comm(batch, comm)) != NULL) {
         struct tt_comm_batch *b = &t->batches[t->count++];
-        status = set_batch(t, b, comm, batch, t->ops + ops);
+        status = set_batch(t, b, comm, batch, ops);
         ops += b->count;
     }
     if (status == TUTTI_OK)
@@ -540,9 +534,9 @@ static tutti_status submit(struct submission *t, const struct tt_batch *batch)
 
 static tutti_status submit_here(const struct tt_batch *batch)
 {
-    struct tt_staged op;
+    struct tt_staged op, *turn;
     struct tt_comm_batch comm_batch;
-    struct submission submission = { .batches = &comm_batch, .ops = &op };
+    struct submission submission = { .batches = &comm_batch, .ops = &op, .turns = &turn };
     const struct tt_dev *dev = call_of(batch, 0)->comm->device->dev;
     tutti_status status = tt_device_find_capture(batch, &submission.capture);
     if (status != TUTTI_OK)
@@ -550,9 +544,10 @@ static tutti_status submit_here(const struct tt_batch *batch)
     if (batch->count > 1) {
         submission.batches = malloc((size_t)batch->count * sizeof *submission.batches);
         submission.ops = malloc((size_t)batch->count * sizeof *submission.ops);
+        submission.turns = malloc((size_t)batch->count * sizeof *submission.turns);
     }
     int before = -1;
-    if (submission.batches == NULL || submission.ops == NULL)
+    if (submission.batches == NULL || submission.ops == NULL || submission.turns == NULL)
         status = tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a group of %d calls", batch->count);
     else if (dev->current(&before) != TT_DEV_OK)
         status = tt_fail(TUTTI_DEVICE_ERROR, "%s", dev->why());
@@ -564,6 +559,7 @@ static tutti_status submit_here(const struct tt_batch *batch)
     if (batch->count > 1) {
         free(submission.batches);
         free(submission.ops);
+        free(submission.turns);
     }
     return status;
 }
