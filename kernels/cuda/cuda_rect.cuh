@@ -44,6 +44,12 @@ template <class Element> INLINE uint64_t factor_of(const tt_fused_params &p, uin
     return scalar != nullptr ? *static_cast<const Element *>(scalar) : base_word(p, p.own.factor[rank]);
 }
 
+/* The sum of a base, which may be 0, and a distance. */
+template <class Pointer> INLINE Pointer address(Pointer base, uint64_t bytes)
+{
+    return reinterpret_cast<Pointer>(reinterpret_cast<uint64_t>(base) + bytes);
+}
+
 /* Where rank `rank` is among those of a mask. */
 INLINE uint32_t place_in(uint32_t mask, uint32_t rank)
 {
@@ -56,7 +62,7 @@ INLINE void add_source(const tt_fused_params &p, const tt_rect &r, uint32_t rank
     const uint32_t place = place_in(r.sources, rank);
     if (!(r.sources >> rank & 1))
         return;
-    b.source[place] = static_cast<const uint8_t *>(base_word(p, p.own.in[rank])) + r.from;
+    b.source[place] = address(static_cast<const uint8_t *>(base_word(p, p.own.in[rank])), r.from);
     if (scales)
         b.factor[place] = factor_of<Element>(p, rank);
 }
@@ -64,7 +70,8 @@ INLINE void add_source(const tt_fused_params &p, const tt_rect &r, uint32_t rank
 INLINE void add_dst(const tt_fused_params &p, const tt_rect &r, uint32_t rank, block_rect &b)
 {
     if (r.dsts >> rank & 1)
-        b.dst[place_in(r.dsts, rank)] = static_cast<uint8_t *>(base_word(p, p.own.out[rank])) + r.to;
+        b.dst[place_in(r.dsts, rank)] =
+            address(static_cast<uint8_t *>(base_word(p, p.own.out[rank])), r.to);
 }
 
 /* Fills in the rectangle of this block; count is 0 where nothing is to be done. All threads take part. */

@@ -151,6 +151,7 @@ static tutti_status make_parts(struct tt_comm *comm, struct tt_device *d, const 
         status = make_events(d);
     if (status == TUTTI_OK)
         status = tt_device_try_words(d, facts);
+    d->launches = status == TUTTI_OK && d->dev->preload() == TT_DEV_OK; /* else copies do */
     if (status == TUTTI_OK)
         set_gates(d, (uint32_t)d->operations);
     if (status == TUTTI_OK)

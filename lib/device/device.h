@@ -14,7 +14,10 @@
  *
  * What is enqueued is bounded: a stream whose queue is full, as CUDA's are of some 1000 pieces of work, makes
  * its caller wait with the driver's lock in hand, and other ranks of the process could not go on. So beyond
- * TT_DEVICE_ENQUEUED pieces the caller waits here, for its own oldest slice. */
+ * TT_DEVICE_ENQUEUED pieces the caller waits here, for its own oldest slice. No thread can enqueue the rest
+ * later: what the caller enqueues next would have to wait for that, and where streams share a queue, that wait
+ * would stand before what ends it. So calls are few pieces: slices are long, and small calls of a group share
+ * gates and kernels. */
 #ifndef TT_DEVICE_H
 #define TT_DEVICE_H
 #include "base/dev.h"
@@ -25,7 +28,7 @@
 enum {
     TT_DEVICE_MARKS = 256,
     TT_DEVICE_ENQUEUED = 896,
-    TT_DEVICE_FUSED = TT_DEVICE_ENQUEUED / 2 - 4 /* calls that share a gate: a copy each way, words, events */
+    TT_DEVICE_FUSED = TT_DEVICE_ENQUEUED / 2 - 4 /* calls that share a gate, were each a copy each way */
 };
 
 struct tt_device_words { /* of a gate; each side that writes has a cache line */
@@ -67,6 +70,7 @@ struct tt_device { /* of a communicator; used by who calls on it */
         void *last; /* event: that call, for the next one there */
     } capture;
     bool ordered; /* order_event has been recorded */
+    bool launches; /* its kernels are loaded, and no launch has to do that */
     struct tt_replays *replays; /* captured calls */
     struct tt_local_peers *local_peers; /* the ranks of this process */
     struct tt_led *led; /* NULL: no rank leads (device_led.h), */

@@ -57,6 +57,12 @@ void tt_stage_count_on(const struct tt_comm_batch *b);
 void tt_stage_set_rounds(struct tt_comm_batch *b);
 void tt_stage_next_round(struct tt_comm_batch *b);
 
+/* True if the calls of this round share a gate, and are so many that kernels move all of them at once; how
+ * many kernels that takes; and moves their operands to the cells, or their results from there. */
+bool tt_fuse_has_many(const struct tt_comm_batch *b);
+uint32_t tt_fuse_launches(const struct tt_comm_batch *b);
+enum tt_dev_error tt_fuse_move(struct tt_comm_batch *b, unsigned side);
+
 uint32_t tt_stage_gate(const struct tt_staged *op);
 /* What is moved of a buffer, but for where its cells are. */
 struct tt_device_move tt_stage_move(const struct tt_staged *op, unsigned side);

@@ -32,6 +32,8 @@ static bool is_p2p(const struct tt_staged *op)
 static enum tt_dev_error move(struct tt_comm_batch *b, struct tt_staged *op, unsigned side, uint32_t slice)
 {
     struct tt_device *d = b->device;
+    if (tt_fuse_has_many(b))
+        return op == b->turns[b->begin] ? tt_fuse_move(b, side) : TT_DEV_OK;
     if (op->staging.cells[side] == NULL)
         return TT_DEV_OK;
     struct tt_device_move m = tt_stage_move(op, side);
@@ -399,6 +401,8 @@ static uint32_t count_pieces(const struct tt_comm_batch *b)
 {
     enum { WORD = 1, PACKED = 1, CUT = 8 /* a slice each way: some rectangles, and a word */ };
     uint32_t pieces = WORD;
+    if (tt_fuse_has_many(b))
+        return pieces + tt_fuse_launches(b);
     for (int i = b->begin; i < b->end; i++)
         pieces += b->turns[i]->packed ? PACKED : CUT;
     return pieces;
