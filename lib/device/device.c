@@ -18,6 +18,7 @@
 #include "transports/arena.h"
 
 enum { SIDES = 2, CHUNKS_LEAST = 8 /* of a schedule that has more than ranks */, DRAIN_MS = 1000 };
+enum { SLICE_OF_ALL = 5 << 20 };
 
 const char *tt_device_sysfs = "/sys";
 
@@ -70,10 +71,10 @@ tutti_status tt_device_adopt(const struct tt_settings *settings, int device)
 }
 
 /* Slices are as long as the pinned memory has room for, since each is several pieces of work, and there is a
- * bound of those. */
+ * bound of those: so long that all slices of a call of 1 GiB can be enqueued. */
 uint64_t tt_device_slice_bytes(int n)
 {
-    return TT_SLICE_OF_ALL / (uint64_t)n;
+    return SLICE_OF_ALL / (uint64_t)n;
 }
 
 /* Two slices of operands and two of results fill the pinned memory. */

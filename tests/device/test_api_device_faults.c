@@ -132,6 +132,41 @@ Test(api_device_faults, calls_return_before_their_peers_call)
     ranks_run(&(struct ranks_plan){ .n = 2, .run = return_early });
 }
 
+/* So does a long one, though each of its slices is enqueued. The peer never calls. */
+
+static void return_from_a_long_call(struct ranks_me *me)
+{
+    enum { BYTES = 1 << 30 };
+    struct scene *scene = me->shared;
+    struct desk d = { 0 };
+    tutti_config config = { .size = sizeof config, .options = "device=0", .timeout_ms = 200000 };
+    if (!ranks_ok(me, tt_dev_find(plugin_path(), &d.dev), "tt_dev_find") ||
+        !fine(me, &d, d.dev->use(0), "use") ||
+        !fine(me, &d, d.dev->stream.create(&d.stream), "stream_create") ||
+        !fine(me, &d, d.dev->memory.alloc(me->rank == 0 ? BYTES : 1, &d.memory), "alloc") ||
+        (d.comm = ranks_join(me, &config)) == NULL)
+        return;
+    if (me->rank == 0)
+        ranks_ok(me,
+            tutti_all_reduce(d.memory, d.memory, BYTES / 4, TUTTI_FLOAT32, TUTTI_SUM, d.comm,
+                tutti_cuda_stream(d.stream)),
+            "all_reduce");
+    atomic_fetch_add(&scene->returned, me->rank == 0);
+    for (int ms = 0; me->rank == 1 && !atomic_load(&scene->returned) && ms < 20000; ms++)
+        ranks_sleep_us(1000);
+    ranks_expect(me, atomic_load(&scene->returned), "a call of 1 GiB waits for its peer");
+    tutti_comm_abort(d.comm);
+    drains(me, &d, TUTTI_ABORTED);
+    get_up(&d);
+}
+
+Test(api_device_faults, a_long_call_returns_before_its_peers_call)
+{
+    plugin_must_be_stub();
+    setenv("STUB_GPU", "memory=2048", 1);
+    ranks_run(&(struct ranks_plan){ .n = 2, .run = return_from_a_long_call });
+}
+
 /* What is enqueued is bounded: a queue that is full would hold up all ranks of the process. */
 
 enum { MANY = 300, BOUND = 1000 };
