@@ -216,9 +216,9 @@ typedef struct {
  * such a rank makes a call on a CUDA stream, all of them do, and it returns only when they have called; one
  * thread that has several of them calls in a group. A call also waits, for its own stream, when that has some
  * 900 pieces of work to do, for a GPU's queues hold little more, and who finds one full keeps the driver from
- * everybody: each 5 MiB of a long call are four (with a longer `slice`, more bytes are), a small call is six by
- * itself, and thirty are one or two in a group of one communicator where none reads or writes what one before
- * writes.
+ * everybody. Each 5 MiB of a long call are four pieces (more with a longer `slice`), a small call is six by
+ * itself, and thirty are one or two in a group of one communicator, where none reads or writes what an
+ * earlier one writes.
  *
  * Collectives of at most eight ranks that are all in one process and on one device are one kernel, and a send
  * and its recv between two ranks of one process and device are one copy, where the buffers are that device's

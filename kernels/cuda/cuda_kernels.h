@@ -43,8 +43,9 @@ struct tt_rect { /* 32 bytes */
     uint8_t reserved[6];
 };
 
-/* Where ranks have their operands and results; NULL: rectangles tell whole addresses. Of a scaled sum the factor of rank k is one element: at
- * scalar[k], where the device reads it, or, if that is NULL, in the first bytes of factor[k]. */
+/* Where ranks have their operands and results; NULL: rectangles tell whole addresses. Of a scaled sum the
+ * factor of rank k is one element: at scalar[k], where the device reads it, or, if that is NULL, in the first
+ * bytes of factor[k]. */
 struct tt_bases { /* 272 bytes */
     uint32_t skip; /* 1: the kernel stores nothing but that it is over */
     uint32_t reserved;

@@ -70,8 +70,7 @@ INLINE void add_source(const tt_fused_params &p, const tt_rect &r, uint32_t rank
 INLINE void add_dst(const tt_fused_params &p, const tt_rect &r, uint32_t rank, block_rect &b)
 {
     if (r.dsts >> rank & 1)
-        b.dst[place_in(r.dsts, rank)] =
-            address(static_cast<uint8_t *>(base_word(p, p.own.out[rank])), r.to);
+        b.dst[place_in(r.dsts, rank)] = address(static_cast<uint8_t *>(base_word(p, p.own.out[rank])), r.to);
 }
 
 /* Fills in the rectangle of this block; count is 0 where nothing is to be done. All threads take part. */

@@ -341,7 +341,7 @@ void tt_device_close(struct tt_comm *comm)
     struct tt_device *d = comm->device;
     if (d == NULL)
         return;
-    if (d->watched)
+    if (d->watch.on)
         tt_watch_end(d);
     tt_local_peers_leave(comm);
     if (d->led != NULL)

@@ -15,7 +15,7 @@
  * What is enqueued is bounded: a stream whose queue is full, as CUDA's are of some 1000 pieces of work, makes
  * its caller wait with the driver's lock in hand, and other ranks of the process could not go on. So beyond
  * TT_DEVICE_ENQUEUED pieces the caller waits here, for its own oldest slice. No thread can enqueue the rest
- * later: what the caller enqueues next would have to wait for that, and where streams share a queue, that wait
+ * later: what the caller enqueues next would have to wait for that, and where streams share a queue that wait
  * would stand before what ends it. So calls are few pieces: slices are long, and small calls of a group share
  * gates and kernels. */
 #ifndef TT_DEVICE_H
@@ -86,8 +86,10 @@ struct tt_device { /* of a communicator; used by who calls on it */
     uint64_t enqueued, completed; /* pieces of work */
     struct tt_device_marks marks;
 
-    bool watched; /* by device_watch.c */
-    struct tt_device *next; /* of those */
+    struct { /* device_watch.c */
+        bool on;
+        struct tt_device *next; /* of those that are watched */
+    } watch;
 };
 
 /* What ranks tell each other of their devices when they connect. */
@@ -262,6 +264,8 @@ void tt_local_peers_leave(struct tt_comm *comm);
 void tt_local_peers_free(struct tt_device *device, bool drained);
 /* What all ranks of the communicator share, if all are here and on one device (device_local.c); else NULL. */
 struct tt_local_kernel *tt_local_peers_kernel(const struct tt_comm *comm);
+/* Why there is none of that. */
+const char *tt_local_peers_why_not(const struct tt_comm *comm);
 /* What this rank has for messages with ranks of its process and device (device_pairs.c); NULL: nothing. */
 struct tt_pairs *tt_local_peers_pairs(const struct tt_comm *comm);
 /* Who waits for what another rank of the process does sleeps on it. */

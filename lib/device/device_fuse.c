@@ -96,7 +96,8 @@ static enum tt_dev_error launch(struct tt_device *d, const struct tt_fused_param
 }
 
 /* A rectangle of one rank whose buffers begin at address 0. */
-static void add(struct tt_fused_params *params, struct tt_device *d, const struct tt_staged *op, unsigned side)
+static void add(
+    struct tt_fused_params *params, struct tt_device *d, const struct tt_staged *op, unsigned side)
 {
     struct tt_device_move m = tt_stage_move(op, side);
     struct tt_span span = tt_device_span(&m);

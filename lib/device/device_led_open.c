@@ -252,7 +252,7 @@ tutti_status tt_led_connect(struct tt_comm *comm, const struct tt_device_info *i
     led->dev = comm->device->dev;
     led->n = comm->n;
     led->me = comm->rank;
-    led->cell_bytes = comm->device->cells_bytes / 2;
+    led->cell_bytes = UINT64_C(1) << (63 - __builtin_clzll(comm->device->cells_bytes / 2)); /* as calls are */
     led->pad_bytes = pad_bytes(led);
     led->leader_pidfd = -1;
     tutti_status status = find_rows(led, infos, stride);

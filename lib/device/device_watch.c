@@ -101,7 +101,7 @@ static void *run(void *argument)
     while (atomic_load(&watch.number) == number) {
         pthread_mutex_lock(&watch.lock);
         for (struct tt_device *d = watch.first; d != NULL && atomic_load(&watch.number) == number;
-             d = d->next)
+             d = d->watch.next)
             look_at(d);
         pthread_mutex_unlock(&watch.lock);
         nap(number);
@@ -144,9 +144,9 @@ tutti_status tt_watch_begin(struct tt_device *d)
     if (watch.first == NULL)
         status = tt_thread_start(
             "that watches devices", run, (void *)(uintptr_t)atomic_load(&watch.number), &watch.thread);
-    d->watched = status == TUTTI_OK;
-    if (d->watched) {
-        d->next = watch.first;
+    d->watch.on = status == TUTTI_OK;
+    if (d->watch.on) {
+        d->watch.next = watch.first;
         watch.first = d;
     }
     pthread_mutex_unlock(&watch.lock);
@@ -159,10 +159,10 @@ void tt_watch_end(struct tt_device *d)
     pthread_mutex_lock(&watch.lock);
     struct tt_device **at = &watch.first;
     while (*at != NULL && *at != d)
-        at = &(*at)->next;
+        at = &(*at)->watch.next;
     bool found = *at == d;
     if (found)
-        *at = d->next;
+        *at = d->watch.next;
     bool last = found && watch.first == NULL;
     pthread_t thread = watch.thread;
     if (last)

@@ -133,24 +133,20 @@ Test(api_device_faults, calls_return_before_their_peers_call)
 }
 
 /* So does a long one, though each of its slices is enqueued. The peer never calls. */
-
 static void return_from_a_long_call(struct ranks_me *me)
 {
-    enum { BYTES = 1 << 30 };
+    enum { COUNT_OF_GIB = 1 << 28 };
     struct scene *scene = me->shared;
     struct desk d = { 0 };
     tutti_config config = { .size = sizeof config, .options = "device=0", .timeout_ms = 200000 };
-    if (!ranks_ok(me, tt_dev_find(plugin_path(), &d.dev), "tt_dev_find") ||
-        !fine(me, &d, d.dev->use(0), "use") ||
+    if (!ranks_ok(me, tt_dev_find(plugin_path(), &d.dev), "tt_dev_find") || d.dev->use(0) != TT_DEV_OK ||
         !fine(me, &d, d.dev->stream.create(&d.stream), "stream_create") ||
-        !fine(me, &d, d.dev->memory.alloc(me->rank == 0 ? BYTES : 1, &d.memory), "alloc") ||
+        !fine(me, &d, d.dev->memory.alloc((size_t)4 * COUNT_OF_GIB, &d.memory), "alloc") ||
         (d.comm = ranks_join(me, &config)) == NULL)
         return;
+    tutti_stream s = tutti_cuda_stream(d.stream);
     if (me->rank == 0)
-        ranks_ok(me,
-            tutti_all_reduce(d.memory, d.memory, BYTES / 4, TUTTI_FLOAT32, TUTTI_SUM, d.comm,
-                tutti_cuda_stream(d.stream)),
-            "all_reduce");
+        tutti_all_reduce(d.memory, d.memory, COUNT_OF_GIB, TUTTI_FLOAT32, TUTTI_SUM, d.comm, s);
     atomic_fetch_add(&scene->returned, me->rank == 0);
     for (int ms = 0; me->rank == 1 && !atomic_load(&scene->returned) && ms < 20000; ms++)
         ranks_sleep_us(1000);

@@ -189,8 +189,8 @@ Test(api_device_fused, groups_are_as_calls_one_by_one)
     run_with("queues=1,devices=2", 3, RANKS_THREADS);
 }
 
-/* --- Thousands of calls are enqueued though no peer has called: by kernels, dozens of calls each way each; or,
- * where they cannot be loaded, hundreds, as a copy each way. */
+/* --- Thousands of calls are enqueued though no peer has called: by kernels, dozens of calls each way each;
+ * or, where they cannot be loaded, hundreds, as a copy each way. */
 
 enum { MANY = 2000, SOME = 400, PATIENCE_MS = 20000, STEP = 16 };
 

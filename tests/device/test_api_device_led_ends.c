@@ -413,7 +413,7 @@ static void connect_without(struct ranks_me *me)
     static const struct {
         const char *function;
         uint64_t k;
-    } cases[] = { { "pin", 2 }, { "pin", 3 }, { "launch", 1 }, { "preload", 1 }, { NULL, 0 } };
+    } cases[] = { { "pin", 2 }, { "pin", 3 }, { "launch", 1 }, { "preload", 2 }, { NULL, 0 } };
     for (int k = 0; cases[k].function != NULL; k++) {
         struct local_desk d;
         int32_t one = 1, got;

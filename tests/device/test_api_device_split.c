@@ -74,7 +74,7 @@ static void inherit(struct ranks_me *me)
             tutti_comm_device(child), c->device);
         tutti_query(child, "config", text, sizeof text);
         bool asked = c->options != NULL && strstr(c->options, "slice") != NULL;
-        const char *slice = strstr(text, asked ? "\nslice=64K " : "\nslice=2M ");
+        const char *slice = strstr(text, asked ? "\nslice=64K " : "\nslice=2560K ");
         ranks_expect(me, c->device < 0 || slice != NULL, "its slices are not those of a device: %s", text);
         use(me, dev, child, c->device);
         ranks_part(me, child);
