@@ -459,16 +459,21 @@ static tutti_status look_around(struct run *run, int64_t bare)
     return status == TUTTI_OK ? perf_group_exchange(group, &mine, sizeof mine, run->places) : status;
 }
 
-/* With --tune: what messages between ranks cost. */
-static int price_messages(struct run *run)
+/* With --tune: what messages between ranks cost, and the ways of a device's collectives. */
+static int find_prices(struct run *run)
 {
+    struct perf_rank_group *group = run->session.group;
     struct perf_prices prices;
-    if (perf_price(run->session.group, &prices) != TUTTI_OK)
+    struct perf_ways ways;
+    if (perf_price(group, &prices) != TUTTI_OK ||
+        perf_ways_measure(group, &run->device, run->session.options->timeout_ms, &ways) != TUTTI_OK)
         return PERF_EXIT_FAILED;
     const struct perf_link *link = &run->session.limits.link;
     prices.link_gb_s = link->hosts > 1 ? 1e-9 * link->bytes_s : 0;
-    if (run->tune != NULL)
+    if (run->tune != NULL) {
         run->tune->prices = prices;
+        run->tune->ways = ways;
+    }
     return PERF_EXIT_OK;
 }
 
@@ -534,7 +539,7 @@ static int rank_main(struct perf_rank_group *group, void *context)
         run.report.flag_after = perf_group_flag_round_trip(group);
     }
     if (code == PERF_EXIT_OK && o->tune != NULL)
-        code = price_messages(&run);
+        code = find_prices(&run);
     if (code != PERF_EXIT_FAILED)
         tutti_comm_finalize(group->comm);
     tutti_comm_destroy(group->comm);

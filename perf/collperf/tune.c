@@ -122,6 +122,20 @@ static int put_rules(FILE *file, const struct perf_tune *tune, int n, double tol
     return rules;
 }
 
+/* In the bounds of costs, which are 10 ms, and 0.1 GB/s. */
+static void put_ways(FILE *file, const struct perf_ways *ways)
+{
+    static const char *const names[PERF_WAYS] = { "staged", "cells", "pads", "mapped" };
+    const double most_call = 9.9e-3, most_byte = 9.9e-9, least_byte = 1e-15;
+    for (int way = 0; way < PERF_WAYS && ways->known; way++) {
+        double call = ways->of[way].call, byte = ways->of[way].byte;
+        call = call < most_call ? call : most_call;
+        byte = byte < least_byte ? least_byte : byte < most_byte ? byte : most_byte;
+        fprintf(file, "cost %s_call %.1f ns\ncost %s_byte %.3f GB/s\n", names[way], 1e9 * call, names[way],
+            1e-9 / byte);
+    }
+}
+
 bool perf_tune_write(const struct perf_tune *tune, FILE *file, int n)
 {
     double tolerance = 0;
@@ -139,6 +153,7 @@ bool perf_tune_write(const struct perf_tune *tune, FILE *file, int n)
                 tune->prices.of[level].message_ns, levels[level], tune->prices.of[level].byte_gb_s);
     if (tune->prices.link_gb_s > 0)
         fprintf(file, "cost link %.3f GB/s\n", tune->prices.link_gb_s);
+    put_ways(file, &tune->ways);
     fprintf(file, "# collective     ranks sizes        algorithm\n");
     put_rules(file, tune, n, tolerance);
     return fflush(file) == 0 && ferror(file) == 0;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "price.h"
+#include "ways.h"
 
 struct perf_tune_point { /* how long an algorithm takes */
     const char *collective;
@@ -19,6 +20,7 @@ struct perf_tune {
     struct perf_tune_point *points; /* those of a collective lie together, by size; free them at the end */
     int count, room;
     struct perf_prices prices; /* of messages */
+    struct perf_ways ways; /* of a device's collectives */
 };
 
 /* Takes one measurement; those of a collective follow each other. False: there is no memory. */
