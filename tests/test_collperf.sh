@@ -172,6 +172,39 @@ if [ -f "$stub" ]; then
     says err 'graph: graph_launch' 'a graph that cannot be replayed'
     expect 3 $on_stub STUB_GPU=fail=event_elapsed:1 "$collperf" --memory device -g 2 -e 4K
     says err 'event: event_elapsed' 'a device that fails'
+
+    # A trace names the way of each call.
+    for way in H:host W:led; do
+        rm -f "$scratch"/trace*
+        expect 0 $on_stub STUB_GPU=devices=1 TUTTI_EXECUTOR=${way#*:} TUTTI_TRACE="$scratch/trace.%p" \
+            "$collperf" all_reduce -b 8 -e 8 -n 5 -g 2 --memory device
+        grep -q "\"name\": \"all_reduce\".*\"executor\": \"${way%:*}\"" "$scratch"/trace* ||
+            fail "no $way in a trace"
+    done
+    rm -f "$scratch"/trace*
+    expect 0 $on_stub STUB_GPU=devices=1 TUTTI_TRACE="$scratch/trace.%p" "$collperf" all_reduce -b 8 -e 8 \
+        -n 5 -t 2 --memory device
+    grep -q '"name": "all_reduce".*"executor": "L"' "$scratch"/trace* || fail 'no L in a trace'
+
+    # What the ways of a collective cost, where processes share a device, and that the library goes by it.
+    ways=$scratch/ways.rules
+    one=STUB_GPU=devices=1
+    tunes="all_reduce -b 8 -e 8 -n 5 -c 0"
+    expect 0 $on_stub $one "$collperf" $tunes -g 2 --memory device --tune "$ways"
+    for way in staged cells pads mapped; do
+        awk -v call="${way}_call" -v byte="${way}_byte" '
+            $1 == "cost" && $2 == call && $4 == "ns" && $3 > 1000 && $3 < 1e7 { calls++ }
+            $1 == "cost" && $2 == byte && $4 == "GB/s" && $3 > 0.09 { bytes++ }
+            END { exit !(calls == 1 && bytes == 1) }' "$ways" || fail "what is $way has no costs that can be"
+    done
+    TUTTI_RULES=$ways expect 0 $on_stub $one "$collperf" all_reduce -b 8 -e 8 -n 5 -g 2 --memory device
+    says out "; executor W" 'measured costs'
+    expect 0 $on_stub $one TUTTI_EXECUTOR=host "$collperf" $tunes -g 2 --memory device --tune "$ways"
+    ! grep -q staged "$ways" || fail 'one way has costs'
+    expect 0 "$collperf" $tunes -g 2 --tune "$ways"
+    ! grep -q staged "$ways" || fail 'memory of the host has ways'
+    expect 3 $on_stub STUB_GPU=devices=1,memory=4 "$collperf" $tunes -g 2 --memory device --tune "$ways"
+    says err 'the costs of a device' 'a device that has no room for what is measured'
 fi
 
 # --- What is fastest, as rules that the next run obeys.

@@ -102,6 +102,21 @@ struct tt_gate {
     struct tt_led_gate led;
 };
 
+/* Who serves a call on a CUDA stream: the host's executor, with the bytes staged in its memory (H); one
+ * kernel, or copy, for ranks of one process (L); a leader's kernel (W); or a kernel of each device (S). */
+enum tt_served {
+    TT_SERVED_UNKNOWN,
+    TT_SERVED_HOST,
+    TT_SERVED_LOCAL,
+    TT_SERVED_LED,
+    TT_SERVED_DIRECT,
+    TT_SERVED
+};
+static inline char tt_served_letter(enum tt_served served)
+{
+    return "-HLWS"[served];
+}
+
 /* May slice z begin? */
 static inline bool tt_gate_is_open(const struct tt_gate *g, uint32_t z)
 {
@@ -112,6 +127,16 @@ static inline bool tt_gate_is_decided(const struct tt_gate *g)
 {
     const struct tt_decision *d = g->local.decision;
     return d == NULL || atomic_load_explicit(&d->call, memory_order_acquire) == g->local.call;
+}
+
+/* Unknown, as long as ranks of the process have not decided. */
+static inline enum tt_served tt_gate_served(const struct tt_gate *g)
+{
+    if (g->led.meeting != NULL)
+        return TT_SERVED_LED;
+    if (!tt_gate_is_decided(g))
+        return TT_SERVED_UNKNOWN;
+    return g->local.decision != NULL && g->local.decision->by_kernel ? TT_SERVED_LOCAL : TT_SERVED_HOST;
 }
 
 /* Has a kernel done all of the call? Asked after tt_gate_is_open: that may be of a later call then. */

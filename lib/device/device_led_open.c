@@ -307,13 +307,13 @@ void tt_device_why(
     const struct tt_led *led = comm->device->led;
     const struct tt_settings *settings = &comm->settings;
     if (tt_local_decides(comm)) {
-        tt_put(a, "on CUDA streams: L, one kernel for all ranks, where it reaches their buffers\n");
+        tt_put(a, "on CUDA streams: L, one kernel for all ranks, where it reaches their buffers; else H\n");
+        tt_put(a, "not W, a leader's kernel: %s\n", comm->device->not_led);
         return;
     }
-    tt_put(a,
-        "not L, one kernel: its ranks are not all in one process and on one device, or executor is host\n");
+    tt_put(a, "not L, one kernel: %s\n", tt_local_peers_why_not(comm));
     if (!serves(comm)) {
-        tt_put(a, "on CUDA streams: H, by the host's memory; not W, a leader's kernel: %s\n",
+        tt_put(a, "not W, a leader's kernel: %s\non CUDA streams: H, by the host's memory\n",
             led != NULL ? "the leader's device did not pass its trial, as the log says"
                         : comm->device->not_led);
         return;

@@ -99,6 +99,24 @@ struct tt_local_kernel *tt_local_peers_kernel(const struct tt_comm *comm)
     return comm->device->local_peers->kernel;
 }
 
+const char *tt_local_peers_why_not(const struct tt_comm *comm)
+{
+    const struct tt_local_peers *c = comm->device->local_peers;
+    if (comm->settings.executor == TT_EXECUTOR_HOST)
+        return "the setting executor is host";
+    if (comm->n < 2 || comm->n > TT_LOCAL_RANKS)
+        return "it serves 2 to 8 ranks";
+    for (int r = 0; r < c->n; r++)
+        if (atomic_load(&c->members[r].order) == 0)
+            return "not all ranks are in one process";
+    for (int r = 0; r < c->n; r++)
+        if (c->members[r].device != comm->device->number)
+            return "not all ranks are on one device";
+        else if (c->members[r].context != comm->device->context)
+            return "ranks are in several contexts";
+    return "the device could not, as the log says";
+}
+
 struct tt_pairs *tt_local_peers_pairs(const struct tt_comm *comm)
 {
     return comm->device->local_peers->members[comm->rank].pairs;

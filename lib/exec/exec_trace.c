@@ -25,6 +25,7 @@ void tt_exec_trace_end(const struct tt_call *call, const struct tt_op *op)
         .operator= call->op,
         .verb = (uint8_t)call->collective,
         .type = (uint8_t)call->type,
+        .served = call->staging != NULL ? (uint8_t)tt_gate_served(&call->staging->gate) : 0,
         .algorithm = op->schedule->algorithm };
     tt_trace_note(op->observed.trace, &e);
 }

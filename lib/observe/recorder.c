@@ -361,6 +361,11 @@ void tt_entry_end(struct tt_entry *e, bool done)
     set_state(e, done ? TT_ENTRY_DONE : TT_ENTRY_FAILED);
 }
 
+void tt_entry_serve(struct tt_entry *e, unsigned served)
+{
+    set(e, TT_ENTRY_WHAT, tt_entry_served_set(get(e, TT_ENTRY_WHAT), served));
+}
+
 void tt_entry_pass(struct tt_entry *e)
 {
     set_state(e, TT_ENTRY_DONE);

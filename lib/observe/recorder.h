@@ -42,6 +42,8 @@ struct tt_entry *tt_recorder_queue(struct tt_recorder *recorder, const struct tt
 struct tt_entry *tt_recorder_start(
     struct tt_recorder *recorder, const struct tt_call *call, unsigned algorithm, uint64_t sequence);
 void tt_entry_end(struct tt_entry *entry, bool done);
+/* Notes who serves a call on a CUDA stream (enum tt_served), as far as that is known. */
+void tt_entry_serve(struct tt_entry *entry, unsigned served);
 /* Notes that the call is done, so soon that the clock is not worth reading. */
 void tt_entry_pass(struct tt_entry *entry);
 /* Notes that a call that was queued will not run; does nothing if it ran. */

@@ -18,7 +18,7 @@
 #define TT_RECORDER_MAGIC UINT64_C(0x7264726f63657274) /* "trecordr" */
 #define TT_RECORDER_NAME "tutti-recorder"
 enum {
-    TT_RECORDER_VERSION = 4,
+    TT_RECORDER_VERSION = 5,
     TT_RECORDER_RING = 256,
     TT_RECORDER_COLLECTIVES = 32,
     TT_RECORDER_ALGORITHMS = 128,
@@ -36,7 +36,7 @@ enum tt_entry_word {
     TT_ENTRY_CALLED, /* ticks */
     TT_ENTRY_STARTED,
     TT_ENTRY_ENDED, /* 0: at once, and nobody looked */
-    TT_ENTRY_WHAT, /* collective: 6 bits; algorithm: 8; type: 4; elements of the whole vector: the rest */
+    TT_ENTRY_WHAT, /* collective: 6 bits; algorithm: 8; type: 4; enum tt_served: 3; all elements: the rest */
     TT_ENTRY_WHO, /* root or peer: 32 bits; op: the rest */
     TT_ENTRY_LOOKED, /* ticks of the last look around; of this call if not before its start */
     TT_ENTRY_STALLED, /* milliseconds that nothing had moved by then */
@@ -47,7 +47,7 @@ enum tt_entry_word {
 
 static inline uint64_t tt_entry_what(unsigned collective, unsigned algorithm, unsigned type, uint64_t total)
 {
-    return collective | algorithm << 6 | type << 14 | total << 18;
+    return collective | algorithm << 6 | type << 14 | total << 21;
 }
 static inline unsigned tt_entry_collective(uint64_t what)
 {
@@ -61,9 +61,17 @@ static inline unsigned tt_entry_type(uint64_t what)
 {
     return what >> 14 & 0xf;
 }
+static inline unsigned tt_entry_served_by(uint64_t what)
+{
+    return what >> 18 & 0x7;
+}
+static inline uint64_t tt_entry_served_set(uint64_t what, unsigned served)
+{
+    return (what & ~(UINT64_C(0x7) << 18)) | (uint64_t)served << 18;
+}
 static inline uint64_t tt_entry_total(uint64_t what)
 {
-    return what >> 18;
+    return what >> 21;
 }
 
 struct tt_entry {

@@ -229,6 +229,18 @@ static void put_progress(struct tt_text *t, const struct view *v, const struct r
     }
 }
 
+/* ", by a leader's kernel (W)"; nothing of a call without a CUDA stream. */
+static void put_served(struct tt_text *t, const struct record *r)
+{
+    static const char *const words[TT_SERVED] = { [TT_SERVED_HOST] = "the host",
+        [TT_SERVED_LOCAL] = "one kernel or copy",
+        [TT_SERVED_LED] = "a leader's kernel",
+        [TT_SERVED_DIRECT] = "kernels of all devices" };
+    unsigned served = tt_entry_served_by(r->words[TT_ENTRY_WHAT]);
+    if (served > TT_SERVED_UNKNOWN && served < TT_SERVED)
+        tt_put(t, ", by %s (%c)", words[served], tt_served_letter((enum tt_served)served));
+}
+
 static void put_text(struct tt_text *t, const struct view *v, const struct record *r)
 {
     char what[TEXT_BYTES], number[32] = "", algorithm[TT_RECORDER_NAME_BYTES + 1];
@@ -241,6 +253,7 @@ static void put_text(struct tt_text *t, const struct view *v, const struct recor
     tt_put(t, "%-9s %8s  %-40s %10llu bytes  %-13s ", p2p ? "message" : "operation", number, what,
         (unsigned long long)bytes_of(r), algorithm);
     put_progress(t, v, r);
+    put_served(t, r);
 }
 
 static void put_number(struct tt_text *t, const char *name, bool known, uint64_t value)
@@ -269,6 +282,7 @@ static void put_json(struct tt_text *t, const struct view *v, const struct recor
     bool reduces = row != NULL && row->result == TT_RESULT_REDUCED;
     uint32_t who = (uint32_t)r->words[TT_ENTRY_WHO];
     tutti_type type = (tutti_type)tt_entry_type(r->words[TT_ENTRY_WHAT]);
+    unsigned served = tt_entry_served_by(r->words[TT_ENTRY_WHAT]);
     name_algorithm(v, r, algorithm, sizeof algorithm);
     if (reduces)
         tt_operator_describe(shared_op_of(r), op_of(r), op, sizeof op);
@@ -284,6 +298,10 @@ static void put_json(struct tt_text *t, const struct view *v, const struct recor
     put_number(t, "bytes", true, bytes_of(r));
     tt_put(t, ", \"algorithm\": ");
     tt_put_json(t, algorithm);
+    if (served > TT_SERVED_UNKNOWN && served < TT_SERVED)
+        tt_put(t, ", \"executor\": \"%c\"", tt_served_letter((enum tt_served)served));
+    else
+        tt_put(t, ", \"executor\": null");
     tt_put(t, ", \"state\": \"%s\"", states[r->state]);
     put_time(t, "called_ns", true, ns_of(v, r, TT_ENTRY_CALLED));
     put_time(t, "started_ns", started, ns_of(v, r, TT_ENTRY_STARTED));

@@ -26,6 +26,7 @@ struct tt_trace_event { /* an operation, or a step of one */
     uint8_t step; /* 0: an operation */
     uint8_t verb; /* of an operation: the collective */
     uint8_t path, class, type;
+    uint8_t served; /* of an operation: enum tt_served */
     const char *algorithm;
 };
 

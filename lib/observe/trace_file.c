@@ -239,6 +239,8 @@ static void write_operation(const struct tt_trace_event *e)
         "\"%s\", \"bytes\": %llu, \"algorithm\": \"%s\", \"slices\": %u",
         (unsigned long long)e->number, (unsigned long long)e->count, tt_type_name((tutti_type)e->type),
         (unsigned long long)e->bytes, e->algorithm, e->slice);
+    if (e->served > TT_SERVED_UNKNOWN && e->served < TT_SERVED)
+        fprintf(process.file, ", \"executor\": \"%c\"", tt_served_letter((enum tt_served)e->served));
     if (row->result == TT_RESULT_REDUCED)
         fprintf(process.file, ", \"op\": \"%s\"", op);
     if (row->rooted || row->p2p)

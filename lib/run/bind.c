@@ -385,6 +385,8 @@ tutti_status tt_call_start(const struct tt_call *call, struct tt_op **op)
     tt_exec_start(*op);
     (*op)->observed.entry =
         tt_recorder_start(comm->recorder, call, (*op)->schedule->key.algorithm, (*op)->messages.sequence);
+    if (call->staging != NULL)
+        tt_entry_serve((*op)->observed.entry, tt_gate_served(&call->staging->gate));
     return TUTTI_OK;
 }
 
@@ -393,6 +395,8 @@ void tt_call_end(const struct tt_call *call, struct tt_op *op, bool soon)
     tt_endpoint_leave(op->endpoint);
     if (op->result.state == TT_DONE)
         tt_traffic_add(&call->comm->traffic, &op->observed.cost, 1);
+    if (call->staging != NULL)
+        tt_entry_serve(op->observed.entry, tt_gate_served(&call->staging->gate));
     if (soon)
         tt_entry_pass(op->observed.entry);
     else

@@ -327,6 +327,8 @@ tutti_status tt_fault_inspect(struct tt_pending *p, int64_t stalled_ms)
 {
     tutti_status status = TUTTI_OK;
     tt_entry_wait(p->op->observed.entry, tt_exec_waits_for(p->op), stalled_ms);
+    if (p->call.staging != NULL)
+        tt_entry_serve(p->op->observed.entry, tt_gate_served(&p->call.staging->gate));
     if (p->op->messages.class == TT_CLASS_COLLECTIVE)
         status = inspect_records(p);
     if (status == TUTTI_OK)

@@ -47,11 +47,15 @@ static void choose(struct ranks_me *me)
         says(&d, "why all_reduce 10000",
             by_default ? "on CUDA streams: H, by the host's memory"
                        : "on CUDA streams: W, a leader's kernel");
-        says(&d, "why all_reduce 10000", "not L, one kernel");
+        says(&d, "why all_reduce 10000", "not L, one kernel: not all ranks are in one process");
         says(&d, "why barrier 0", "does not do this collective");
+        ranks_ok(me, tutti_barrier(d.comm, tutti_no_stream()), "barrier");
         sum(&d, d.areas[GIVEN], d.areas[GOT]);
         local_settle(&d);
         bool led = d.stub->calls("launch") > before;
+        says(&d, "recorder", by_default ? ", by the host (H)" : ", by a leader's kernel (W)");
+        says(&d, "recorder json", by_default ? "\"executor\": \"H\"" : "\"executor\": \"W\"");
+        says(&d, "recorder json", "\"executor\": null"); /* of the barrier */
         ranks_expect(
             me, !led_leads(&d) || led != by_default, "by default %d, it was led: %d", by_default, led);
         ranks_meet(me);

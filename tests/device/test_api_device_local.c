@@ -248,6 +248,48 @@ static void ask_for_more(struct ranks_me *me)
     ranks_part(me, any);
 }
 
+/* --- How each call went is told: the worker knows a moment after the stream */
+
+static void is_told(const struct local_desk *d, const char *question, const char *words)
+{
+    static _Thread_local char answer[65536];
+    bool found = false;
+    for (int ms = 0; ms < 20000 && !found; ms++) {
+        tutti_query(d->comm, question, answer, sizeof answer);
+        found = strstr(answer, words) != NULL;
+        ranks_sleep_us(found ? 0 : 1000);
+    }
+    ranks_expect(d->me, found, "%s: no \"%s\" in %s", question, words, answer);
+}
+
+static void tell_ways(struct ranks_me *me)
+{
+    struct local_desk d;
+    int32_t ordinary[2] = { 1, 2 };
+    if (!local_sit_down(me, &d, 100000))
+        return;
+    tutti_status status = me->rank == 0 ? tutti_send(d.areas[GIVEN], 3, TUTTI_INT32, 1, d.comm, local_on(&d))
+                                        : tutti_recv(d.areas[GOT], 3, TUTTI_INT32, 0, d.comm, local_on(&d));
+    ranks_ok(me, status, "a message");
+    is_told(&d, "recorder", ", by one kernel or copy (L)\n");
+    ranks_ok(
+        me, tutti_reduce(ordinary, ordinary, 2, TUTTI_INT32, TUTTI_SUM, 0, d.comm, local_on(&d)), "reduce");
+    is_told(&d, "recorder", ", by the host (H)\n");
+    ranks_ok(me, tutti_broadcast(d.areas[GOT], d.areas[GOT], 3, TUTTI_INT32, 0, d.comm, local_on(&d)),
+        "broadcast");
+    is_told(&d, "recorder json", "\"algorithm\": \"direct\", \"executor\": \"L\"");
+    is_told(&d, "why all_reduce 8", "on CUDA streams: L, one kernel");
+    is_told(&d, "why all_reduce 8", "not W, a leader's kernel: all ranks are in one process");
+    local_settle(&d);
+    ranks_part(me, d.comm);
+}
+
+Test(api_device_local, ways_are_told)
+{
+    plugin_must_be_stub();
+    local_run_threads("queues=8", 2, tell_ways);
+}
+
 Test(api_device_local, what_a_kernel_does_not_do)
 {
     plugin_must_be_stub();
