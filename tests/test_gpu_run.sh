@@ -64,6 +64,19 @@ cp "$scratch/good/stage1.jsonl" "$scratch/before"
 runs 0 good
 cmp -s "$scratch/before" "$scratch/good/stage1.jsonl" || fail 'what was done is done again'
 
+# Ways: each is asked in each mode, and answers right.
+bash "$sources/tests/gpu/run" --stub --build . --out "$scratch/good" 5 >"$scratch/said" 2>&1 || fail 'stage 5'
+has good/stage5.jsonl '"program": "copies", "check": "behind_a_gate", "outcome": "\(passed\|skipped\)"'
+for way in H-processes W-processes L-threads H-threads; do
+    for mode in eager sync group chain; do
+        grep -q '"check": "room", "outcome": "skipped"' "$scratch/good/stage5.jsonl" || # no C++: no kernels
+            has good/stage5.jsonl \
+                "\"way\": \"${way%-*}\", \"kind\": \"${way#*-}\", .*\"mode\": \"$mode\", .*\"right\": true"
+    done
+done
+has good/report.md '^| H | processes | 2 | graph | 8 | [0-9.]* | true |'
+is_json good/stage5.jsonl
+
 # What is carried is enough, wherever it lies.
 bash "$sources/tests/gpu/run" --pack "$scratch/pack" --build . >"$scratch/said" 2>&1 || fail '--pack'
 mv "$scratch/pack" "$scratch/carried"
