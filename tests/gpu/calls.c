@@ -12,8 +12,8 @@
  *           by turns, and every result is compared: what the program does between calls costs a device of
  *           several processes a change from one to another
  *
- * The setting executor (TUTTI_EXECUTOR) says by which way. Each mode and length is a line of JSON of rank 0, its
- * time a median. The exit code is 1 if a result was wrong or a call failed. */
+ * The setting executor (TUTTI_EXECUTOR) says by which way. Each mode and length is a line of JSON of rank 0,
+ * its time a median. The exit code is 1 if a result was wrong or a call failed. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
