@@ -197,7 +197,7 @@ enum { MANY = 2000, SOME = 400, PATIENCE_MS = 20000, STEP = 16 };
 struct scene { /* in the shared mapping */
     _Atomic int returned;
 };
-static int calls, most_pieces;
+static int calls, singles, most_pieces; /* of the group; calls before it; of the group */
 
 static uint64_t pieces(void)
 {
@@ -207,6 +207,14 @@ static uint64_t pieces(void)
     for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++)
         sum += plugin_stub()->calls(functions[i]);
     return sum;
+}
+
+static void sum_words(const struct bench *b, tutti_comm *comm, int from, int to)
+{
+    ranks_ok(b->me,
+        tutti_all_reduce(
+            b->memory + from, b->memory + to, 1, TUTTI_UINT32, TUTTI_SUM, comm, tutti_cuda_stream(b->stream)),
+        "all_reduce");
 }
 
 /* Waits until rank 0, which calls alone, has returned from its group. */
@@ -233,18 +241,22 @@ static void enqueue_many(struct ranks_me *me)
     struct scene *scene = me->shared;
     struct bench b;
     int words = calls * STEP;
-    if (!set_up(me, &b, (size_t)words, false))
+    if (!set_up(me, &b, (size_t)words + 1, false))
         return;
     for (int i = 0; i < words; i++)
         b.host[i] = (uint32_t)(i + me->rank);
     fine(&b, b.dev->copy(b.memory, b.host, (size_t)words * 4, b.stream));
     await_rank_0(me, scene);
-    uint64_t before = pieces();
+    for (int i = 0; i < singles; i++)
+        sum_words(&b, b.comm, words, words);
+    uint64_t before = pieces(), launches = plugin_stub()->calls("launch");
     sum_many(&b);
     uint64_t took = pieces() - before;
     atomic_store(&scene->returned, 1);
     ranks_expect(me, took <= (uint64_t)most_pieces, "%d calls are %llu pieces of work", calls,
         (unsigned long long)took);
+    ranks_expect(
+        me, calls > SOME || plugin_stub()->calls("launch") == launches, "what is not loaded is launched");
     fine(&b, b.dev->copy(b.host, b.memory, (size_t)words * 4, b.stream));
     fine(&b, b.dev->stream.sync(b.stream));
     for (int i = 0; i < words; i++) {
@@ -262,6 +274,7 @@ Test(api_device_fused, a_group_of_thousands_returns_at_once)
     plugin_must_be_stub();
     setenv("STUB_GPU", "queues=8", 1);
     calls = MANY;
+    singles = 100; /* beside which there is no room for a copy of each */
     most_pieces = MANY / 16;
     ranks_run(&(struct ranks_plan){ .n = 2, .run = enqueue_many });
 }
@@ -271,6 +284,7 @@ Test(api_device_fused, a_group_of_hundreds_returns_at_once_without_kernels)
     plugin_must_be_stub();
     setenv("STUB_GPU", "queues=8,fail=preload:1:unsupported", 1);
     calls = SOME;
+    singles = 0;
     most_pieces = 2 * SOME + 8;
     ranks_run(&(struct ranks_plan){ .n = 2, .run = enqueue_many });
 }
@@ -282,10 +296,7 @@ static void *sum_chain(void *bench)
     const struct bench *b = bench;
     ranks_ok(b->me, tutti_group_start(), "group_start");
     for (int i = 0; i < SOME; i++)
-        ranks_ok(b->me,
-            tutti_all_reduce(b->memory + i, b->memory + i + 1, 1, TUTTI_UINT32, TUTTI_SUM, b->comm,
-                tutti_cuda_stream(b->stream)),
-            "all_reduce");
+        sum_words(b, b->comm, i, i + 1);
     ranks_ok(b->me, tutti_group_end(), "group_end");
     return NULL;
 }
@@ -361,14 +372,6 @@ Test(api_device_fused, the_last_result_stays)
 
 /* --- Groups of two communicators, of whose calls ranks could fuse different ones: each would wait for the
  * other. */
-
-static void sum_words(const struct bench *b, tutti_comm *comm, int from, int to)
-{
-    ranks_ok(b->me,
-        tutti_all_reduce(
-            b->memory + from, b->memory + to, 1, TUTTI_UINT32, TUTTI_SUM, comm, tutti_cuda_stream(b->stream)),
-        "all_reduce");
-}
 
 static void group_two(struct ranks_me *me)
 {
