@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* ends.c: how communicators end.
+ *
+ * Of a communicator that has failed, destroy and abort free all and are successes: a program that cleans up
+ * after a failure has nothing left to do about it. */
+#include "nccl/shim.h"
+
+ncclResult_t tt_nccl_finalize_now(ncclComm_t comm)
+{
+    ncclResult_t result = tt_nccl_check("ncclCommFinalize", comm);
+    if (result != ncclSuccess)
+        return result;
+    if (comm->finalized)
+        return tt_nccl_fail(
+            ncclInvalidArgument, "ncclCommFinalize: comm was finalized before; legal: ncclCommDestroy");
+    comm->finalized = true;
+    if (comm->blocking && tt_nccl_siblings(comm->family) == 1)
+        return tt_nccl_answer(tutti_comm_finalize(comm->tutti));
+    /* Who has several ranks in one process may call for one after the other. */
+    comm->finalizer = tt_nccl_finalize_start(comm->tutti);
+    if (comm->finalizer == NULL)
+        return tt_nccl_fail(ncclSystemError, "ncclCommFinalize: no thread");
+    return comm->blocking ? ncclSuccess : ncclInProgress;
+}
+
+PUBLIC(ncclResult_t, CommFinalize, (ncclComm_t comm))
+{
+    ncclResult_t result = tt_nccl_check("ncclCommFinalize", comm);
+    if (result != ncclSuccess)
+        return result;
+    if (comm->revoked)
+        return tt_nccl_fail(ncclInvalidUsage, "ncclCommFinalize: comm was revoked; legal: ncclCommDestroy");
+    if (tt_nccl_group != NULL)
+        return tt_nccl_group_add(&(struct tt_nccl_later){ .kind = TT_NCCL_FINALIZE, .comm = comm });
+    return tt_nccl_finalize_now(comm);
+}
+
+ncclResult_t tt_nccl_destroy_now(ncclComm_t comm)
+{
+    ncclResult_t result = tt_nccl_check("ncclCommDestroy", comm);
+    if (result != ncclSuccess)
+        return result;
+    tutti_comm *tutti = comm->tutti;
+    struct tt_nccl_finalizer *finalizer = comm->finalizer;
+    bool healthy = tutti_comm_state(tutti) == TUTTI_OK && !comm->revoked;
+    bool finalized = comm->finalized;
+    if (healthy && !finalized)
+        tt_nccl_flush(tutti);
+    if (!tt_nccl_close(comm))
+        return tt_nccl_fail(ncclInternalError, "ncclCommDestroy: another thread has been in a call on comm "
+                                               "for ten seconds; it is left as it is");
+    tt_nccl_retire(comm);
+    if (healthy && (!finalized || finalizer != NULL))
+        tt_nccl_release(tutti, finalizer);
+    else
+        tt_nccl_free_failed(tutti, finalizer);
+    return ncclSuccess;
+}
+
+PUBLIC(ncclResult_t, CommDestroy, (ncclComm_t comm))
+{
+    ncclResult_t result = comm != NULL ? tt_nccl_check("ncclCommDestroy", comm) : ncclSuccess;
+    if (result != ncclSuccess || comm == NULL)
+        return result;
+    if (tt_nccl_group != NULL)
+        return tt_nccl_group_add(&(struct tt_nccl_later){ .kind = TT_NCCL_DESTROY, .comm = comm });
+    return tt_nccl_destroy_now(comm);
+}
+
+/* Every call on it returns, on all ranks, and none enters any more. */
+static void revoke(ncclComm_t comm)
+{
+    comm->revoked = true;
+    atomic_fetch_or(&comm->users, TT_NCCL_ENDING);
+    tutti_comm_abort(comm->tutti);
+}
+
+PUBLIC(ncclResult_t, CommAbort, (ncclComm_t comm))
+{
+    ncclResult_t result = comm != NULL ? tt_nccl_check("ncclCommAbort", comm) : ncclSuccess;
+    if (result != ncclSuccess || comm == NULL)
+        return result;
+    revoke(comm);
+    if (tt_nccl_group != NULL)
+        return tt_nccl_group_add(&(struct tt_nccl_later){ .kind = TT_NCCL_DESTROY, .comm = comm });
+    return tt_nccl_destroy_now(comm);
+}
+
+PUBLIC(ncclResult_t, CommRevoke, (ncclComm_t comm, int flags))
+{
+    ncclResult_t result = tt_nccl_check("ncclCommRevoke", comm);
+    if (result != ncclSuccess)
+        return result;
+    if (flags != NCCL_REVOKE_DEFAULT)
+        return tt_nccl_fail(
+            ncclInvalidArgument, "ncclCommRevoke: revokeFlags is %d; legal: NCCL_REVOKE_DEFAULT", flags);
+    revoke(comm);
+    return ncclSuccess;
+}
+
+PUBLIC(ncclResult_t, CommGetAsyncError, (ncclComm_t comm, ncclResult_t *error))
+{
+    if (error == NULL)
+        return tt_nccl_fail(ncclInvalidArgument, "ncclCommGetAsyncError: asyncError is NULL");
+    if (comm != NULL && comm->magic == TT_NCCL_LIVE && comm->tutti == NULL) {
+        *error = ncclInProgress;
+        return ncclSuccess;
+    }
+    ncclResult_t result = tt_nccl_check("ncclCommGetAsyncError", comm);
+    if (result != ncclSuccess)
+        return result;
+    if (comm->revoked) /* on purpose */
+        *error = ncclSuccess;
+    else if (comm->finalizer != NULL && !tt_nccl_finalize_is_over(comm->finalizer))
+        *error = ncclInProgress;
+    else
+        *error = tt_nccl_result(tutti_comm_state(comm->tutti));
+    return ncclSuccess;
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* memory.c: allocation, registration and windows. A window is a registration with its address: kernels of the
+ * user's cannot reach peers through it. */
+#include <stdlib.h>
+
+#include "nccl/shim.h"
+
+enum { WINDOW = 0x71d0e };
+struct ncclWindow_vidmem {
+    uint32_t magic;
+    ncclComm_t comm;
+    void *ptr;
+    size_t bytes;
+    tutti_registration *registration;
+};
+
+PUBLIC(ncclResult_t, MemAlloc, (void **ptr, size_t size))
+{
+    int count = 0;
+    tt_nccl_start();
+    if (ptr == NULL || size == 0)
+        return tt_nccl_fail(ncclInvalidArgument, "ncclMemAlloc: %s",
+            ptr == NULL ? "ptr is NULL" : "size is 0; legal: 1 and more");
+    tutti_status status = tutti_device_count(&count);
+    if (status == TUTTI_OK)
+        status = tutti_mem_alloc(size, count > 0 ? TUTTI_MEM_CUDA : TUTTI_MEM_HOST, ptr);
+    return tt_nccl_answer(status);
+}
+
+PUBLIC(ncclResult_t, MemFree, (void *ptr))
+{
+    return tt_nccl_answer(tutti_mem_free(ptr));
+}
+
+static ncclResult_t register_memory(
+    const char *call, ncclComm_t comm, void *buffer, size_t size, tutti_registration **registration)
+{
+    if (buffer == NULL || size == 0)
+        return tt_nccl_fail(ncclInvalidArgument, "%s: %s", call,
+            buffer == NULL ? "buff is NULL" : "size is 0; legal: 1 and more");
+    return tt_nccl_answer(tutti_mem_register(comm->tutti, buffer, size, registration));
+}
+
+PUBLIC(ncclResult_t, CommRegister, (const ncclComm_t comm, void *buffer, size_t size, void **handle))
+{
+    tutti_registration *registration = NULL;
+    ncclResult_t result = tt_nccl_enter("ncclCommRegister", comm);
+    if (result != ncclSuccess)
+        return result;
+    result = handle == NULL ? tt_nccl_fail(ncclInvalidArgument, "ncclCommRegister: handle is NULL")
+                            : register_memory("ncclCommRegister", comm, buffer, size, &registration);
+    if (result == ncclSuccess)
+        *handle = registration;
+    tt_nccl_leave(comm);
+    return result;
+}
+
+PUBLIC(ncclResult_t, CommDeregister, (const ncclComm_t comm, void *handle))
+{
+    ncclResult_t result = tt_nccl_check("ncclCommDeregister", comm);
+    if (result != ncclSuccess || handle == NULL)
+        return result;
+    return tt_nccl_answer(tutti_mem_deregister(comm->tutti, handle));
+}
+
+PUBLIC(ncclResult_t, CommWindowRegister,
+    (ncclComm_t comm, void *buffer, size_t size, ncclWindow_t *win, int flags))
+{
+    ncclResult_t result = tt_nccl_enter("ncclCommWindowRegister", comm);
+    if (result != ncclSuccess)
+        return result;
+    struct ncclWindow_vidmem *made = calloc(1, sizeof *made);
+    if (made == NULL)
+        result = tt_nccl_fail(ncclSystemError, "ncclCommWindowRegister: no memory");
+    else if (win == NULL)
+        result = tt_nccl_fail(ncclInvalidArgument, "ncclCommWindowRegister: win is NULL");
+    else if ((flags & ~0xf) != 0) /* those of 2.32 */
+        result = tt_nccl_fail(
+            ncclInvalidArgument, "ncclCommWindowRegister: winFlags is %#x; legal: NCCL_WIN_...", flags);
+    else
+        result = register_memory("ncclCommWindowRegister", comm, buffer, size, &made->registration);
+    tt_nccl_leave(comm);
+    if (result != ncclSuccess) {
+        free(made);
+        return result;
+    }
+    *made = (struct ncclWindow_vidmem){ WINDOW, comm, buffer, size, made->registration };
+    *win = made;
+    return ncclSuccess;
+}
+
+static ncclResult_t check_window(const char *call, ncclWindow_t win)
+{
+    return win != NULL && win->magic == WINDOW
+               ? ncclSuccess
+               : tt_nccl_fail(ncclInvalidArgument, "%s: window is %s", call,
+                     win == NULL ? "NULL" : "none that ncclCommWindowRegister of this library made");
+}
+
+PUBLIC(ncclResult_t, CommWindowDeregister, (ncclComm_t comm, ncclWindow_t win))
+{
+    ncclResult_t result = tt_nccl_check("ncclCommWindowDeregister", comm);
+    if (result != ncclSuccess || win == NULL)
+        return result;
+    if ((result = check_window("ncclCommWindowDeregister", win)) != ncclSuccess)
+        return result;
+    if (win->comm != comm)
+        return tt_nccl_fail(ncclInvalidArgument, "ncclCommWindowDeregister: win is another communicator's");
+    result = tt_nccl_answer(tutti_mem_deregister(comm->tutti, win->registration));
+    if (result == ncclSuccess) {
+        win->magic = 0;
+        free(win);
+    }
+    return result;
+}
+
+PUBLIC(ncclResult_t, WinGetUserPtr, (ncclComm_t comm, ncclWindow_t win, void **ptr))
+{
+    ncclResult_t result = tt_nccl_check("ncclWinGetUserPtr", comm);
+    if (result == ncclSuccess)
+        result = check_window("ncclWinGetUserPtr", win);
+    if (result == ncclSuccess && ptr == NULL)
+        return tt_nccl_fail(ncclInvalidArgument, "ncclWinGetUserPtr: outUserPtr is NULL");
+    if (result == ncclSuccess)
+        *ptr = win->ptr;
+    return result;
+}
+
+/* Of this rank itself; NULL, as NCCL answers, of a peer whose memory is not mapped here, which no peer's
+ * is. */
+static ncclResult_t pointer_of(const char *call, ncclWindow_t win, size_t offset, bool mine, void **ptr)
+{
+    ncclResult_t result = check_window(call, win);
+    if (result == ncclSuccess && (ptr == NULL || offset >= win->bytes))
+        return tt_nccl_fail(ncclInvalidArgument, "%s: %s", call,
+            ptr == NULL ? "outPtr is NULL" : "offset is beyond the window");
+    if (result == ncclSuccess)
+        *ptr = mine ? (char *)win->ptr + offset : NULL;
+    return result;
+}
+
+PUBLIC(ncclResult_t, GetPeerDevicePointer, (ncclWindow_t win, size_t offset, int peer, void **ptr))
+{
+    bool mine = win != NULL && win->magic == WINDOW && win->comm->rank == peer;
+    return pointer_of("ncclGetPeerDevicePointer", win, offset, mine, ptr);
+}
+
+PUBLIC(ncclResult_t, GetLsaDevicePointer, (ncclWindow_t win, size_t offset, int lsa_rank, void **ptr))
+{
+    return pointer_of("ncclGetLsaDevicePointer", win, offset, lsa_rank == 0, ptr); /* a team of one */
+}
+
+/* Nothing is given back, and ncclCommMemStats says that there is nothing to give. */
+PUBLIC(ncclResult_t, CommSuspend, (ncclComm_t comm, int flags))
+{
+    ncclResult_t result = tt_nccl_check("ncclCommSuspend", comm);
+    if (result == ncclSuccess && flags != NCCL_SUSPEND_MEM)
+        return tt_nccl_fail(
+            ncclInvalidArgument, "ncclCommSuspend: flags is %d; legal: NCCL_SUSPEND_MEM", flags);
+    if (result == ncclSuccess && comm->suspended)
+        return tt_nccl_fail(ncclInvalidUsage, "ncclCommSuspend: comm is suspended; legal: ncclCommResume");
+    if (result == ncclSuccess)
+        comm->suspended = true;
+    return result;
+}
+
+PUBLIC(ncclResult_t, CommResume, (ncclComm_t comm))
+{
+    ncclResult_t result = tt_nccl_check("ncclCommResume", comm);
+    if (result == ncclSuccess && !comm->suspended)
+        return tt_nccl_fail(ncclInvalidUsage, "ncclCommResume: comm is not suspended");
+    if (result == ncclSuccess)
+        comm->suspended = false;
+    return result;
+}
+
+PUBLIC(ncclResult_t, CommMemStats, (ncclComm_t comm, ncclCommMemStat_t stat, uint64_t *value))
+{
+    ncclResult_t result = tt_nccl_check("ncclCommMemStats", comm);
+    if (result != ncclSuccess)
+        return result;
+    if (value == NULL || (unsigned int)stat > ncclStatGpuMemTotal)
+        return tt_nccl_fail(ncclInvalidArgument, "ncclCommMemStats: %s",
+            value == NULL ? "value is NULL"
+                          : "stat is none; legal: ncclStatGpuMemSuspend to ncclStatGpuMemTotal");
+    if (stat == ncclStatGpuMemPersist || stat == ncclStatGpuMemTotal)
+        return tt_nccl_fail(ncclInvalidUsage,
+            "ncclCommMemStats: Tutti does not count the memory of a communicator yet; what works: "
+            "ncclStatGpuMemSuspend and ncclStatGpuMemSuspended, and cudaMemGetInfo before and after");
+    *value = stat == ncclStatGpuMemSuspended && comm->suspended;
+    return ncclSuccess;
+}

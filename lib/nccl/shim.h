@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* shim.h: what the files of libnccl share: the handle, its users, groups, errors, and what stands in for
+ * functions that tutti.h lacks.
+ *
+ * The library sees tutti.h and nothing else of Tutti, so that any program could do the same. A handle
+ * is NCCL's ncclComm_t: a small block that is never given back to the system, and used again as late as
+ * may be, so that a stale one is recognised. Whoever is inside a call counts in `users`; ncclCommAbort,
+ * which both aborts and frees, waits until they have left. */
+#ifndef TT_NCCL_SHIM_H
+#define TT_NCCL_SHIM_H
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define TUTTI_NCCL_WITHOUT_CUDA 1
+#include "nccl/nccl.h"
+#include "tutti.h"
+
+/* Defines pncclNAME and makes ncclNAME its weak alias, as NCCL does for tools that come in between.
+ * nccl.h has declared both. The lines of PUBLIC and ABSENT (absent.c) are what docs/nccl.md is made of. */
+#define PUBLIC(type, name, arguments)                                                                        \
+    __attribute__((weak, alias("pnccl" #name))) type nccl##name arguments;                                   \
+    type pnccl##name arguments
+
+enum { TT_NCCL_LIVE = 0x7c011ec7, TT_NCCL_DEAD = 0x0dead0 };
+enum { TT_NCCL_ENDING = 1 << 30 }; /* in `users`: no more may enter */
+enum { TT_NCCL_DEVICE_UNKNOWN = -2, TT_NCCL_NAME = 64, TT_NCCL_TEXT = 640 };
+enum { TT_NCCL_NARROW_TYPES = 3 }; /* whose sums leave the range that their average has */
+
+struct tt_nccl_finalizer;
+struct ncclComm {
+    _Atomic uint32_t magic;
+    _Atomic uint32_t users; /* calls under way, and calls of groups that are open; and TT_NCCL_ENDING */
+    tutti_comm *tutti; /* NULL: the group in which it is made has not ended */
+    int n, rank;
+    int device; /* UNKNOWN until the first call */
+    bool blocking, finalized, suspended;
+    _Atomic bool revoked;
+    uint64_t family; /* communicators of one id */
+    _Atomic uint64_t splits; /* so far */
+    struct tt_nccl_finalizer *finalizer; /* of ncclCommFinalize; NULL: none runs */
+    tutti_op average[TT_NCCL_NARROW_TYPES]; /* 0: not made yet */
+    char name[TT_NCCL_NAME];
+    tutti_config config; /* read until the group ends */
+    ncclComm_t next; /* in the list of live, or of dead ones */
+};
+
+/* What ncclConfig_t says, whatever its version. */
+struct tt_nccl_setting {
+    bool blocking;
+    char name[TT_NCCL_NAME]; /* "": none */
+};
+
+/* --- words.c. Every failure is noted here: as the last error, in the log, and in the open group. */
+enum tt_nccl_level { TT_NCCL_NOTHING, TT_NCCL_VERSION, TT_NCCL_WARN, TT_NCCL_INFO, TT_NCCL_TRACE };
+bool tt_nccl_tells(enum tt_nccl_level level);
+void tt_nccl_tell(enum tt_nccl_level level, const char *form, ...) __attribute__((format(printf, 2, 3)));
+ncclResult_t tt_nccl_fail(ncclResult_t result, const char *form, ...) __attribute__((format(printf, 2, 3)));
+ncclResult_t tt_nccl_result(tutti_status status);
+/* The result of a call of Tutti's, with its words. */
+ncclResult_t tt_nccl_answer(tutti_status status);
+
+/* --- variables.c. NULL: not set. The first call reads NCCL's files and tells Tutti what concerns it. */
+const char *tt_nccl_variable(const char *name);
+void tt_nccl_start(void);
+void tt_nccl_tell_variables(void);
+
+/* --- handles.c */
+ncclComm_t tt_nccl_new(int n, int rank, const struct tt_nccl_setting *setting, uint64_t family);
+void tt_nccl_list(ncclComm_t comm); /* it is live */
+void tt_nccl_retire(ncclComm_t comm); /* it is dead */
+int tt_nccl_siblings(uint64_t family); /* live communicators of this process that are of one id */
+uint64_t tt_nccl_hash(uint64_t before, const void *bytes, size_t count);
+/* Why a call may not have comm. */
+ncclResult_t tt_nccl_refuse(const char *call, ncclComm_t comm);
+/* No more may enter; returns false if somebody has not left after ten seconds. */
+bool tt_nccl_close(ncclComm_t comm);
+void tt_nccl_last_left(void);
+
+static inline void tt_nccl_give_back(ncclComm_t comm)
+{
+    if (atomic_fetch_sub(&comm->users, 1) == TT_NCCL_ENDING + 1)
+        tt_nccl_last_left();
+}
+
+/* It is a communicator, and ready for questions. */
+static inline ncclResult_t tt_nccl_check(const char *call, ncclComm_t comm)
+{
+    return comm != NULL && comm->magic == TT_NCCL_LIVE && comm->tutti != NULL ? ncclSuccess
+                                                                              : tt_nccl_refuse(call, comm);
+}
+
+/* Between enter and leave nobody frees comm. In a group it is left when the group is over. */
+static inline ncclResult_t tt_nccl_enter(const char *call, ncclComm_t comm)
+{
+    if (comm == NULL || comm->magic != TT_NCCL_LIVE || comm->tutti == NULL)
+        return tt_nccl_refuse(call, comm);
+    if ((atomic_fetch_add(&comm->users, 1) & TT_NCCL_ENDING) == 0)
+        return ncclSuccess;
+    tt_nccl_give_back(comm);
+    return tt_nccl_refuse(call, comm);
+}
+
+/* --- group.c */
+enum tt_nccl_kind { TT_NCCL_INIT, TT_NCCL_CHILD, TT_NCCL_FINALIZE, TT_NCCL_DESTROY };
+struct tt_nccl_later { /* what waits for the end of a group */
+    enum tt_nccl_kind kind;
+    ncclComm_t comm, *out;
+    /* Of CHILD. */
+    ncclResult_t (*make)(struct tt_nccl_later *later);
+    struct tt_nccl_setting setting;
+    int color, key;
+    char *excluded; /* a byte for each rank */
+    pthread_t thread;
+    ncclResult_t result;
+};
+struct tt_nccl_group; /* of a thread */
+extern _Thread_local struct tt_nccl_group *tt_nccl_group
+    __attribute__((tls_model("initial-exec"), visibility("hidden")));
+void tt_nccl_group_note(ncclResult_t failure);
+void tt_nccl_group_hold(ncclComm_t comm);
+ncclResult_t tt_nccl_group_add(const struct tt_nccl_later *later);
+
+static inline void tt_nccl_leave(ncclComm_t comm)
+{
+    if (tt_nccl_group != NULL)
+        tt_nccl_group_hold(comm);
+    else
+        tt_nccl_give_back(comm);
+}
+
+/* --- comm.c */
+ncclResult_t tt_nccl_read_config(const char *call, const ncclConfig_t *config,
+    const struct tt_nccl_setting *fallback, struct tt_nccl_setting *to);
+ncclResult_t tt_nccl_join(const char *call, ncclComm_t *out, int n, const ncclUniqueId *id, int rank,
+    const struct tt_nccl_setting *setting);
+void tt_nccl_hello(ncclComm_t comm); /* it is ready: said where somebody wants to know */
+
+/* --- ends.c. What a group has put off. */
+ncclResult_t tt_nccl_finalize_now(ncclComm_t comm);
+ncclResult_t tt_nccl_destroy_now(ncclComm_t comm);
+
+/* --- stand_ins.c. Each stands for a function that tutti.h does not have. */
+/* For tutti_comm_flush(comm, timeout_ms): waits until this rank's calls on streams are over. */
+void tt_nccl_flush(tutti_comm *comm);
+/* For a finalize that does not wait: starts one; asks whether it is over. */
+struct tt_nccl_finalizer *tt_nccl_finalize_start(tutti_comm *comm);
+bool tt_nccl_finalize_is_over(const struct tt_nccl_finalizer *finalizer);
+/* For tutti_comm_release: hands this rank's end to the library, which frees it when all peers are through.
+ * Returns at once. finalizer: one that was started, or NULL. */
+tutti_status tt_nccl_release(tutti_comm *comm, struct tt_nccl_finalizer *finalizer);
+/* For tutti_comm_destroy where a finalizer may run. comm has failed, so that one is over soon. */
+void tt_nccl_free_failed(tutti_comm *comm, struct tt_nccl_finalizer *finalizer);
+/* For tutti_group_cancel: ends the outermost group and starts nothing. */
+tutti_status tt_nccl_group_cancel(void);
+/* For a tutti_comm_split that may stand in a group: collective calls of several ranks of this thread, each on
+ * a thread of its own; returns when all are over. */
+void tt_nccl_side_by_side(struct tt_nccl_later *all, int count);
+/* For tutti_comm_shrink and _grow: the ranks of comm that are not excluded agree on an id, which the lowest
+ * of them makes. comm must be in order. */
+tutti_status tt_nccl_agree_on_id(ncclComm_t comm, const char *excluded, tutti_id *id);
+/* For tutti_comm_price: microseconds; negative: unknown. */
+float tt_nccl_price(void);
+/* Waiting until a moment, for those who wait with a condition. */
+struct timespec;
+struct timespec tt_nccl_moment(int64_t from_now_ms);
+
+#endif
