@@ -363,7 +363,7 @@ static void warn_of_unknown(void)
 {
     for (char **entry = environ; entry && *entry; entry++) {
         size_t length = strcspn(*entry, "=");
-        if (strncmp(*entry, "TUTTI_", 6) != 0)
+        if (strncmp(*entry, "TUTTI_", 6) != 0 || strncmp(*entry, "TUTTI_NCCL_", 11) == 0) /* libnccl's own */
             continue;
         char name[NAME_BYTES + 1], known[NAME_BYTES], nearest[NAME_BYTES] = "";
         snprintf(name, sizeof name, "%.*s", (int)length, *entry);
