@@ -314,6 +314,7 @@ static ncclResult_t check_config(const char *call, const ncclCollConfig_t *confi
     return ncclSuccess;
 }
 
+/* Partly: the config is checked, and has no effect. */
 PUBLIC(ncclResult_t, AllReduceConfig,
     (const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
         cudaStream_t stream, const ncclCollConfig_t *config))
@@ -322,6 +323,7 @@ PUBLIC(ncclResult_t, AllReduceConfig,
     return result != ncclSuccess ? result : pncclAllReduce(send, recv, count, type, op, comm, stream);
 }
 
+/* Partly: the config is checked, and has no effect. */
 PUBLIC(ncclResult_t, ReduceConfig,
     (const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
         ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t *config))
@@ -330,6 +332,7 @@ PUBLIC(ncclResult_t, ReduceConfig,
     return result != ncclSuccess ? result : pncclReduce(send, recv, count, type, op, root, comm, stream);
 }
 
+/* Partly: the config is checked, and has no effect. */
 PUBLIC(ncclResult_t, BroadcastConfig,
     (const void *send, void *recv, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
         cudaStream_t stream, const ncclCollConfig_t *config))
@@ -338,6 +341,7 @@ PUBLIC(ncclResult_t, BroadcastConfig,
     return result != ncclSuccess ? result : pncclBroadcast(send, recv, count, type, root, comm, stream);
 }
 
+/* Partly: the config is checked, and has no effect. */
 PUBLIC(ncclResult_t, ReduceScatterConfig,
     (const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
         cudaStream_t stream, const ncclCollConfig_t *config))
@@ -346,6 +350,7 @@ PUBLIC(ncclResult_t, ReduceScatterConfig,
     return result != ncclSuccess ? result : pncclReduceScatter(send, recv, count, type, op, comm, stream);
 }
 
+/* Partly: the config is checked, and has no effect. */
 PUBLIC(ncclResult_t, AllGatherConfig,
     (const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream,
         const ncclCollConfig_t *config))
@@ -354,6 +359,7 @@ PUBLIC(ncclResult_t, AllGatherConfig,
     return result != ncclSuccess ? result : pncclAllGather(send, recv, count, type, comm, stream);
 }
 
+/* Partly: the config is checked, and has no effect. */
 PUBLIC(ncclResult_t, AlltoAllConfig,
     (const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream,
         const ncclCollConfig_t *config))
@@ -362,6 +368,7 @@ PUBLIC(ncclResult_t, AlltoAllConfig,
     return result != ncclSuccess ? result : pncclAlltoAll(send, recv, count, type, comm, stream);
 }
 
+/* Partly: the config is checked, and has no effect. */
 PUBLIC(ncclResult_t, GatherConfig,
     (const void *send, void *recv, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
         cudaStream_t stream, const ncclCollConfig_t *config))
@@ -370,6 +377,7 @@ PUBLIC(ncclResult_t, GatherConfig,
     return result != ncclSuccess ? result : pncclGather(send, recv, count, type, root, comm, stream);
 }
 
+/* Partly: the config is checked, and has no effect. */
 PUBLIC(ncclResult_t, ScatterConfig,
     (const void *send, void *recv, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
         cudaStream_t stream, const ncclCollConfig_t *config))

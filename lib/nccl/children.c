@@ -146,6 +146,7 @@ static ncclResult_t check_shrink(ncclComm_t comm, const int *list, int count, nc
     return ncclSuccess;
 }
 
+/* Partly: not after a failure, nor with NCCL_SHRINK_ABORT: make a new communicator of those that are left. */
 PUBLIC(ncclResult_t, CommShrink,
     (ncclComm_t comm, int *list, int count, ncclComm_t *out, ncclConfig_t *config, int flags))
 {
@@ -205,6 +206,7 @@ static ncclResult_t grow(
                                  : result;
 }
 
+/* Partly: not in a group. */
 PUBLIC(ncclResult_t, CommGrow,
     (ncclComm_t comm, int n, const ncclUniqueId *id, int rank, ncclComm_t *out, ncclConfig_t *config))
 {

@@ -170,7 +170,7 @@ ncclResult_t tt_nccl_join(const char *call, ncclComm_t *out, int n, const ncclUn
         return tt_nccl_group_add(&(struct tt_nccl_later){ .kind = TT_NCCL_INIT, .comm = comm, .out = out });
     if (comm->blocking || tutti_comm_state(comm->tutti) == TUTTI_OK)
         tt_nccl_hello(comm);
-    return comm->blocking ? ncclSuccess : tt_nccl_result(status);
+    return comm->blocking ? ncclSuccess : tt_nccl_result(tutti_comm_state(comm->tutti));
 }
 
 static ncclResult_t init_rank(
@@ -195,6 +195,7 @@ PUBLIC(ncclResult_t, CommInitRankConfig,
     return init_rank("ncclCommInitRankConfig", comm, n, &id, rank, config);
 }
 
+/* Partly: the first id serves, and is enough. */
 PUBLIC(ncclResult_t, CommInitRankScalable,
     (ncclComm_t * comm, int n, int rank, int ids, ncclUniqueId *id, ncclConfig_t *config))
 {
@@ -204,18 +205,19 @@ PUBLIC(ncclResult_t, CommInitRankScalable,
     return init_rank("ncclCommInitRankScalable", comm, n, id, rank, config);
 }
 
-/* Without a GPU they are on host memory, if the caller names no device. */
+/* Without a list they are on the first n devices; without a GPU, on host memory. */
 static tutti_status init_all(int n, const int *devices, tutti_comm **made)
 {
     tutti_config config = { .size = sizeof config, .timeout_ms = deadline() };
-    int count = 0, *numbers = NULL;
-    tutti_status status = tutti_device_count(&count);
-    if (devices == NULL && count > 0 && (numbers = calloc((size_t)n, sizeof *numbers)) == NULL)
-        return TUTTI_OUT_OF_MEMORY;
+    tutti_status status = choose_device(&config.device);
+    int *numbers = NULL;
+    if (devices == NULL && config.device == TUTTI_DEVICE_CURRENT) {
+        config.device = 0;
+        if ((numbers = calloc((size_t)n, sizeof *numbers)) == NULL)
+            return TUTTI_OUT_OF_MEMORY;
+    }
     for (int i = 0; numbers != NULL && i < n; i++)
         numbers[i] = i;
-    if (devices == NULL && count == 0)
-        config.device = TUTTI_DEVICE_NONE;
     if (status == TUTTI_OK)
         status = tutti_comm_init_all(n, devices != NULL ? devices : numbers, &config, made);
     free(numbers);
@@ -277,6 +279,7 @@ PUBLIC(ncclResult_t, CommCuDevice, (const ncclComm_t comm, int *device))
 }
 
 /* What programs ask before they use windows and kernels of their own: none of that is here. */
+/* Partly: there is nothing of what it asks for. */
 PUBLIC(ncclResult_t, CommQueryProperties, (ncclComm_t comm, ncclCommProperties_t *to))
 {
     size_t size = 0;

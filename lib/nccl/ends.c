@@ -75,6 +75,7 @@ static void revoke(ncclComm_t comm)
     tutti_comm_abort(comm->tutti);
 }
 
+/* Partly: on all ranks. */
 PUBLIC(ncclResult_t, CommAbort, (ncclComm_t comm))
 {
     ncclResult_t result = comm != NULL ? tt_nccl_check("ncclCommAbort", comm) : ncclSuccess;
@@ -86,6 +87,7 @@ PUBLIC(ncclResult_t, CommAbort, (ncclComm_t comm))
     return tt_nccl_destroy_now(comm);
 }
 
+/* Partly: on all ranks; then only ncclCommDestroy and ncclCommAbort are left. */
 PUBLIC(ncclResult_t, CommRevoke, (ncclComm_t comm, int flags))
 {
     ncclResult_t result = tt_nccl_check("ncclCommRevoke", comm);

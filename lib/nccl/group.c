@@ -149,6 +149,7 @@ PUBLIC(ncclResult_t, GroupEnd, (void))
     return end("ncclGroupEnd", false);
 }
 
+/* Partly: nothing is started; there is no estimate, estimatedTime is -1. */
 PUBLIC(ncclResult_t, GroupSimulateEnd, (ncclSimInfo_t * info))
 {
     size_t size = 0;

@@ -63,6 +63,7 @@ PUBLIC(ncclResult_t, CommDeregister, (const ncclComm_t comm, void *handle))
     return tt_nccl_answer(tutti_mem_deregister(comm->tutti, handle));
 }
 
+/* Partly: the memory is registered; kernels cannot use the window. */
 PUBLIC(ncclResult_t, CommWindowRegister,
     (ncclComm_t comm, void *buffer, size_t size, ncclWindow_t *win, int flags))
 {
@@ -139,18 +140,21 @@ static ncclResult_t pointer_of(const char *call, ncclWindow_t win, size_t offset
     return result;
 }
 
+/* Partly: of this rank itself; NULL of others. */
 PUBLIC(ncclResult_t, GetPeerDevicePointer, (ncclWindow_t win, size_t offset, int peer, void **ptr))
 {
     bool mine = win != NULL && win->magic == WINDOW && win->comm->rank == peer;
     return pointer_of("ncclGetPeerDevicePointer", win, offset, mine, ptr);
 }
 
+/* Partly: of this rank itself. */
 PUBLIC(ncclResult_t, GetLsaDevicePointer, (ncclWindow_t win, size_t offset, int lsa_rank, void **ptr))
 {
     return pointer_of("ncclGetLsaDevicePointer", win, offset, lsa_rank == 0, ptr); /* a team of one */
 }
 
 /* Nothing is given back, and ncclCommMemStats says that there is nothing to give. */
+/* Partly: it gives nothing back. */
 PUBLIC(ncclResult_t, CommSuspend, (ncclComm_t comm, int flags))
 {
     ncclResult_t result = tt_nccl_check("ncclCommSuspend", comm);
@@ -174,6 +178,7 @@ PUBLIC(ncclResult_t, CommResume, (ncclComm_t comm))
     return result;
 }
 
+/* Partly: ncclStatGpuMemSuspend (0) and ncclStatGpuMemSuspended. */
 PUBLIC(ncclResult_t, CommMemStats, (ncclComm_t comm, ncclCommMemStat_t stat, uint64_t *value))
 {
     ncclResult_t result = tt_nccl_check("ncclCommMemStats", comm);

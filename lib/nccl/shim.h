@@ -19,7 +19,8 @@
 #include "tutti.h"
 
 /* Defines pncclNAME and makes ncclNAME its weak alias, as NCCL does for tools that come in between.
- * nccl.h has declared both. The lines of PUBLIC and ABSENT (absent.c) are what docs/nccl.md is made of. */
+ * nccl.h has declared both. docs/nccl.md is made of the lines of PUBLIC and ABSENT (absent.c), with what a
+ * comment before them says after "Partly". */
 #define PUBLIC(type, name, arguments)                                                                        \
     __attribute__((weak, alias("pnccl" #name))) type nccl##name arguments;                                   \
     type pnccl##name arguments
