@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test_nccl_device.c: what needs a device: streams, graphs, memory of the device and registration. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nccl_rig.h"
+
+enum { COUNT = 5000, BYTES = COUNT * 4 };
+
+static bool fine(struct nccl_desk *d, enum tt_dev_error error)
+{
+    return ranks_expect(d->me, error == TT_DEV_OK, "device: %s", error == TT_DEV_OK ? "" : d->dev->why());
+}
+
+/* Memory of ncclMemAlloc, registered or not, on two streams. */
+static void device_memory(struct nccl_desk *d)
+{
+    void *memory[2] = { NULL, NULL }, *handle = NULL, *found = NULL, *other = NULL;
+    ncclWindow_t window = NULL;
+    int *host = nccl_memory(d, BYTES);
+    for (int i = 0; i < 2; i++)
+        OK(ncclMemAlloc(&memory[i], BYTES));
+    if (memory[1] == NULL)
+        return;
+    OK(ncclCommRegister(d->comm, memory[0], BYTES, &handle));
+    OK(ncclCommWindowRegister(d->comm, memory[1], BYTES, &window, NCCL_WIN_COLL_SYMMETRIC));
+    EXPECT(handle != NULL && window != NULL);
+    OK(ncclWinGetUserPtr(d->comm, window, &found));
+    EXPECT(found == memory[1]);
+    OK(ncclGetPeerDevicePointer(window, 8, d->me->rank, &found));
+    EXPECT(found == (char *)memory[1] + 8);
+    OK(ncclGetPeerDevicePointer(window, 8, d->me->rank + 1, &found));
+    EXPECT(found == NULL);
+    fine(d, d->dev->stream.create(&other));
+    for (int round = 0; round < 3; round++) {
+        void *stream = round % 2 == 0 ? d->stream : other;
+        for (int i = 0; i < COUNT; i++)
+            host[i] = i + round;
+        fine(d, d->dev->copy(memory[0], host, BYTES, stream));
+        OK(ncclAllReduce(memory[0], memory[1], COUNT, ncclInt, ncclSum, d->comm, stream));
+        fine(d, d->dev->copy(host, memory[1], BYTES, stream));
+        fine(d, d->dev->stream.sync(stream));
+        EXPECT(host[COUNT - 1] == d->me->n * (COUNT - 1 + round) && host[0] == d->me->n * round);
+    }
+    OK(ncclCommDeregister(d->comm, handle));
+    REFUSED(ncclCommDeregister(d->comm, handle), ncclInvalidArgument, "");
+    OK(ncclCommWindowDeregister(d->comm, window));
+    OK(ncclCommDeregister(d->comm, NULL));
+    for (int i = 0; i < 2; i++)
+        OK(ncclMemFree(memory[i]));
+    fine(d, d->dev->stream.destroy(other));
+}
+
+Test(nccl_device, device_memory)
+{
+    nccl_run(&(struct nccl_plan){ "memory of a device", NCCL_ON_STUB, 2, device_memory, 0, false });
+}
+
+/* The default stream of a device serves as any other. */
+static void default_stream(struct nccl_desk *d)
+{
+    float *f = nccl_memory(d, 64);
+    *f = 2;
+    OK(ncclAllReduce(f, f, 1, ncclFloat, ncclSum, d->comm, NULL));
+    fine(d, d->dev->stream.sync(NULL));
+    EXPECT(*f == (float)(2 * d->me->n));
+}
+
+Test(nccl_device, default_stream)
+{
+    nccl_run(&(struct nccl_plan){ "the default stream", NCCL_ON_STUB, 2, default_stream, 0, false });
+}
+
+/* More calls than a model has layers, in several graphs; replays give what calls would. */
+static void graphs(struct nccl_desk *d)
+{
+    enum { GRAPHS = 6, CALLS = 50 };
+    float *f = nccl_memory(d, 4096);
+    void *graph = NULL, *run[GRAPHS];
+    for (int g = 0; g < GRAPHS; g++) {
+        if (!fine(d, d->dev->graph.capture_begin(d->stream)))
+            return;
+        for (int k = 0; k < CALLS; k++)
+            OK(ncclAllReduce(f, f, 1000, ncclFloat, k == 0 ? ncclSum : ncclMax, d->comm, d->stream));
+        OK(ncclGroupStart());
+        OK(ncclAllReduce(f, f, 1000, ncclFloat, ncclAvg, d->comm, d->stream));
+        OK(ncclAllReduce(f, f, 1000, ncclFloat, ncclMin, d->comm, d->stream));
+        OK(ncclGroupEnd());
+        fine(d, d->dev->graph.capture_end(d->stream, &graph));
+        fine(d, d->dev->graph.instantiate(graph, &run[g]));
+        fine(d, d->dev->graph.destroy(graph));
+    }
+    for (int g = 0; g < GRAPHS; g++) {
+        f[999] = (float)(g + 1);
+        fine(d, d->dev->graph.launch(run[g], d->stream));
+        nccl_settle(d);
+        EXPECT(f[999] == (float)((g + 1) * d->me->n));
+    }
+    for (int g = 0; g < GRAPHS; g++)
+        fine(d, d->dev->graph.runnable_destroy(run[g]));
+}
+
+Test(nccl_device, graphs)
+{
+    nccl_run(&(struct nccl_plan){ "graphs", NCCL_ON_STUB, 2, graphs, 0, true });
+}
+
+/* A communicator of a thread that has called nothing of CUDA yet has device 0, as NCCL's has. */
+static void first_thing(struct nccl_desk *d)
+{
+    int device = -7;
+    OK(ncclCommCuDevice(d->comm, &device));
+    EXPECT(device == 0);
+}
+
+Test(nccl_device, first_thing)
+{
+    nccl_run(&(struct nccl_plan){ "the first thing", NCCL_ON_STUB, 1, first_thing, 0, false });
+}

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test_nccl_ends.c: communicators that end: by destroy, by abort from another thread, by a rank that
+ * dies; and handles that are dead, or another library's. */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "nccl_rig.h"
+
+/* Destroy waits for this rank's calls, and for no peer. */
+static void destroy_flushes(struct nccl_desk *d)
+{
+    float *f = nccl_memory(d, 64);
+    ncclComm_t old = d->comm;
+    *f = 1;
+    OK(ncclAllReduce(f, f, 1, ncclFloat, ncclSum, d->comm, d->stream));
+    if (d->me->rank == 0)
+        ranks_sleep_us(100000);
+    OK(ncclCommDestroy(d->comm));
+    d->comm = NULL;
+    nccl_settle(d);
+    EXPECT(*f == (float)d->me->n);
+    REFUSED(ncclAllReduce(f, f, 1, ncclFloat, ncclSum, old, d->stream), ncclInvalidArgument,
+        "destroyed or aborted");
+    REFUSED(ncclCommDestroy(old), ncclInvalidArgument, "destroyed or aborted");
+    REFUSED(ncclCommAbort(old), ncclInvalidArgument, "destroyed or aborted");
+    OK(ncclCommDestroy(NULL));
+    OK(ncclCommAbort(NULL));
+}
+
+Test(nccl_ends, destroy_flushes)
+{
+    nccl_run(&(struct nccl_plan){ "destroy", NCCL_EVERYWHERE, 0, destroy_flushes, 0, false });
+}
+
+/* One destroys, another one still has what it needs of him. */
+static void one_destroys_early(struct nccl_desk *d)
+{
+    int n = d->me->n, me = d->me->rank;
+    float *f = nccl_memory(d, 4 << 20);
+    if (me == 0) {
+        *f = 7;
+        OK(ncclSend(f, 1, ncclFloat, 1, d->comm, d->stream));
+    }
+    if (me == 1) {
+        ranks_sleep_us(200000);
+        OK(ncclRecv(f, 1, ncclFloat, 0, d->comm, d->stream));
+        nccl_settle(d);
+        EXPECT(*f == 7);
+    }
+    (void)n;
+    OK(ncclCommDestroy(d->comm));
+    d->comm = NULL;
+}
+
+Test(nccl_ends, one_destroys_early)
+{
+    nccl_run(&(struct nccl_plan){ "one destroys early", NCCL_ON_HOST, 2, one_destroys_early, 0, false });
+}
+
+static void finalized(struct nccl_desk *d)
+{
+    float f = 0;
+    OK(ncclCommFinalize(d->comm));
+    REFUSED(ncclCommFinalize(d->comm), ncclInvalidArgument, "finalized before");
+    EXPECT(nccl_await(d, d->comm) == ncclSuccess);
+    ncclResult_t late = ncclAllReduce(&f, &f, 1, ncclFloat, ncclSum, d->comm, NULL);
+    EXPECT(late == ncclInvalidUsage);
+}
+
+Test(nccl_ends, finalized)
+{
+    nccl_run(&(struct nccl_plan){ "finalized", NCCL_ON_HOST, 0, finalized, 0, false });
+}
+
+struct watchdog {
+    struct nccl_desk *d;
+    ncclComm_t comm;
+};
+static void *abort_soon(void *argument)
+{
+    struct watchdog *w = argument;
+    struct nccl_desk *d = w->d;
+    ranks_sleep_us(100000);
+    OK(ncclCommAbort(w->comm));
+    return NULL;
+}
+
+/* The watchdog's way: a call hangs, another thread aborts, and a new communicator works. */
+static void abort_from_a_thread(struct nccl_desk *d)
+{
+    struct watchdog w = { d, d->comm };
+    pthread_t thread;
+    float *f = nccl_memory(d, 4096);
+    ncclResult_t state = ncclSuccess;
+    if (d->me->rank == 0) {
+        pthread_create(&thread, NULL, abort_soon, &w);
+        ncclResult_t result = ncclAllReduce(f, f, 1024, ncclFloat, ncclSum, d->comm, d->stream);
+        EXPECT(result == ncclRemoteError || (d->dev != NULL && result == ncclSuccess));
+        nccl_settle(d);
+        pthread_join(thread, NULL);
+    } else {
+        struct nccl_desk *mine = d;
+        for (int i = 0; i < 30000 && state == ncclSuccess; i++) {
+            nccl_ok(mine, ncclCommGetAsyncError(d->comm, &state), "ncclCommGetAsyncError");
+            ranks_sleep_us(1000);
+        }
+        EXPECT(state == ncclRemoteError);
+        EXPECT(strstr(ncclGetLastError(d->comm), "abort") != NULL);
+        OK(ncclCommAbort(d->comm));
+    }
+    d->comm = nccl_join(d, NULL);
+    nccl_works(d, d->comm, d->me->n);
+}
+
+Test(nccl_ends, abort_from_a_thread)
+{
+    nccl_run(&(struct nccl_plan){ "abort", NCCL_EVERYWHERE, 2, abort_from_a_thread, 0, false });
+}
+
+/* A rank is killed: the others are told, and end clean. */
+static void killed(struct nccl_desk *d)
+{
+    float *f = nccl_memory(d, 64);
+    ncclComm_t comm = nccl_join(d, NULL);
+    ncclResult_t result, state = ncclSuccess;
+    if (d->me->rank == d->me->n - 1) {
+        ranks_sleep_us(100000);
+        kill(getpid(), SIGKILL);
+    }
+    result = ncclAllReduce(f, f, 1, ncclFloat, ncclSum, comm, d->stream);
+    EXPECT(d->dev != NULL ? result == ncclSuccess : result == ncclRemoteError);
+    nccl_settle(d);
+    OK(ncclCommGetAsyncError(comm, &state));
+    EXPECT(state == ncclRemoteError);
+    EXPECT(strstr(ncclGetLastError(comm), "died") != NULL);
+    OK(ncclCommDestroy(comm)); /* frees all of a communicator that has failed */
+    OK(ncclCommAbort(d->comm));
+    d->comm = NULL;
+}
+
+Test(nccl_ends, killed)
+{
+    nccl_run(&(struct nccl_plan){ "killed", NCCL_EVERYWHERE, 2, killed, 1 << 1, true });
+    nccl_run(&(struct nccl_plan){ "killed of four", NCCL_ON_HOST, 4, killed, 1 << 3, true });
+}
+
+static void revoked(struct nccl_desk *d)
+{
+    float *f = nccl_memory(d, 64);
+    ncclResult_t state = ncclInternalError;
+    ranks_meet(d->me);
+    OK(ncclCommRevoke(d->comm, NCCL_REVOKE_DEFAULT));
+    OK(ncclCommGetAsyncError(d->comm, &state));
+    EXPECT(state == ncclSuccess);
+    REFUSED(ncclAllReduce(f, f, 1, ncclFloat, ncclSum, d->comm, d->stream), ncclInvalidUsage, "was revoked");
+    REFUSED(ncclCommFinalize(d->comm), ncclInvalidUsage, "was revoked");
+}
+
+Test(nccl_ends, revoked)
+{
+    nccl_run(&(struct nccl_plan){ "revoked", NCCL_EVERYWHERE, 2, revoked, 0, false });
+}
+
+/* In a group, calls of it first. */
+static void aborted_in_a_group(struct nccl_desk *d)
+{
+    float *f = nccl_memory(d, 64);
+    ncclComm_t one = nccl_join(d, NULL), two = nccl_join(d, NULL);
+    OK(ncclGroupStart());
+    OK(ncclAllReduce(f, f, 1, ncclFloat, ncclSum, d->comm, d->stream));
+    OK(ncclCommAbort(one));
+    OK(ncclCommDestroy(two));
+    OK(ncclGroupEnd());
+    nccl_settle(d);
+    REFUSED(ncclCommCount(one, &(int){ 0 }), ncclInvalidArgument, "destroyed or aborted");
+    REFUSED(ncclCommCount(two, &(int){ 0 }), ncclInvalidArgument, "destroyed or aborted");
+}
+
+Test(nccl_ends, aborted_in_a_group)
+{
+    nccl_run(&(struct nccl_plan){ "in a group", NCCL_EVERYWHERE, 2, aborted_in_a_group, 0, false });
+}
+
+/* Both libraries in one process: a communicator of the other one is told, and not followed. */
+static void of_another_library(struct nccl_desk *d)
+{
+    uint64_t theirs[64] = { UINT64_C(0x0280028002800280) }, nothing[64] = { 1 };
+    float f = 0;
+    REFUSED(ncclAllReduce(&f, &f, 1, ncclFloat, ncclSum, (ncclComm_t)(void *)theirs, NULL), ncclInvalidUsage,
+        "NVIDIA|both are loaded|tutti-nccl");
+    REFUSED(ncclCommDestroy((ncclComm_t)(void *)theirs), ncclInvalidUsage, "NVIDIA");
+    REFUSED(
+        ncclCommAbort((ncclComm_t)(void *)nothing), ncclInvalidArgument, "no communicator of this library");
+}
+
+Test(nccl_ends, of_another_library)
+{
+    nccl_run(&(struct nccl_plan){ "of another library", NCCL_ON_HOST, 1, of_another_library, 0, true });
+}
