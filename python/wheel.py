@@ -6,8 +6,8 @@ usage: wheel.py LIBRARY DIRECTORY
 
 The wheel goes into DIRECTORY, and its path is printed. A wheel is a zip file with a list of what is in it
 (PEP 427), so nothing but Python is needed, and nothing is fetched. The library is stripped, if there is a
-strip, and its plugin for CUDA goes along, if it was built. The tag is manylinux, with the glibc that the
-library needs, where it needs nothing else (PEP 600); else it is that of this platform.
+strip, and its plugin for CUDA and libnccl.so.2 go along, if they were built. The tag is manylinux, with the
+glibc that the library needs, where it needs nothing else (PEP 600); else it is that of this platform.
 
 It is also what pip calls for `pip install ./python` (PEP 517), with the library of TUTTI_LIBRARY, or that of
 the folder build/ beside python/. Where there is none, pip says so: a package without it could not be
@@ -27,7 +27,7 @@ import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 PAGE = HERE.parent / "docs" / "python.md"
-OF_GLIBC = r"(libc|libm|libdl|librt|libpthread)\.so\.\d|ld-linux-.*\.so\.\d"
+KNOWN = r"libtutti\.so\.0|(libc|libm|libdl|librt|libpthread)\.so\.\d|ld-linux-.*\.so\.\d"
 
 
 def facts():
@@ -50,7 +50,7 @@ def tag(libraries):
     newest = 17
     for path in libraries:
         said = subprocess.run([readelf, "-dVW", path], capture_output=True, text=True, check=True).stdout
-        if not all(re.fullmatch(OF_GLIBC, needed) for needed in re.findall(r"\(NEEDED\).*\[(.*)\]", said)):
+        if not all(re.fullmatch(KNOWN, needed) for needed in re.findall(r"\(NEEDED\).*\[(.*)\]", said)):
             return platform
         newest = max([newest] + [int(minor) for minor in re.findall(r"GLIBC_2\.(\d+)", said)])
     return platform.replace("linux_", f"manylinux_2_{newest}_")
@@ -106,7 +106,9 @@ def make(library, folder):
     project = facts()
     with tempfile.TemporaryDirectory() as scratch:
         built = pathlib.Path(library).resolve().parent
-        wanted = [pathlib.Path(library), built / "libtutti_cuda.so"]
+        nccl = built / "tutti" / "nccl" / "libnccl.so.2"  # where it is installed; or beside it, as built
+        nccl = nccl if nccl.exists() else built / nccl.name
+        wanted = [pathlib.Path(library), built / "libtutti_cuda.so", nccl]
         libraries = [stripped(path, scratch) for path in wanted if path.exists()]
         if not libraries or libraries[0].name != "libtutti.so.0":
             sys.exit(f"wheel.py: {library}: legal is the path of a libtutti.so.0 that was built")

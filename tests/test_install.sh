@@ -60,6 +60,25 @@ if [ -f "$moved/lib/libtutti_mpi.so" ]; then
     mpi_finds() { ldd "$moved/lib/libtutti_mpi.so" | grep "libtutti.so.0 => $moved/lib/libtutti.so.0 "; }
     works "libtutti_mpi, moved, finds the library" mpi_finds
 fi
+if [ -f "$moved/bin/tutti-nccl" ]; then
+    nccl=$moved/lib/tutti/nccl
+    nccl_finds() { ldd "$nccl/libnccl.so.2" | grep "libtutti.so.0 => $nccl/../../libtutti.so.0 "; }
+    works "libnccl.so.2, moved, finds the library" nccl_finds
+    nccl_apart() { ! ls "$moved"/lib/libnccl* "$moved/include/nccl.h" 2>/dev/null; }
+    works "libnccl.so.2 is where no program finds it unasked" nccl_apart
+    nccl_path() { [ "$("$moved/bin/tutti-nccl" --path)" = "$(cd "$nccl" && pwd)/libnccl.so.2" ]; }
+    works "tutti-nccl, moved, finds libnccl.so.2" nccl_path
+    by_nccl_pc()
+    {
+        # shellcheck disable=SC2046
+        ${CC:-cc} ${SANITIZE:-} -Werror "$sources/tests/nccl/program.c" -o "$scratch/nccl" \
+            $(PKG_CONFIG_PATH=$nccl/pkgconfig pkg-config --cflags --libs nccl) &&
+            TUTTI_DEVICE=none "$scratch/nccl" | grep -qx 'version 22809, 3 ranks: right'
+    }
+    if command -v pkg-config >/dev/null 2>&1; then
+        works "a program of NCCL's by pkg-config" by_nccl_pc
+    fi
+fi
 no_old_path() { ! grep -l -r -e "$scratch/staged" "$moved"; }
 works "no file names the folder it was staged in" no_old_path
 

@@ -4,7 +4,7 @@
 # of --help, the commands of tutti-info and tutti-train, the functions of tutti.h.
 #
 # usage: COLLPERF=path INFO=path TRAIN=path test_manuals.sh
-#        (default: ./collperf, ./tutti-info, ./tutti-sim, ./tutti-train)
+#        (default: ./collperf, ./tutti-info, ./tutti-sim, ./tutti-train); and ./tutti-nccl, where it is
 set -u
 LC_ALL=C
 export LC_ALL
@@ -85,6 +85,11 @@ same "commands of tutti-info"
 "$sim" --help | options_of_help >"$scratch/there"
 options_of_page "$pages/tutti-sim.1" >"$scratch/described"
 same "options of tutti-sim"
+if [ -x ./tutti-nccl ]; then
+    ./tutti-nccl --help | options_of_help >"$scratch/there"
+    options_of_page "$pages/tutti-nccl.1" >"$scratch/described"
+    same "options of tutti-nccl"
+fi
 "$train" --help | sed -n 's/^  \([a-z][a-z]*\)  *.*/\1/p' >"$scratch/commands"
 while read -r command; do
     "$train" "$command" --help | options_of_help
