@@ -207,7 +207,7 @@ from_a_file()
     NCCL_CONF_FILE=$scratch/other.conf "$scratch/program" >"$scratch/out" &&
         grep -q '^NCCL version' "$scratch/out"
 }
-works "~/.nccl.conf and NCCL_CONF_FILE" from_a_file
+works ".nccl.conf of the user, and NCCL_CONF_FILE" from_a_file
 interfaces() # of a list, the first that is there; of one that excludes, all are left
 {
     for list in nothere,lo =lo lo ^docker0; do

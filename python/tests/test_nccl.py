@@ -50,6 +50,7 @@ def test_too_late():
     said = run("import sys, types; sys.modules['torch'] = types.ModuleType('torch'); import tutti.nccl")
     assert said.returncode == 0
     assert "torch was imported first" in said.stderr and "tutti-nccl" in said.stderr
+    assert "NCCL is" not in said.stderr
 
 
 ONE_CALL = """

@@ -68,7 +68,7 @@ def _load() -> str:
             stacklevel=3,
         )
     os.environ.setdefault("VLLM_NCCL_SO_PATH", path)
-    if os.environ.get("TUTTI_NCCL_QUIET", "") in ("", "0"):
+    if not too_late and os.environ.get("TUTTI_NCCL_QUIET", "") in ("", "0"):
         print(f"tutti.nccl: NCCL is {serves}", file=sys.stderr)
     return path
 

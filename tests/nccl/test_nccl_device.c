@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test_nccl_device.c: what needs a device: streams, graphs, memory of the device and registration. */
 #include <criterion/criterion.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -107,14 +108,28 @@ Test(nccl_device, graphs)
 }
 
 /* A communicator of a thread that has called nothing of CUDA yet has device 0, as NCCL's has. */
+static void *call_first(void *argument)
+{
+    struct nccl_desk *d = argument;
+    ncclUniqueId id;
+    ncclComm_t comm = NULL;
+    int device = -7;
+    OK(ncclGetUniqueId(&id));
+    OK(ncclCommInitRank(&comm, 1, id, 0));
+    OK(ncclCommCuDevice(comm, &device));
+    EXPECT(device == 0);
+    OK(ncclCommDestroy(comm));
+    return NULL;
+}
+
 static void first_thing(struct nccl_desk *d)
 {
-    int device = -7;
-    OK(ncclCommCuDevice(d->comm, &device));
-    EXPECT(device == 0);
+    pthread_t thread;
+    if (EXPECT(pthread_create(&thread, NULL, call_first, d) == 0))
+        pthread_join(thread, NULL);
 }
 
 Test(nccl_device, first_thing)
 {
-    nccl_run(&(struct nccl_plan){ "the first thing", NCCL_ON_STUB, 1, first_thing, 0, false });
+    nccl_run(&(struct nccl_plan){ "the first thing", NCCL_ON_STUB, 1, first_thing, 0, true });
 }

@@ -16,13 +16,14 @@ static void destroy_flushes(struct nccl_desk *d)
     float *f = nccl_memory(d, 64);
     ncclComm_t old = d->comm;
     *f = 1;
-    OK(ncclAllReduce(f, f, 1, ncclFloat, ncclSum, d->comm, d->stream));
     if (d->me->rank == 0)
         ranks_sleep_us(100000);
+    OK(ncclAllReduce(f, f, 1, ncclFloat, ncclSum, d->comm, d->stream));
     OK(ncclCommDestroy(d->comm));
     d->comm = NULL;
-    nccl_settle(d);
     EXPECT(*f == (float)d->me->n);
+    nccl_settle(d);
+    d->comm = nccl_join(d, NULL); /* it is not taken for the old one */
     REFUSED(ncclAllReduce(f, f, 1, ncclFloat, ncclSum, old, d->stream), ncclInvalidArgument,
         "destroyed or aborted");
     REFUSED(ncclCommDestroy(old), ncclInvalidArgument, "destroyed or aborted");
@@ -36,22 +37,21 @@ Test(nccl_ends, destroy_flushes)
     nccl_run(&(struct nccl_plan){ "destroy", NCCL_EVERYWHERE, 0, destroy_flushes, 0, false });
 }
 
-/* One destroys, another one still has what it needs of him. */
+/* One destroys, others still have what they need of him: a message, and that all of them finalize. */
 static void one_destroys_early(struct nccl_desk *d)
 {
-    int n = d->me->n, me = d->me->rank;
-    float *f = nccl_memory(d, 4 << 20);
-    if (me == 0) {
+    float *f = nccl_memory(d, 64);
+    if (d->me->rank == 0) {
         *f = 7;
         OK(ncclSend(f, 1, ncclFloat, 1, d->comm, d->stream));
-    }
-    if (me == 1) {
+    } else {
         ranks_sleep_us(200000);
         OK(ncclRecv(f, 1, ncclFloat, 0, d->comm, d->stream));
         nccl_settle(d);
         EXPECT(*f == 7);
+        OK(ncclCommFinalize(d->comm));
+        EXPECT(nccl_await(d, d->comm) == ncclSuccess);
     }
-    (void)n;
     OK(ncclCommDestroy(d->comm));
     d->comm = NULL;
 }
@@ -74,6 +74,25 @@ static void finalized(struct nccl_desk *d)
 Test(nccl_ends, finalized)
 {
     nccl_run(&(struct nccl_plan){ "finalized", NCCL_ON_HOST, 0, finalized, 0, false });
+}
+
+/* A blocking communicator is finalized when all ranks have called, whatever others this process has. */
+static void finalize_waits(struct nccl_desk *d)
+{
+    _Atomic int *called = d->me->shared;
+    ncclComm_t comm = nccl_join(d, NULL);
+    if (d->me->rank == 1) {
+        ranks_sleep_us(100000);
+        *called = 1;
+    }
+    OK(ncclCommFinalize(comm));
+    EXPECT(*called == 1);
+    OK(ncclCommDestroy(comm));
+}
+
+Test(nccl_ends, finalize_waits)
+{
+    nccl_run(&(struct nccl_plan){ "finalize", NCCL_EVERYWHERE, 2, finalize_waits, 0, true });
 }
 
 struct watchdog {

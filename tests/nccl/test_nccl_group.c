@@ -40,6 +40,7 @@ static void exchanges(struct nccl_desk *d)
     EXPECT(h[7] == (float)n && k[7] == (float)(2 * n) && g[0] == (float)((me + n - 1) % n * 100));
     OK(ncclGroupStart());
     OK(ncclGroupEnd());
+    REFUSED(ncclGroupEnd(), ncclInvalidUsage, "no open group");
 }
 
 Test(nccl_group, exchanges)
