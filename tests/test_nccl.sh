@@ -135,6 +135,13 @@ if [ -z "${SANITIZE:-}" ]; then
             grep -q "^tutti-nccl: NCCL is $library" "$scratch/err"
     }
     works "tutti-nccl says which library serves" told
+    two_are_told()
+    {
+        cp "$scratch/fake/libnccl.so.2" "$scratch/libnccl.so.2"
+        LD_PRELOAD="$library $scratch/libnccl.so.2" NCCL_DEBUG=INFO "$scratch/linked" >"$scratch/out" 2>&1
+        grep "another libnccl is loaded, too.*: $scratch/libnccl.so.2" "$scratch/out"
+    }
+    works "another library beside it is told" two_are_told
     quietly() { runs ./tutti-nccl --quiet "$scratch/linked" && [ "$(./tutti-nccl --path)" = "$library" ]; }
     works "tutti-nccl --quiet says nothing" quietly
     vllm() { ./tutti-nccl sh -c 'echo $VLLM_NCCL_SO_PATH' 2>&1 | grep -qx "$library"; }
@@ -184,7 +191,7 @@ works "NCCL_DEBUG=WARN, no more" not_printed INFO
 informed()
 {
     NCCL_DEBUG=INFO NCCL_PROTO=LL NCCL_NO_SUCH=1 TUTTI_DEBUG=none "$scratch/program" >"$scratch/out" 2>&1
-    for pattern in 'NCCL INFO .*rank 1 nranks 3 .*Init COMPLETE' 'NCCL INFO NCCL_PROTO is set: no effect' \
+    for pattern in "NCCL INFO NCCL is served by Tutti, by .*/libnccl.so.2" 'NCCL INFO .*rank 1 nranks 3 .*Init COMPLETE' 'NCCL INFO NCCL_PROTO is set: no effect' \
         'NCCL INFO NCCL_NO_SUCH is set: not known'; do
         grep -q "$pattern" "$scratch/out" || { echo "no $pattern in:"; cat "$scratch/out"; return 1; }
     done

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* comm.c: how communicators are made: ids, all ways of init, and what a config says, whatever version of
  * NCCL's header it comes from. */
+#include <dlfcn.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,6 +87,26 @@ ncclResult_t tt_nccl_read_config(const char *call, const ncclConfig_t *config,
 
 static const struct tt_nccl_setting defaults = { .blocking = true };
 
+/* Of what the process has loaded: another libnccl beside this one, which `mine` is a function of. */
+static int tell_of_another(struct dl_phdr_info *loaded, size_t bytes, void *mine)
+{
+    const char *name = strrchr(loaded->dlpi_name, '/');
+    (void)bytes;
+    if (name != NULL && strncmp(name, "/libnccl.so", 11) == 0 && loaded->dlpi_addr != (uintptr_t)mine)
+        tt_nccl_tell(TT_NCCL_INFO,
+            "another libnccl is loaded, too, and serves who asks for it by its path: %s", loaded->dlpi_name);
+    return 0;
+}
+
+static void tell_who_serves(void)
+{
+    Dl_info info;
+    if (!tt_nccl_tells(TT_NCCL_INFO) || dladdr(__func__, &info) == 0)
+        return;
+    tt_nccl_tell(TT_NCCL_INFO, "NCCL is served by Tutti, by %s", info.dli_fname);
+    dl_iterate_phdr(tell_of_another, info.dli_fbase);
+}
+
 void tt_nccl_hello(ncclComm_t comm)
 {
     static _Atomic bool said;
@@ -95,6 +117,7 @@ void tt_nccl_hello(ncclComm_t comm)
         if (comm->rank == 0)
             tt_nccl_tell(TT_NCCL_VERSION, "NCCL version %d.%d.%d+tutti%d.%d.%d", NCCL_MAJOR, NCCL_MINOR,
                 NCCL_PATCH, version / 10000, version / 100 % 100, version % 100);
+        tell_who_serves();
         tt_nccl_tell_variables();
     }
     tt_nccl_tell(TT_NCCL_INFO,

@@ -49,7 +49,8 @@ ncclResult_t tt_nccl_destroy_now(ncclComm_t comm)
     if (!tt_nccl_close(comm))
         return tt_nccl_fail(ncclInternalError, "ncclCommDestroy: another thread has been in a call on comm "
                                                "for ten seconds; it is left as it is");
-    tt_nccl_retire(comm);
+    if (!tt_nccl_retire(comm))
+        return tt_nccl_refuse("ncclCommDestroy", comm);
     if (healthy && (!finalized || finalizer != NULL))
         tt_nccl_release(tutti, finalizer);
     else

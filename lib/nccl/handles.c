@@ -57,25 +57,29 @@ void tt_nccl_list(ncclComm_t comm)
     pthread_mutex_unlock(&lock);
 }
 
-void tt_nccl_retire(ncclComm_t comm)
+bool tt_nccl_retire(ncclComm_t comm)
 {
     pthread_mutex_lock(&lock);
-    for (ncclComm_t *at = &handles.live; *at != NULL; at = &(*at)->next) {
+    bool live = comm->magic == TT_NCCL_LIVE;
+    for (ncclComm_t *at = &handles.live; live && *at != NULL; at = &(*at)->next) {
         if (*at != comm)
             continue;
         *at = comm->next;
         break;
     }
-    comm->magic = TT_NCCL_DEAD;
-    comm->tutti = NULL;
-    comm->next = NULL;
-    if (handles.dead == NULL)
-        handles.dead = comm;
-    else
-        handles.last_dead->next = comm;
-    handles.last_dead = comm;
-    handles.dead_count++;
+    if (live) {
+        comm->magic = TT_NCCL_DEAD;
+        comm->tutti = NULL;
+        comm->next = NULL;
+        if (handles.dead == NULL)
+            handles.dead = comm;
+        else
+            handles.last_dead->next = comm;
+        handles.last_dead = comm;
+        handles.dead_count++;
+    }
     pthread_mutex_unlock(&lock);
+    return live;
 }
 
 int tt_nccl_siblings(uint64_t family)

@@ -71,7 +71,7 @@ void tt_nccl_tell_variables(void);
 /* --- handles.c */
 ncclComm_t tt_nccl_new(int n, int rank, const struct tt_nccl_setting *setting, uint64_t family);
 void tt_nccl_list(ncclComm_t comm); /* it is live */
-void tt_nccl_retire(ncclComm_t comm); /* it is dead */
+bool tt_nccl_retire(ncclComm_t comm); /* it is dead; false: it was, another thread is ending it */
 int tt_nccl_siblings(uint64_t family); /* live communicators of this process that are of one id */
 uint64_t tt_nccl_hash(uint64_t before, const void *bytes, size_t count);
 /* Why a call may not have comm. */
