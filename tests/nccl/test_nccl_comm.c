@@ -340,18 +340,20 @@ Test(nccl_comm, configs)
     nccl_run(&(struct nccl_plan){ "configs", NCCL_ON_HOST, 1, configs, 0, true });
 }
 
-/* NCCL_COMM_BLOCKING beats the config. */
+/* NCCL_COMM_BLOCKING beats the config: rank 0's call returns before rank 1 comes. */
 static void blocking_by_variable(struct nccl_desk *d)
 {
+    _Atomic bool *returned = d->me->shared;
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclComm_t comm = NULL;
     setenv("NCCL_COMM_BLOCKING", "0", 1);
     config.blocking = 1;
     ncclUniqueId id = nccl_id(d);
-    if (d->me->rank == 1)
-        ranks_sleep_us(100000);
+    while (d->me->rank == 1 && !*returned)
+        ranks_sleep_us(1000);
     ncclResult_t result = ncclCommInitRankConfig(&comm, d->me->n, id, d->me->rank, &config);
     EXPECT(d->me->rank != 0 || result == ncclInProgress);
+    *returned = true;
     EXPECT(nccl_await(d, comm) == ncclSuccess);
     OK(ncclCommDestroy(comm));
 }
