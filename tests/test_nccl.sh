@@ -155,6 +155,18 @@ if [ -z "${SANITIZE:-}" ]; then
     works "tutti-nccl of an option that there is not" wrongly --no-such-option 2
     works "tutti-nccl --help" wrongly --help 0
     works "tutti-nccl of nothing" wrongly '' 2
+    factors() # name of the library, what comes of 3, result for a factor on the device
+    {
+        printf '%s\n' '#include <stdio.h>' 'int product(void), product_of_device(void);' \
+            'int main(void) { return printf("%x %d\n", product(), product_of_device()) < 0; }' \
+            >"$scratch/main.c"
+        build "${CC:-cc}" "$scratch/$1" -fPIC -shared -I"$sources/lib/nccl" \
+            "$sources/tests/nccl/factor.c" "$library" &&
+            build "${CC:-cc}" "$scratch/main" "$scratch/main.c" "$scratch/$1" "$library" || return 1
+        "$scratch/main" | tee "$scratch/out" | grep -qx "$2 $3" || { cat "$scratch/out"; return 1; }
+    }
+    works "PyTorch's factors of bfloat16 are float32" factors libtorch_factor.so 40c0 5
+    works "other factors of bfloat16 are bfloat16" factors libother_factor.so 0 5
     open_now() # everything is resolved when it is opened
     {
         printf '%s\n' '#include <dlfcn.h>' \
