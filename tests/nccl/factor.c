@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* factor.c: a library that makes a sum with a factor of 2 of bfloat16, and gives the factor as a float32, which
- * is what PyTorch does. Named libtorch... it is taken for that; else two bytes of the float are the factor. */
+/* factor.c: a library that makes a sum with a factor of 2 of bfloat16, and gives the factor as a float32,
+ * which is what PyTorch does. Named libtorch... it is taken for that; else two bytes of the float are the
+ * factor. */
 #include <nccl.h>
 #include <stdint.h>
 
