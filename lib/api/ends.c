@@ -81,6 +81,8 @@ tutti_status tutti_comm_finalize_within(tutti_comm *comm, int64_t timeout_ms)
     if (c == NULL)
         return tt_handle_fault(comm);
     tutti_status status = check_time("finalize_within", "timeout_ms", timeout_ms);
+    if (status == TUTTI_OK && c->finalized && c->streams.finalizes.kind == TUTTI_STREAM_NONE)
+        return tt_comm_check(c); /* by tutti_comm_finalize */
     if (status == TUTTI_OK && c->streams.finalizes.kind == TUTTI_STREAM_NONE)
         status = begin_to_finalize(c, comm);
     if (status != TUTTI_OK)

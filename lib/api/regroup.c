@@ -200,8 +200,8 @@ tutti_status tutti_comm_shrink(tutti_comm *comm, const int *excluded, int count,
         status = tt_child_settings("shrink", s.parent, config, &settings);
     if (status == TUTTI_OK && (flags & TUTTI_SHRINK_ABORT) != 0)
         tutti_comm_abort(comm);
-    else if (status == TUTTI_OK)
-        status = tt_comm_turn(s.parent);
+    else if (status == TUTTI_OK && (status = tt_comm_turn(s.parent)) == TUTTI_OK)
+        status = tt_comm_check(s.parent);
     if (status == TUTTI_OK) {
         keep_domains(&s, &settings);
         status = join(&s, config, &settings, &made);

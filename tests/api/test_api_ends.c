@@ -119,6 +119,19 @@ Test(api_ends, one_thread_finalizes_all_its_ranks)
 }
 
 /* Who gives up finalizing ends the communicator for the others, who still wait. */
+static void finalize_twice(struct ranks_me *me)
+{
+    tutti_comm *comm = ranks_join(me, NULL);
+    ranks_ok(me, tutti_comm_finalize(comm), "finalize");
+    ranks_ok(me, tutti_comm_finalize_within(comm, 0), "finalize_within of what is finalized");
+    ranks_ok(me, tutti_comm_destroy(comm), "destroy");
+}
+
+Test(api_ends, what_is_finalized_need_not_be_again)
+{
+    ranks_run(&(struct ranks_plan){ .n = 2, .kind = RANKS_PROCESSES, .run = finalize_twice });
+}
+
 static void finalize_given_up(struct ranks_me *me)
 {
     tutti_comm *comms[2];

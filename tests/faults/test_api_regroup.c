@@ -132,6 +132,8 @@ static void die_in_turn(struct ranks_me *me)
         while (status == TUTTI_OK);
         ranks_expect(me, status == TUTTI_PEER_LOST, "%s", tutti_get_last_error(comm));
         ranks_at(me, "without rank %d", dead);
+        status = tutti_comm_shrink(comm, &(int){ 0 }, 1, 0, NULL, &rest);
+        ranks_expect(me, status == TUTTI_PEER_LOST, "of what has failed: %s", tutti_get_last_error(NULL));
         if (!ranks_ok(me, tutti_comm_shrink(comm, &(int){ 0 }, 1, TUTTI_SHRINK_ABORT, NULL, &rest), "shrink"))
             return;
         ranks_part(me, comm);
