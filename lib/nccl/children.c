@@ -28,6 +28,21 @@ static ncclResult_t make(struct tt_nccl_later *later)
     return result;
 }
 
+/* A handle for a child that Tutti has made. */
+static ncclResult_t take(struct tt_nccl_later *later, const char *call, tutti_comm *child, uint64_t family)
+{
+    ncclComm_t made = tt_nccl_new(tutti_comm_size(child), tutti_comm_rank(child), &later->setting, family);
+    if (made == NULL) {
+        tutti_comm_destroy(child);
+        return tt_nccl_fail(ncclSystemError, "%s: no memory", call);
+    }
+    made->tutti = child;
+    tt_nccl_list(made);
+    *later->out = made;
+    tt_nccl_hello(made);
+    return ncclSuccess;
+}
+
 static ncclResult_t split(struct tt_nccl_later *later)
 {
     ncclComm_t parent = later->comm;
@@ -43,16 +58,7 @@ static ncclResult_t split(struct tt_nccl_later *later)
     *later->out = NULL;
     if (child == NULL)
         return ncclSuccess;
-    ncclComm_t made = tt_nccl_new(tutti_comm_size(child), tutti_comm_rank(child), &later->setting, family);
-    if (made == NULL) {
-        tutti_comm_destroy(child);
-        return tt_nccl_fail(ncclSystemError, "ncclCommSplit: no memory");
-    }
-    made->tutti = child;
-    tt_nccl_list(made);
-    *later->out = made;
-    tt_nccl_hello(made);
-    return ncclSuccess;
+    return take(later, "ncclCommSplit", child, family);
 }
 
 PUBLIC(ncclResult_t, CommSplit, (ncclComm_t comm, int color, int key, ncclComm_t *out, ncclConfig_t *config))
@@ -75,53 +81,45 @@ PUBLIC(ncclResult_t, CommSplit, (ncclComm_t comm, int color, int key, ncclComm_t
     return result;
 }
 
-/* The rank in the child, and how many it has. */
-static int place_among(const char *excluded, int n, int rank, int *count)
-{
-    int place = 0;
-    *count = 0;
-    for (int r = 0; r < n; r++) {
-        place += r < rank && !excluded[r];
-        *count += !excluded[r];
-    }
-    return place;
-}
-
 static ncclResult_t shrink(struct tt_nccl_later *later)
 {
-    tutti_id id;
-    int n, rank = place_among(later->excluded, later->comm->n, later->comm->rank, &n);
-    tutti_status status = tt_nccl_agree_on_id(later->comm, later->excluded, &id);
-    if (status != TUTTI_OK)
-        return tt_nccl_answer(status);
-    ncclUniqueId meeting;
-    memcpy(&meeting, &id, sizeof meeting);
-    return tt_nccl_join("ncclCommShrink", later->out, n, &meeting, rank, &later->setting);
+    ncclComm_t parent = later->comm;
+    tutti_comm *child = NULL;
+    tutti_config config = { .size = sizeof config,
+        .name = later->setting.name[0] != 0 ? later->setting.name : NULL };
+    uint64_t flags = later->flags == NCCL_SHRINK_ABORT ? TUTTI_SHRINK_ABORT : 0;
+    uint64_t family =
+        tt_nccl_hash(parent->family, later->excluded, (size_t)later->excluded_count * sizeof(int));
+    family += ++parent->splits;
+    tutti_status status =
+        tutti_comm_shrink(parent->tutti, later->excluded, later->excluded_count, flags, &config, &child);
+    return status == TUTTI_OK ? take(later, "ncclCommShrink", child, family) : tt_nccl_answer(status);
 }
 
-static ncclResult_t read_excluded(ncclComm_t comm, const int *list, int count, char **excluded)
+/* A copy, for the end of a group. */
+static ncclResult_t read_excluded(ncclComm_t comm, const int *list, int count, struct tt_nccl_later *later)
 {
-    char *each = calloc((size_t)comm->n, 1);
-    if (each == NULL)
-        return tt_nccl_fail(ncclSystemError, "ncclCommShrink: no memory");
+    for (int i = 0; i < count; i++)
+        if (list[i] == comm->rank)
+            return tt_nccl_fail(ncclInvalidUsage,
+                "ncclCommShrink: rank %d is in its own excludeRanksList; legal: ranks that stay call, others "
+                "do "
+                "not",
+                comm->rank);
     for (int i = 0; i < count; i++) {
-        if (list[i] < 0 || list[i] >= comm->n || each[list[i]]) {
-            int wrong = list[i];
-            free(each);
+        bool twice = false;
+        for (int k = 0; k < i; k++)
+            twice = twice || list[k] == list[i];
+        if (list[i] < 0 || list[i] >= comm->n || twice)
             return tt_nccl_fail(ncclInvalidArgument,
-                "ncclCommShrink: excludeRanksList has rank %d; legal: 0 to %d, each once", wrong,
+                "ncclCommShrink: excludeRanksList has rank %d; legal: 0 to %d, each once", list[i],
                 comm->n - 1);
-        }
-        each[list[i]] = 1;
     }
-    if (each[comm->rank]) {
-        free(each);
-        return tt_nccl_fail(ncclInvalidUsage,
-            "ncclCommShrink: rank %d is in its own excludeRanksList; legal: ranks that stay call, others do "
-            "not",
-            comm->rank);
-    }
-    *excluded = each;
+    later->excluded = malloc((size_t)count * sizeof *list);
+    if (later->excluded == NULL)
+        return tt_nccl_fail(ncclSystemError, "ncclCommShrink: no memory");
+    memcpy(later->excluded, list, (size_t)count * sizeof *list);
+    later->excluded_count = count;
     return ncclSuccess;
 }
 
@@ -137,16 +135,9 @@ static ncclResult_t check_shrink(ncclComm_t comm, const int *list, int count, nc
     if (flags != NCCL_SHRINK_DEFAULT && flags != NCCL_SHRINK_ABORT)
         return tt_nccl_fail(ncclInvalidArgument,
             "ncclCommShrink: shrinkFlags is %d; legal: NCCL_SHRINK_DEFAULT, NCCL_SHRINK_ABORT", flags);
-    if (flags == NCCL_SHRINK_ABORT || tutti_comm_state(comm->tutti) < 0)
-        return tt_nccl_fail(ncclInvalidUsage, "ncclCommShrink: Tutti ends a communicator on all ranks, and "
-                                              "those that are left have no way to meet "
-                                              "by it yet; what works: ncclCommAbort, then ncclCommInitRank "
-                                              "of those that are left, with an id that "
-                                              "one of them makes and hands around");
     return ncclSuccess;
 }
 
-/* Partly: not after a failure, nor with NCCL_SHRINK_ABORT: make a new communicator of those that are left. */
 PUBLIC(ncclResult_t, CommShrink,
     (ncclComm_t comm, int *list, int count, ncclComm_t *out, ncclConfig_t *config, int flags))
 {
@@ -154,12 +145,12 @@ PUBLIC(ncclResult_t, CommShrink,
     if (result != ncclSuccess)
         return result;
     struct tt_nccl_setting fallback = of_parent(comm);
-    struct tt_nccl_later later = { .comm = comm, .out = out, .make = shrink };
+    struct tt_nccl_later later = { .comm = comm, .out = out, .make = shrink, .flags = flags };
     result = check_shrink(comm, list, count, out, flags);
     if (result == ncclSuccess)
         result = tt_nccl_read_config("ncclCommShrink", config, &fallback, &later.setting);
     if (result == ncclSuccess)
-        result = read_excluded(comm, list, count, &later.excluded);
+        result = read_excluded(comm, list, count, &later);
     if (result == ncclSuccess)
         result = make(&later);
     tt_nccl_leave(comm);
@@ -168,8 +159,27 @@ PUBLIC(ncclResult_t, CommShrink,
 
 PUBLIC(ncclResult_t, CommGetUniqueId, (ncclComm_t comm, ncclUniqueId *id))
 {
+    tutti_id mine;
     ncclResult_t result = tt_nccl_check("ncclCommGetUniqueId", comm);
-    return result == ncclSuccess ? pncclGetUniqueId(id) : result;
+    if (result == ncclSuccess && id == NULL)
+        return tt_nccl_fail(ncclInvalidArgument, "ncclCommGetUniqueId: uniqueId is NULL");
+    tutti_status status = result == ncclSuccess ? tutti_comm_get_id(comm->tutti, &mine) : TUTTI_OK;
+    if (result == ncclSuccess && status == TUTTI_OK)
+        memcpy(id, &mine, sizeof *id);
+    return result == ncclSuccess ? tt_nccl_answer(status) : result;
+}
+
+static ncclResult_t join_grown(
+    ncclComm_t comm, int n, const ncclUniqueId *id, ncclComm_t *out, const struct tt_nccl_setting *setting)
+{
+    struct tt_nccl_later later = { .comm = comm, .out = out, .setting = *setting };
+    tutti_config config = { .size = sizeof config, .name = setting->name[0] != 0 ? setting->name : NULL };
+    tutti_comm *grown = NULL;
+    tutti_id meeting;
+    memcpy(&meeting, id, sizeof meeting);
+    tutti_status status = tutti_comm_grow(comm->tutti, n, &meeting, -1, &config, &grown);
+    return status == TUTTI_OK ? take(&later, "ncclCommGrow", grown, tt_nccl_hash(0, id, sizeof *id))
+                              : tt_nccl_answer(status);
 }
 
 /* Ranks of the old communicator keep their numbers; the root has the id, and tells the others. */
@@ -202,8 +212,7 @@ static ncclResult_t grow(
             "ncclCommGrow: %d ranks of comm give a uniqueId; legal: the one that made it gives it, others "
             "NULL",
             holders);
-    return result == ncclSuccess ? tt_nccl_join("ncclCommGrow", out, n, &meeting, comm->rank, &setting)
-                                 : result;
+    return result == ncclSuccess ? join_grown(comm, n, &meeting, out, &setting) : result;
 }
 
 /* Partly: not in a group. */

@@ -5,6 +5,9 @@
  * after a failure has nothing left to do about it. */
 #include "nccl/shim.h"
 
+/* So long an end stays for peers that are not through: more than a stopped process is likely to be away. */
+enum { LINGER_MS = 10000 };
+
 ncclResult_t tt_nccl_finalize_now(ncclComm_t comm)
 {
     ncclResult_t result = tt_nccl_check("ncclCommFinalize", comm);
@@ -17,10 +20,8 @@ ncclResult_t tt_nccl_finalize_now(ncclComm_t comm)
     if (comm->blocking && tt_nccl_siblings(comm->family) == 1)
         return tt_nccl_answer(tutti_comm_finalize(comm->tutti));
     /* Who has several ranks in one process may call for one after the other. */
-    comm->finalizer = tt_nccl_finalize_start(comm->tutti);
-    if (comm->finalizer == NULL)
-        return tt_nccl_fail(ncclSystemError, "ncclCommFinalize: no thread");
-    return comm->blocking ? ncclSuccess : ncclInProgress;
+    ncclResult_t begun = tt_nccl_answer(tutti_comm_finalize_within(comm->tutti, 0));
+    return begun == ncclInProgress && comm->blocking ? ncclSuccess : begun;
 }
 
 PUBLIC(ncclResult_t, CommFinalize, (ncclComm_t comm))
@@ -41,20 +42,16 @@ ncclResult_t tt_nccl_destroy_now(ncclComm_t comm)
     if (result != ncclSuccess)
         return result;
     tutti_comm *tutti = comm->tutti;
-    struct tt_nccl_finalizer *finalizer = comm->finalizer;
     bool healthy = tutti_comm_state(tutti) == TUTTI_OK && !comm->revoked;
-    bool finalized = comm->finalized;
-    if (healthy && !finalized)
-        tt_nccl_flush(tutti);
+    if (healthy && !comm->finalized)
+        tutti_comm_flush(tutti, -1);
     if (!tt_nccl_close(comm))
         return tt_nccl_fail(ncclInternalError, "ncclCommDestroy: another thread has been in a call on comm "
                                                "for ten seconds; it is left as it is");
     if (!tt_nccl_retire(comm))
         return tt_nccl_refuse("ncclCommDestroy", comm);
-    if (healthy && (!finalized || finalizer != NULL))
-        tt_nccl_release(tutti, finalizer);
-    else
-        tt_nccl_free_failed(tutti, finalizer);
+    if (!healthy || tutti_comm_release(tutti, LINGER_MS) != TUTTI_OK)
+        tutti_comm_destroy(tutti);
     return ncclSuccess;
 }
 
@@ -114,9 +111,11 @@ PUBLIC(ncclResult_t, CommGetAsyncError, (ncclComm_t comm, ncclResult_t *error))
         return result;
     if (comm->revoked) /* on purpose */
         *error = ncclSuccess;
-    else if (comm->finalizer != NULL && !tt_nccl_finalize_is_over(comm->finalizer))
-        *error = ncclInProgress;
-    else
+    else if (comm->finalized && tt_nccl_enter("ncclCommGetAsyncError", comm) == ncclSuccess) {
+        *error = tt_nccl_result(tutti_comm_finalize_within(comm->tutti, 0));
+        tt_nccl_leave(comm);
+    } else {
         *error = tt_nccl_result(tutti_comm_state(comm->tutti));
+    }
     return ncclSuccess;
 }

@@ -100,6 +100,29 @@ static ncclResult_t first_failure(const struct tt_nccl_later *all, int count)
     return ncclSuccess;
 }
 
+static void *make_child(void *argument)
+{
+    struct tt_nccl_later *later = argument;
+    later->result = later->make(later);
+    return NULL;
+}
+
+/* A split waits for all ranks of the parent, and several of them may be this thread's. */
+static void make_children(struct tt_nccl_later *all, int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (all[i].kind != TT_NCCL_CHILD)
+            continue;
+        all[i].thread = 0;
+        if (pthread_create(&all[i].thread, NULL, make_child, &all[i]) != 0)
+            all[i].result =
+                tt_nccl_fail(ncclSystemError, "no thread to make a child of a communicator in a group");
+    }
+    for (int i = 0; i < count; i++)
+        if (all[i].kind == TT_NCCL_CHILD && all[i].thread != 0)
+            pthread_join(all[i].thread, NULL);
+}
+
 static void run_ends(struct tt_nccl_later *all, int count)
 {
     for (int i = 0; i < count; i++) {
@@ -127,12 +150,12 @@ static ncclResult_t end(const char *call, bool cancel)
     }
     tt_nccl_group = NULL;
     ncclResult_t result = g->first;
-    tutti_status status = cancel || result != ncclSuccess ? tt_nccl_group_cancel() : tutti_group_end();
+    tutti_status status = cancel || result != ncclSuccess ? tutti_group_cancel() : tutti_group_end();
     if (result == ncclSuccess)
         result = tt_nccl_answer(status);
     ncclResult_t made = look_at_new(g->later, g->later_count);
     if (result == ncclSuccess && !cancel)
-        tt_nccl_side_by_side(g->later, g->later_count);
+        make_children(g->later, g->later_count);
     for (int i = 0; i < g->held_count; i++)
         tt_nccl_give_back(g->held[i]);
     run_ends(g->later, g->later_count);
@@ -160,6 +183,6 @@ PUBLIC(ncclResult_t, GroupSimulateEnd, (ncclSimInfo_t * info))
             "ncclGroupSimulateEnd: simInfo does not begin as NCCL_SIM_INFO_INITIALIZER sets it");
     ncclResult_t result = end("ncclGroupSimulateEnd", true);
     if (result == ncclSuccess && info != NULL && size >= sizeof *info)
-        info->estimatedTime = tt_nccl_price();
+        info->estimatedTime = NCCL_UNDEF_FLOAT;
     return result;
 }

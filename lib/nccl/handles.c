@@ -127,9 +127,22 @@ ncclResult_t tt_nccl_refuse(const char *call, ncclComm_t comm)
     return tt_nccl_fail(ncclInvalidUsage, "%s: another thread is destroying comm", call);
 }
 
+static struct timespec moment(int64_t from_now_ms)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t); /* as conditions count */
+    t.tv_sec += from_now_ms / 1000;
+    t.tv_nsec += from_now_ms % 1000 * 1000000;
+    if (t.tv_nsec >= 1000000000) {
+        t.tv_sec++;
+        t.tv_nsec -= 1000000000;
+    }
+    return t;
+}
+
 bool tt_nccl_close(ncclComm_t comm)
 {
-    struct timespec until = tt_nccl_moment(LEAVE_MS);
+    struct timespec until = moment(LEAVE_MS);
     int error = 0;
     atomic_fetch_or(&comm->users, TT_NCCL_ENDING);
     pthread_mutex_lock(&leaving);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* memory.c: allocation, registration and windows. A window is a registration with its address: kernels of the
  * user's cannot reach peers through it. */
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "nccl/shim.h"
 
@@ -178,7 +180,6 @@ PUBLIC(ncclResult_t, CommResume, (ncclComm_t comm))
     return result;
 }
 
-/* Partly: ncclStatGpuMemSuspend (0) and ncclStatGpuMemSuspended. */
 PUBLIC(ncclResult_t, CommMemStats, (ncclComm_t comm, ncclCommMemStat_t stat, uint64_t *value))
 {
     ncclResult_t result = tt_nccl_check("ncclCommMemStats", comm);
@@ -188,10 +189,16 @@ PUBLIC(ncclResult_t, CommMemStats, (ncclComm_t comm, ncclCommMemStat_t stat, uin
         return tt_nccl_fail(ncclInvalidArgument, "ncclCommMemStats: %s",
             value == NULL ? "value is NULL"
                           : "stat is none; legal: ncclStatGpuMemSuspend to ncclStatGpuMemTotal");
-    if (stat == ncclStatGpuMemPersist || stat == ncclStatGpuMemTotal)
-        return tt_nccl_fail(ncclInvalidUsage,
-            "ncclCommMemStats: Tutti does not count the memory of a communicator yet; what works: "
-            "ncclStatGpuMemSuspend and ncclStatGpuMemSuspended, and cudaMemGetInfo before and after");
+    if (stat == ncclStatGpuMemPersist || stat == ncclStatGpuMemTotal) {
+        char text[128] = "";
+        unsigned long long device = 0;
+        tutti_query(comm->tutti, "memory", text, sizeof text);
+        const char *found = strstr(text, "device=");
+        if (found != NULL)
+            sscanf(found, "device=%llu", &device);
+        *value = device;
+        return ncclSuccess;
+    }
     *value = stat == ncclStatGpuMemSuspended && comm->suspended;
     return ncclSuccess;
 }

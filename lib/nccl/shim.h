@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* shim.h: what the files of libnccl share: the handle, its users, groups, errors, and what stands in for
- * functions that tutti.h lacks.
+/* shim.h: what the files of libnccl share: the handle, its users, groups, errors.
  *
  * The library sees tutti.h and nothing else of Tutti, so that any program could do the same. A handle
  * is NCCL's ncclComm_t: a small block that is never given back to the system, and used again as late as
@@ -30,18 +29,17 @@ enum { TT_NCCL_ENDING = 1 << 30 }; /* in `users`: no more may enter */
 enum { TT_NCCL_DEVICE_UNKNOWN = -2, TT_NCCL_NAME = 64, TT_NCCL_TEXT = 640 };
 enum { TT_NCCL_NARROW_TYPES = 3 }; /* whose sums leave the range that their average has */
 
-struct tt_nccl_finalizer;
 struct ncclComm {
     _Atomic uint32_t magic;
     _Atomic uint32_t users; /* calls under way, and calls of groups that are open; and TT_NCCL_ENDING */
     tutti_comm *tutti; /* NULL: the group in which it is made has not ended */
     int n, rank;
     int device; /* UNKNOWN until the first call */
-    bool blocking, finalized, suspended;
+    bool blocking, suspended;
+    _Atomic bool finalized; /* ncclCommFinalize was called */
     _Atomic bool revoked;
     uint64_t family; /* communicators of one id */
     _Atomic uint64_t splits; /* so far */
-    struct tt_nccl_finalizer *finalizer; /* of ncclCommFinalize; NULL: none runs */
     tutti_op average[TT_NCCL_NARROW_TYPES]; /* 0: not made yet */
     char name[TT_NCCL_NAME];
     tutti_config config; /* read until the group ends */
@@ -113,7 +111,8 @@ struct tt_nccl_later { /* what waits for the end of a group */
     ncclResult_t (*make)(struct tt_nccl_later *later);
     struct tt_nccl_setting setting;
     int color, key;
-    char *excluded; /* a byte for each rank */
+    int *excluded; /* ranks; freed when it is over */
+    int excluded_count, flags;
     pthread_t thread;
     ncclResult_t result;
 };
@@ -142,30 +141,5 @@ void tt_nccl_hello(ncclComm_t comm); /* it is ready: said where somebody wants t
 /* --- ends.c. What a group has put off. */
 ncclResult_t tt_nccl_finalize_now(ncclComm_t comm);
 ncclResult_t tt_nccl_destroy_now(ncclComm_t comm);
-
-/* --- stand_ins.c. Each stands for a function that tutti.h does not have. */
-/* For tutti_comm_flush(comm, timeout_ms): waits until this rank's calls on streams are over. */
-void tt_nccl_flush(tutti_comm *comm);
-/* For a finalize that does not wait: starts one; asks whether it is over. */
-struct tt_nccl_finalizer *tt_nccl_finalize_start(tutti_comm *comm);
-bool tt_nccl_finalize_is_over(const struct tt_nccl_finalizer *finalizer);
-/* For tutti_comm_release: hands this rank's end to the library, which frees it when all peers are through.
- * Returns at once. finalizer: one that was started, or NULL. */
-tutti_status tt_nccl_release(tutti_comm *comm, struct tt_nccl_finalizer *finalizer);
-/* For tutti_comm_destroy where a finalizer may run. comm has failed, so that one is over soon. */
-void tt_nccl_free_failed(tutti_comm *comm, struct tt_nccl_finalizer *finalizer);
-/* For tutti_group_cancel: ends the outermost group and starts nothing. */
-tutti_status tt_nccl_group_cancel(void);
-/* For a tutti_comm_split that may stand in a group: collective calls of several ranks of this thread, each on
- * a thread of its own; returns when all are over. */
-void tt_nccl_side_by_side(struct tt_nccl_later *all, int count);
-/* For tutti_comm_shrink and _grow: the ranks of comm that are not excluded agree on an id, which the lowest
- * of them makes. comm must be in order. */
-tutti_status tt_nccl_agree_on_id(ncclComm_t comm, const char *excluded, tutti_id *id);
-/* For tutti_comm_price: microseconds; negative: unknown. */
-float tt_nccl_price(void);
-/* Waiting until a moment, for those who wait with a condition. */
-struct timespec;
-struct timespec tt_nccl_moment(int64_t from_now_ms);
 
 #endif

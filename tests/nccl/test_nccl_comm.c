@@ -88,8 +88,6 @@ static void shrinks(struct nccl_desk *d)
         OK(ncclGroupEnd());
         nccl_works(d, rest, n - 2);
         OK(ncclCommDestroy(rest));
-        REFUSED(ncclCommShrink(d->comm, gone, 1, &rest, NULL, NCCL_SHRINK_ABORT), ncclInvalidUsage,
-            "ncclCommShrink|ncclCommInitRank");
     }
     nccl_works(d, d->comm, n);
 }

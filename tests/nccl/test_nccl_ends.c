@@ -167,6 +167,31 @@ Test(nccl_ends, killed)
     nccl_run(&(struct nccl_plan){ "killed of four", NCCL_ON_HOST, 4, killed, 1 << 3, true });
 }
 
+/* A rank is killed, and the others go on without it, by nothing but the communicator that has failed. */
+static void survivors(struct nccl_desk *d)
+{
+    float *f = nccl_memory(d, 64);
+    int dead[] = { 0 }, n = d->me->n;
+    ncclComm_t rest = NULL;
+    if (d->me->rank == 0) {
+        ranks_sleep_us(100000);
+        kill(getpid(), SIGKILL);
+    }
+    ncclAllReduce(f, f, 1, ncclFloat, ncclSum, d->comm, d->stream);
+    nccl_settle(d);
+    REFUSED(ncclCommShrink(d->comm, dead, 1, &rest, NULL, NCCL_SHRINK_DEFAULT), ncclRemoteError, "died");
+    OK(ncclCommShrink(d->comm, dead, 1, &rest, NULL, NCCL_SHRINK_ABORT));
+    nccl_works(d, rest, n - 1);
+    OK(ncclCommDestroy(rest));
+    OK(ncclCommDestroy(d->comm));
+    d->comm = NULL;
+}
+
+Test(nccl_ends, survivors)
+{
+    nccl_run(&(struct nccl_plan){ "survivors", NCCL_EVERYWHERE, 3, survivors, 1 << 0, true });
+}
+
 static void revoked(struct nccl_desk *d)
 {
     float *f = nccl_memory(d, 64);
