@@ -109,6 +109,10 @@ site=$(in_venv "$mine" -c 'import sysconfig; print(sysconfig.get_path("purelib")
 in_venv "$mine" -m pip -q --disable-pip-version-check install --no-index "$wheel" || fail "pip install"
 loaded=$(in_venv "$mine" -c 'import tutti; print(tutti._library.library._name)' 2>&1)
 [ "$loaded" = "$site/tutti/libtutti.so.0" ] || fail "the wheel's own library was not loaded, but $loaded"
+if [ -f .libs/libnccl.so.2 ]; then
+    loaded=$(in_venv env TUTTI_NCCL_QUIET=1 "$mine" -c 'import tutti.nccl; print(tutti.nccl.path)' 2>&1)
+    [ "$loaded" = "$site/tutti/libnccl.so.2" ] || fail "the wheel's own libnccl.so.2 was not loaded, but $loaded"
+fi
 in_venv "$mine" - >"$scratch/out" <<'END' || fail "the wheel's metadata"
 import importlib.metadata
 told = importlib.metadata.metadata("tutti")
