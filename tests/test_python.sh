@@ -111,7 +111,7 @@ loaded=$(in_venv "$mine" -c 'import tutti; print(tutti._library.library._name)' 
 [ "$loaded" = "$site/tutti/libtutti.so.0" ] || fail "the wheel's own library was not loaded, but $loaded"
 if [ -f .libs/libnccl.so.2 ]; then
     loaded=$(in_venv env TUTTI_NCCL_QUIET=1 "$mine" -c 'import tutti.nccl; print(tutti.nccl.path)' 2>&1)
-    [ "$loaded" = "$site/tutti/libnccl.so.2" ] || fail "the wheel's own libnccl.so.2 was not loaded, but $loaded"
+    [ "$loaded" = "$site/tutti/libnccl.so.2" ] || fail "not the wheel's libnccl.so.2, but $loaded"
 fi
 in_venv "$mine" - >"$scratch/out" <<'END' || fail "the wheel's metadata"
 import importlib.metadata
