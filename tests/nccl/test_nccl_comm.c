@@ -2,12 +2,14 @@
 /* test_nccl_comm.c: making communicators, of ids and of others, and their settings, by the bytes of every
  * version of the struct. */
 #include <criterion/criterion.h>
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "nccl_rig.h"
+#include "tests/rig/patience.h"
 
 static void questions(struct nccl_desk *d)
 {
@@ -361,42 +363,47 @@ Test(nccl_comm, blocking_by_variable)
     nccl_run(&(struct nccl_plan){ "blocking by variable", NCCL_ON_HOST, 2, blocking_by_variable, 0, true });
 }
 
-static size_t memory_pages(void)
+/* What a communicator has of the system: mappings, threads and descriptors. */
+static int things(void)
 {
-    unsigned long total = 0, resident = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
-    if (file != NULL && fscanf(file, "%lu %lu", &total, &resident) != 2)
-        resident = 0;
-    if (file != NULL)
-        fclose(file);
-    return resident;
+    char line[1024];
+    int count = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps != NULL && fgets(line, sizeof line, maps) != NULL)
+        count++;
+    if (maps != NULL)
+        fclose(maps);
+    static const char *const folders[] = { "/proc/self/task", "/proc/self/fd" };
+    for (int i = 0; i < 2; i++) {
+        DIR *folder = opendir(folders[i]);
+        while (folder != NULL && readdir(folder) != NULL)
+            count++;
+        if (folder != NULL)
+            closedir(folder);
+    }
+    return count;
 }
 
-/* Neither memory nor descriptors grow with the number of communicators that there were: one that stays
- * has more than six pages. */
+/* Nothing grows with the number of communicators that there were, once those that linger are gone. */
 static void many(struct nccl_desk *d)
 {
-    size_t before = 0;
-    int descriptor = -1;
-    for (int i = 0; i < 240; i++) {
+    enum { COMMS = 200, FEW = 60 };
+    struct patience patience = patience_of(30000);
+    int before = 0;
+    for (int i = 0; i < COMMS + 20; i++) {
         ncclComm_t comm = nccl_join(d, NULL);
         if (comm == NULL)
             return;
         nccl_works(d, comm, d->me->n);
         ranks_meet(d->me);
         OK(i % 2 == 0 ? ncclCommDestroy(comm) : ncclCommAbort(comm));
-        if (i == 40) {
-            before = memory_pages();
-            descriptor = dup(0);
-            close(descriptor);
-        }
+        if (i == 20)
+            before = things();
     }
-    int now = dup(0);
-    close(now);
-    ranks_expect(
-        d->me, memory_pages() < before + 1200, "200 communicators leave %zu pages", memory_pages() - before);
-    ranks_expect(
-        d->me, now <= descriptor + 16, "200 communicators leave descriptors: %d, then %d", descriptor, now);
+    while (things() > before + FEW && !patience_is_over(&patience))
+        ranks_sleep_us(1000);
+    int left = things() - before;
+    ranks_expect(d->me, left <= FEW, "200 communicators leave %d mappings, threads and descriptors", left);
 }
 
 Test(nccl_comm, many)
