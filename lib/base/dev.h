@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 /* Counts changes of this file: a plugin of another build is refused. */
-enum { TT_DEV_VERSION = 4 };
+enum { TT_DEV_VERSION = 5 };
 
 /* Every function that returns one of these sets the text of `why` when it is not OK or NOT_READY, and outputs
  * only when it is OK. */
@@ -103,6 +103,9 @@ struct tt_dev {
     enum tt_dev_error (*facts)(int device, struct tt_dev_facts *facts);
     enum tt_dev_error (*current)(int *device);
     enum tt_dev_error (*use)(int device);
+    /* Whether kernels of `device` can reach the memory of segments of another one, which is named by its
+     * address on the bus. ABSENT: this process does not see that one, and who needs it tries. */
+    enum tt_dev_error (*reaches)(int device, const char *address, bool *reaches);
 
     /* Memory. `pin` makes host memory of the caller pinned: *seen is the address by which devices know it.
      * `classify` is for threads that use a device; in others it is INVALID, and so is an address of a range
@@ -169,7 +172,8 @@ struct tt_dev {
 
     /* Segments. An export holds a descriptor (to be closed by who has it) or a handle; `import` is for other
      * processes: in the one that allocated it it is INVALID, where the runtime can tell. Who imports maps it
-     * for his current device. What travels as a descriptor lives until its last user has freed it; of a
+     * for his current device. All devices of the process that reach the memory of a segment have it at its
+     * one address. What travels as a descriptor lives until its last user has freed it; of a
      * handle, all have freed their imports before the owner frees the memory.
      *
      * `export_of`: the memory of a device at `ptr` that this process has, whoever allocated it: the whole

@@ -91,7 +91,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
         .totalGlobalMem = 1 << 20,
         .major = 9,
         .multiProcessorCount = 132,
-        .pciBusID = 0x19,
+        .pciBusID = 0x19 + device,
         .integrated = fake.integrated,
         .concurrentManagedAccess = 1 };
     return fake_note("cudaGetDeviceProperties", "%d", device);

@@ -126,6 +126,22 @@ Test(cuda_table, use)
     called(dev->use(-1), "cuCtxGetCurrent() cuCtxGetDevice() cuCtxSetCurrent(0)");
 }
 
+/* Devices are named by their addresses, for other processes count them otherwise. */
+Test(cuda_table, reaches)
+{
+    bool reaches = false;
+    fake.devices = 3;
+    cr_expect(dev->reaches(0, "0000:1b:00.0/01ab0000", &reaches) == TT_DEV_OK && reaches);
+    cr_expect_not_null(strstr(fake_calls(), "cudaGetDeviceProperties(2)"));
+    cr_expect(dev->reaches(1, "0000:1b:00.0/01ab0000", &reaches) == TT_DEV_OK && !reaches);
+    reaches = true;
+    cr_expect(dev->reaches(1, "0000:1a:00.0/01ab0000", &reaches) == TT_DEV_OK && !reaches, "itself");
+    reaches = true;
+    cr_expect_eq(dev->reaches(0, "0000:1c:00.0/01ab0000", &reaches), TT_DEV_ABSENT);
+    cr_expect(reaches, "nothing is set");
+    cr_expect_not_null(strstr(dev->why(), "no device that this process sees"), "%s", dev->why());
+}
+
 /* --- What may wait is allowed while another thread captures, also where it fails. */
 
 static enum tt_dev_error alloc(void)

@@ -28,6 +28,7 @@
  *                 are not seen, 3: a wait passes at once, 4: a wait never ends
  *   one_address=1 0: devices know pinned memory of the user's by an address of their own, which alone is
  *                 legal for words and kernels
+ *   peers=1       0: no device reaches the memory of another one
  *   fail=FUNCTION:K[:ERROR]   the K-th call of that function of the table fails: invalid (if none is named),
  *                 no_memory, unsupported, or broken, which the device then stays */
 #ifndef TT_STUB_H

@@ -69,6 +69,7 @@ static void read_config(void)
         .fds = true,
         .exports = true,
         .one_address = true,
+        .peers = true,
         .one_lock = true };
     const char *text = getenv("STUB_GPU");
     if (text != NULL)
@@ -211,6 +212,7 @@ static bool is_of_the_runtime(enum stub_function function)
         [STUB_facts] = true,
         [STUB_current] = true,
         [STUB_use] = true,
+        [STUB_reaches] = true,
         [STUB_classify] = true,
         [STUB_stream_device] = true,
         [STUB_segment_export_of] = true,
@@ -304,6 +306,19 @@ enum tt_dev_error tt_stub_use(int device)
     if (device != current_device)
         current_context = 0;
     current_device = device;
+    return TT_DEV_OK;
+}
+
+enum tt_dev_error tt_stub_reaches(int device, const char *address, bool *reaches)
+{
+    int n = tt_stub_runtime.config.devices, other = -1;
+    enum tt_dev_error error = tt_stub_enter(STUB_reaches);
+    if (error != TT_DEV_OK)
+        return error;
+    if (device < 0 || device >= n || sscanf(address, "stub:%x.0", (unsigned *)&other) != 1 || other >= n)
+        return tt_stub_fail(
+            TT_DEV_ABSENT, STUB_reaches, "device is %d, address \"%s\"; there are %d", device, address, n);
+    *reaches = device != other && tt_stub_runtime.config.peers;
     return TT_DEV_OK;
 }
 

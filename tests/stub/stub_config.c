@@ -30,7 +30,7 @@ static bool read_number(struct stub_config *config, const char *key, long long v
         bool *field;
     } flags[] = { { "words", &config->words }, { "managed", &config->managed }, { "fds", &config->fds },
         { "exports", &config->exports }, { "launch_blocking", &config->launch_blocking },
-        { "yield", &config->yield }, { "one_address", &config->one_address } };
+        { "yield", &config->yield }, { "one_address", &config->one_address }, { "peers", &config->peers } };
     static const struct {
         const char *key;
         enum stub_kind kind;

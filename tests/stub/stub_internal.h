@@ -17,7 +17,7 @@ enum { STUB_DEVICES = 8, STUB_QUEUES = 32, STUB_CONTEXTS = 2 /* of a device: pri
 
 /* The functions of the table that are counted and can be made to fail. */
 #define STUB_FUNCTIONS(X)                                                                                    \
-    X(count), X(facts), X(current), X(use), X(alloc), X(free), X(alloc_managed), X(alloc_pinned),            \
+    X(count), X(facts), X(current), X(use), X(reaches), X(alloc), X(free), X(alloc_managed), X(alloc_pinned),            \
         X(free_pinned), X(pin), X(unpin), X(classify), X(copy), X(copy_rows), X(fill), X(stream_create),     \
         X(stream_destroy), X(stream_query), X(stream_sync), X(stream_device), X(stream_capture),             \
         X(event_create), X(event_destroy), X(event_record), X(event_wait), X(event_query), X(event_elapsed), \
@@ -194,7 +194,7 @@ struct stub_config {
     int words_fault;
     uint64_t memory_bytes, seed;
     int64_t delay_us[STUB_KINDS];
-    bool words, managed, fds, exports, one_address, yield, launch_blocking;
+    bool words, managed, fds, exports, one_address, yield, launch_blocking, peers;
     bool one_lock; /* of all devices */
     char share[256];
 };
@@ -353,6 +353,7 @@ enum tt_dev_error tt_stub_count(int *n);
 enum tt_dev_error tt_stub_facts(int device, struct tt_dev_facts *facts);
 enum tt_dev_error tt_stub_current_device(int *device);
 enum tt_dev_error tt_stub_use(int device);
+enum tt_dev_error tt_stub_reaches(int device, const char *address, bool *reaches);
 enum tt_dev_error tt_stub_alloc(size_t bytes, void **ptr);
 enum tt_dev_error tt_stub_free(void *ptr);
 enum tt_dev_error tt_stub_alloc_managed(size_t bytes, void **ptr);

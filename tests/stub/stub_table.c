@@ -15,6 +15,7 @@ static const struct tt_dev table = {
     .facts = tt_stub_facts,
     .current = tt_stub_current_device,
     .use = tt_stub_use,
+    .reaches = tt_stub_reaches,
     .memory.alloc = tt_stub_alloc,
     .memory.free = tt_stub_free,
     .memory.alloc_managed = tt_stub_alloc_managed,

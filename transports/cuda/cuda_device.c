@@ -9,6 +9,7 @@
  * messages. They are here because, like a transport, they see lib/base/ only and are reached by a table. */
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/dev_kernel.h"
 #include "cuda_driver.h"
@@ -143,6 +144,30 @@ static enum tt_dev_error use(int device)
         return tt_cuda_check("cuCtxSetCurrent", driver->set_context(NULL));
     CUstreamCaptureMode mode = tt_cuda_relax();
     return relaxed(mode, "cudaSetDevice", cudaSetDevice(device));
+}
+
+static enum tt_dev_error reaches(int device, const char *address, bool *out)
+{
+    const struct tt_cuda_driver *driver;
+    struct tt_dev_facts other;
+    int n = 0, can = 0;
+    enum tt_dev_error error = tt_cuda_driver(&driver);
+    if (error == TT_DEV_OK)
+        error = tt_cuda_check("cuDeviceGetCount", driver->count(&n));
+    for (int i = 0; i < n && error == TT_DEV_OK; i++) {
+        error = facts(i, &other);
+        if (error != TT_DEV_OK || strcmp(other.address, address) != 0)
+            continue;
+        if (i != device)
+            error = tt_cuda_check("cuDeviceCanAccessPeer", driver->can_access(&can, device, i));
+        if (error == TT_DEV_OK)
+            *out = can != 0;
+        return error;
+    }
+    return error != TT_DEV_OK
+               ? error
+               : tt_cuda_check("reaches: no device that this process sees has this address",
+                     cudaErrorInvalidDevice);
 }
 
 /* --- Memory. */
@@ -502,6 +527,7 @@ static const struct tt_dev table = {
     .facts = facts,
     .current = tt_cuda_current,
     .use = use,
+    .reaches = reaches,
     .memory.alloc = alloc,
     .memory.free = free_device,
     .memory.alloc_managed = alloc_managed,
