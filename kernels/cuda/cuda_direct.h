@@ -76,10 +76,13 @@ struct tt_direct_words {
     uint32_t abort; /* the host stores 1: kernels that wait leave, after at most 1024 looks more */
     uint32_t reserved[15];
     uint64_t begun; /* the first epoch of the kernel that began last */
-    uint64_t done; /* the last epoch of the kernel that ended last, stored after all that it stores */
+    /* The last epoch of the kernel that ended last, stored after all that it stores, but before `over`. */
+    uint64_t done;
     uint64_t left; /* likewise, if it left: its results, and all further calls, are to be given up */
     uint64_t differs; /* why: 1 + a rank that is in another call; else 0 */
-    uint64_t unused[4];
+    uint64_t entered; /* the number of the last numbered call whose kernel has begun, */
+    uint64_t over; /* and of the last whose kernel has ended, or left, stored after all that it stores */
+    uint64_t unused[2];
 };
 
 enum tt_direct_way { TT_DIRECT_LL, TT_DIRECT_PADS };
@@ -89,7 +92,7 @@ struct tt_direct_block {
     uint64_t at, bytes;
 };
 
-struct tt_direct_params { /* 416 bytes */
+struct tt_direct_params { /* 424 bytes */
     const void *in; /* of the own rank, as out, scalar, factor, words, rank, send and receive */
     void *out;
     struct tt_pad *pads[TT_FUSED_RANKS]; /* of all ranks, as this device reaches them */
@@ -98,6 +101,7 @@ struct tt_direct_params { /* 416 bytes */
      * device reads it, or, if that is NULL, in the first bytes of `factor`. All ranks do, or none. */
     const void *scalar;
     uint64_t factor;
+    uint64_t call; /* for the host: its number; 0: it has none, as a captured one, which runs many times */
     uint64_t longest; /* bytes of the longest block that goes from any rank to any other */
     uint64_t segment; /* PADS: bytes; see tt_direct_segment */
     uint32_t way; /* enum tt_direct_way */

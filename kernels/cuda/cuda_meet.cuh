@@ -10,7 +10,7 @@ static_assert(sizeof(tt_ll_vector) == 32 && offsetof(tt_pad, flag) == 128 &&
                   sizeof(tt_pad_room) % 128 == 0,
     "");
 static_assert(sizeof(tt_direct_words) == 128 && offsetof(tt_direct_words, begun) == 64 &&
-                  sizeof(tt_direct_params) == 416,
+                  sizeof(tt_direct_params) == 424,
     "");
 
 /* A thread's waits: they end by what they wait for, because the host says so, or because a rank calls
@@ -60,8 +60,11 @@ INLINE uint64_t begin_direct(const tt_direct_params &p)
         return epoch;
     for (uint32_t k = thread_index(); k < p.ranks; k += block_threads())
         store_relaxed_64(&p.pads[k]->call[p.rank], call_word(p, epoch));
-    if (thread_index() == 0)
+    if (thread_index() == 0) {
         store_relaxed_64(&p.words->begun, epoch);
+        if (p.call != 0)
+            store_relaxed_64(&p.words->entered, p.call);
+    }
     return epoch;
 }
 
@@ -115,7 +118,13 @@ INLINE void end_direct(const tt_direct_params &p, uint64_t epoch)
         return;
     store_relaxed(&own->blocks_over, 0);
     store_relaxed_64(&own->epoch, epoch);
-    store_release_64(load_relaxed(&own->is_left) == 0 ? &p.words->done : &p.words->left, epoch);
+    uint64_t *told = load_relaxed(&own->is_left) == 0 ? &p.words->done : &p.words->left;
+    if (p.call == 0) {
+        store_release_64(told, epoch);
+        return;
+    }
+    store_relaxed_64(told, epoch);
+    store_release_64(&p.words->over, p.call);
 }
 
 #endif

@@ -163,6 +163,7 @@ static struct tt_direct_params params_of(
         .words = &rig->words[rank],
         .scalar = c->seed % 2 != 0 ? &b->factor : NULL,
         .factor = c->seed % 2 != 0 ? 0 : b->factor,
+        .call = c->seed % 4 < 2 ? c->seed + 1 : 0,
         .segment = c->segment,
         .signature = c->odd_rank == (uint32_t)rank + 1 ? 8 : 7,
         .ranks = (uint32_t)rig->n,
@@ -236,8 +237,11 @@ static void *run_block(void *of)
     return NULL;
 }
 
-static uint64_t ended(const struct tt_direct_words *words)
+/* Of a call with a number, that; else its last epoch. */
+static uint64_t ended(const struct tt_direct_words *words, bool numbered)
 {
+    if (numbered)
+        return __atomic_load_n(&words->over, __ATOMIC_ACQUIRE);
     return __atomic_load_n(&words->done, __ATOMIC_ACQUIRE) + __atomic_load_n(&words->left, __ATOMIC_ACQUIRE);
 }
 
@@ -252,7 +256,7 @@ static void start_and_wait(const struct direct_case *c, const struct plan *plan,
 {
     struct tt_dev_kernel found = { 0 };
     const enum tt_kernel kernel = plan->folds ? TT_KERNEL_DIRECT : TT_KERNEL_DIRECT_MOVE;
-    const uint64_t before = ended(p->words);
+    const uint64_t before = ended(p->words, p->call != 0);
     if (!tt_dev_kernel_find(tt_kernel_number(kernel, c->call.type, c->call.op), &found) ||
         found.params_bytes != sizeof *p)
         abort();
@@ -269,7 +273,7 @@ static void start_and_wait(const struct direct_case *c, const struct plan *plan,
             abort();
     }
     struct patience patience = patience_of(60000);
-    while (ended(p->words) == before) {
+    while (ended(p->words, p->call != 0) == before) {
         usleep(50);
         if (patience_is_over(&patience))
             __atomic_store_n(&p->words->abort, 1, __ATOMIC_RELAXED);
@@ -305,10 +309,14 @@ static bool run_case(struct direct_rig *rig, int rank, const struct direct_case 
     struct kernel_run run = { .launch.grid = 0 };
     if (params.longest > 0 || plan.ll)
         start_and_wait(&c, &plan, &params, &run);
-    bool left = rig->words[rank].left != 0;
+    const struct tt_direct_words *words = &rig->words[rank];
+    bool left = words->left != 0, runs = run.launch.grid > 0;
+    bool told = !runs || params.call == 0 || (words->entered == params.call && words->over == params.call);
+    if (!told)
+        fprintf(stderr, "call %llu: rank %d does not tell of it\n", (unsigned long long)c.seed, rank);
     if (left && !rig->leaves)
         fprintf(stderr, "call %llu stands still at rank %d\n", (unsigned long long)c.seed, rank);
-    bool right = compare(&c, rank, b, want, left ? before : NULL) && (!left || rig->leaves);
+    bool right = compare(&c, rank, b, want, left ? before : NULL) && (!left || rig->leaves) && told;
     join(&run);
     free(three);
     return right;
