@@ -153,9 +153,11 @@ struct ll_slots {
     patience waits;
     uint32_t first_tag, second_tag, parity;
 
-    MEMBER ll_slots(uint64_t epoch)
-        : waits{ epoch, 0, false }, first_tag(static_cast<uint32_t>(epoch)),
-          second_tag(static_cast<uint32_t>(epoch + (epoch >> 32))), parity(epoch & 1)
+    /* After a kernel that has left none waits any more. */
+    MEMBER ll_slots(const tt_direct_params &p, uint64_t epoch)
+        : waits{ epoch, 0, load_relaxed(&p.pads[p.rank]->is_left) != 0 },
+          first_tag(static_cast<uint32_t>(epoch)), second_tag(static_cast<uint32_t>(epoch + (epoch >> 32))),
+          parity(epoch & 1)
     {
     }
     MEMBER void store(const tt_direct_params &p, uint32_t to, uint64_t at, vec v) const
@@ -381,7 +383,7 @@ KERNEL void AT_MOST_THREADS(TT_DIRECT_BLOCK) direct_kernel(const PARAMS tt_direc
     const uint64_t end = start + most < vectors * 16 ? start + most : vectors * 16;
     const uint64_t piece = ll ? most : p.segment / p.blocks / 16 * 16, begun = begin_direct(p);
     uint64_t epoch = begun;
-    ll_slots slots(begun);
+    ll_slots slots(p, begun);
     begin_meetings(m);
     for (uint64_t at = start; at < end; at += piece) {
         const direct_round r = { at, end - at < piece ? end - at : piece, piece };

@@ -13,6 +13,12 @@ static_assert(sizeof(tt_direct_words) == 128 && offsetof(tt_direct_words, begun)
                   sizeof(tt_direct_params) == 424,
     "");
 
+#if defined(__CUDACC__)
+enum { POLLS_PER_LOOK = 1024 };
+#else
+enum { POLLS_PER_LOOK = 32 }; /* emulated, a poll takes as long as other threads run */
+#endif
+
 /* A thread's waits: they end by what they wait for, because the host says so, or because a rank calls
  * something else. */
 struct patience {
@@ -44,7 +50,7 @@ INLINE bool calls_differ(const tt_direct_params &p, uint64_t epoch)
 INLINE bool gives_up(const tt_direct_params &p, patience &waits)
 {
     poll_pause();
-    if (waits.is_over || ++waits.polls % 1024 != 0)
+    if (waits.is_over || ++waits.polls % POLLS_PER_LOOK != 0)
         return waits.is_over;
     waits.is_over = load_relaxed(&p.words->abort) != 0 || calls_differ(p, waits.epoch);
     if (waits.is_over)
