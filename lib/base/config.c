@@ -57,8 +57,8 @@ const struct tt_setting tt_setting_table[] = {
     { "executor", TT_SHARED, TT_KIND_EXECUTOR, FIELD(executor), "auto",
         "how collectives on CUDA streams are served: host, by staging through the host's memory, or auto: by "
         "one kernel, where all ranks are in one process and on one device, and also where they are in "
-        "several "
-        "processes and it is faster; led: there always" },
+        "several processes and it is faster (led: there always), and by kernels that meet, where each has a "
+        "device of its own and it is faster (spin: there always)" },
     { "device_pad", TT_SHARED, TT_KIND_BYTES, FIELD(device_pad_bytes), "0",
         "bytes of device memory that a rank has for its operands, and as many for its results, where a "
         "kernel "
@@ -97,7 +97,7 @@ _Static_assert(sizeof tt_setting_table / sizeof tt_setting_table[0] <= TT_SETTIN
  * numbers. */
 static const char *const words_of[][5] = { [TT_KIND_ISA] = { "auto", "generic", "avx2", "avx512" },
     [TT_KIND_NETWORK] = { "auto", "tcp", "ucx" },
-    [TT_KIND_EXECUTOR] = { "auto", "host", "led" },
+    [TT_KIND_EXECUTOR] = { "auto", "host", "led", "spin" },
     [TT_KIND_DEVICE] = { "auto", "none", "current" } };
 
 /* Known to the library, but not settings: where this process stands, and what it tells of itself. */

@@ -24,11 +24,11 @@ enum tt_kind {
     TT_KIND_ISA, /* the name of an instruction set, or auto */
     TT_KIND_DEVICE, /* auto, none, current, or a number */
     TT_KIND_NETWORK, /* auto, tcp or ucx */
-    TT_KIND_EXECUTOR, /* auto, host or led */
+    TT_KIND_EXECUTOR, /* auto, host, led or spin */
     TT_KIND_PATH, /* of a file; empty: none */
 };
 enum tt_network { TT_NETWORK_AUTO, TT_NETWORK_TCP, TT_NETWORK_UCX };
-enum tt_executor { TT_EXECUTOR_AUTO, TT_EXECUTOR_HOST, TT_EXECUTOR_LED };
+enum tt_executor { TT_EXECUTOR_AUTO, TT_EXECUTOR_HOST, TT_EXECUTOR_LED, TT_EXECUTOR_SPIN };
 enum { TT_DEVICE_AUTO, TT_DEVICE_NONE, TT_DEVICE_CURRENT, TT_DEVICE_FIRST };
 enum tt_origin {
     TT_FROM_DEFAULT,

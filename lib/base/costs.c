@@ -50,6 +50,9 @@ static const struct {
     { "mapped_call", "ps", "of one in memory that the leader has mapped", COST(mapped.call), 15000000000,
         10000000000000 },
     { "mapped_byte", "fs", "of its vector, for each rank", COST(mapped.byte), 515, 10000000 },
+    { "spin_call", "ps", "of one that kernels of several devices do, for each rank", COST(spin.call),
+        1500000000, 10000000000000 },
+    { "spin_byte", "fs", "of its vector", COST(spin.byte), 5000, 10000000 },
 };
 #undef COST
 enum { ROWS = sizeof rows / sizeof rows[0], CORES_MOST = 1 << 24 };

@@ -36,11 +36,12 @@ struct tt_costs {
         link; /* per byte that all ranks of a host send to others, and as much receive; 0: none is shared */
     /* Of collectives on CUDA streams, where several processes share a device: a call, and per byte of its
      * vector and rank; where all go by the host's memory, or a leader's kernel reaches the ranks' pinned
-     * cells, pads in the device's memory, or the buffers themselves (lib/select/led.h). That of pads is per
-     * rank. */
+     * cells, pads in the device's memory, or the buffers themselves (lib/select/led.h); that of pads is per
+     * rank. And where ranks have a device each, and kernels meet (lib/select/spin.h): there a call is per
+     * rank, and its bytes are not. */
     struct {
         uint64_t call, byte;
-    } staged, cells, pads, mapped;
+    } staged, cells, pads, mapped, spin;
 };
 
 /* Sums and products that stay at the greatest number: a time of five hours and more is told as that. */

@@ -47,6 +47,7 @@ bool tt_led_pays(const struct tt_settings *settings, int n, uint64_t bytes, uint
     case TT_EXECUTOR_LED:
         return true;
     case TT_EXECUTOR_AUTO:
+    case TT_EXECUTOR_SPIN:
         break;
     }
     return led < of_staged(c, n, bytes);
