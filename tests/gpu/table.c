@@ -567,6 +567,8 @@ int main(int argc, char **argv)
         { "exports_of_memory", 2, table_exports_of_memory },
         { "exports_of_a_segment", 2, table_exports_of_segment },
         { "exports_that_are_refused", 1, table_exports_refused },
+        { "reaches", 1, table_reaches },
+        { "segment_of_another_device", 1, table_segment_of_another_device },
     };
     return gpu_main("table", checks, sizeof checks / sizeof checks[0], argc, argv);
 }

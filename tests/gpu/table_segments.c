@@ -154,3 +154,71 @@ void table_exports_refused(struct gpu_me *me)
         gpu_expect(me, strstr(me->dev->why(), "no memory of a device alone") != NULL, "%s", me->dev->why());
     }
 }
+
+void table_reaches(struct gpu_me *me)
+{
+    struct tt_dev_facts facts;
+    bool reaches = true;
+    int n = 0, reached = 0;
+    gpu_fine(me, me->dev->count(&n), "count");
+    for (int i = 0; i < n; i++) {
+        gpu_fine(me, me->dev->facts(i, &facts), "facts");
+        gpu_fine(me, me->dev->reaches(me->device, facts.address, &reaches), "reaches");
+        gpu_expect(me, i != me->device || !reaches, "a device is another one than itself");
+        reached += reaches;
+    }
+    gpu_number(me, "reached", reached);
+    reaches = true;
+    gpu_expect(me, me->dev->reaches(me->device, "nowhere", &reaches) == TT_DEV_ABSENT && reaches,
+        "a device that is not there is found");
+}
+
+/* Another device that this one reaches, and that reaches it; ends the check if there is none. */
+static int find_peer(struct gpu_me *me)
+{
+    struct tt_dev_facts own, other;
+    bool to = false, from = false;
+    int n = 0;
+    gpu_fine(me, me->dev->count(&n), "count");
+    gpu_fine(me, me->dev->facts(me->device, &own), "facts");
+    for (int i = 0; i < n; i++) {
+        gpu_fine(me, me->dev->facts(i, &other), "facts");
+        gpu_fine(me, me->dev->reaches(me->device, other.address, &to), "reaches");
+        gpu_fine(me, me->dev->reaches(i, own.address, &from), "reaches");
+        if (to && from)
+            return i;
+    }
+    gpu_skip(me, "there is no other device that this one reaches");
+}
+
+/* A kernel of one device copies from another one's segment to its own, and back. */
+void table_segment_of_another_device(struct gpu_me *me)
+{
+    struct tt_dev_segment segments[2];
+    int peer = find_peer(me), devices[2] = { me->device, peer };
+    for (int i = 0; i < 2; i++) {
+        gpu_fine(me, me->dev->use(devices[i]), "use");
+        gpu_fine(me, me->dev->segment.alloc(BYTES, &segments[i]), "segment_alloc");
+        void *stream = gpu_stream(me);
+        gpu_fine(me, me->dev->fill(segments[i].base, i == 0 ? BEFORE : AFTER, BYTES, stream), "fill");
+        gpu_sync(me, stream);
+    }
+    gpu_fine(me, me->dev->use(me->device), "use");
+    void *stream = gpu_stream(me);
+    if (me->dev->preload() == TT_DEV_UNSUPPORTED)
+        gpu_skip(me, "%s", me->dev->why());
+    gpu_fine(me, gpu_launch_copy(me, segments[0].base, segments[1].base, BYTES / 2, 4, stream), "launch");
+    gpu_fine(me,
+        gpu_launch_copy(me, (uint8_t *)segments[1].base + BYTES / 2, segments[0].base, BYTES / 2, 4, stream),
+        "launch");
+    gpu_sync(me, stream);
+    uint8_t *back = gpu_alloc(me, TT_DEV_PINNED, 2 * BYTES);
+    for (int i = 0; i < 2; i++)
+        gpu_fine(me, me->dev->copy(back + i * BYTES, segments[i].base, BYTES, stream), "copy");
+    gpu_sync(me, stream);
+    for (int i = 0; i < 2 * BYTES; i++)
+        gpu_expect(
+            me, back[i] == (i >= BYTES / 2 && i < BYTES ? BEFORE : AFTER), "byte %d is %d", i, back[i]);
+    for (int i = 0; i < 2; i++)
+        gpu_fine(me, me->dev->segment.free(&segments[i]), "segment_free");
+}
