@@ -134,7 +134,7 @@ function check_names(plain)
         return
     if (place[room] > 1 && plain ~ waiting &&
         FILENAME !~ /^lib\/device\/device(_memory|_capture|_words|_local_open|_led_open|_places)?\.c$/ &&
-        FILENAME != "lib/segment/importer.c")
+        FILENAME !~ /^lib\/(segment\/importer|spin\/spin_(home|open|trial))\.c$/)
         report(FNR, "enqueue", "what may wait for all streams is called where devices are opened and closed")
     if (FILENAME != "lib/base/config.c" && plain ~ environment && !is_the_one("environment"))
         report(FNR, "getenv", "the environment is read in lib/base/config.c, and in one file of a program")
@@ -258,7 +258,7 @@ function read_declarations(plain,    c)
 
 BEGIN {
     # The rooms of lib/: each includes itself and those before it, and all but the first what is beside lib/.
-    rooms = split("base call observe bootstrap launch select exec run stream segment device comm api", \
+    rooms = split("base call observe bootstrap launch select exec run stream segment spin device comm api", \
         order, " ")
     for (i = 1; i <= rooms; i++)
         place["lib/" order[i]] = i

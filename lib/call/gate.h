@@ -17,6 +17,9 @@
  * and the thread, which has the call in its queue all the same, waits until the kernel is over. Of a message
  * that is copied (device_pairs.c) the stream makes `ready` what it would be with all slices in.
  *
+ * Where ranks have a device each, their kernels meet there, and count themselves (lib/spin): the gate has no
+ * words then, and the thread waits for those of the kernels.
+ *
  * Where ranks of several processes share a device, their threads meet, and the kernel of one of them does the
  * slice (device_led.c). Such a slice counts two at the gate: `ready` is one more when the operands are there;
  * `done` is one more when the kernel may begin, which only its own stream waits for, and two when the results
@@ -77,10 +80,12 @@ struct tt_led_gate {
     _Atomic uint32_t *over; /* written by the leader's kernels, as `done` is counted */
 };
 
+enum tt_meeting_way { TT_MEET_AT_LEADER, TT_MEET_ON_DEVICES };
 struct tt_meeting { /* of a communicator */
-    /* `begin` a call; `advance` it: true, something moved. `over`: it is done; `held`: it waits for a device;
-     * `late`: the rank that it waits for; `wrong`: one whose call is another one, or, by the thread's last
-     * error, whose memory the leader cannot reach. */
+    enum tt_meeting_way way;
+    /* `begin` a call; `advance` it: true, something moved. `over`: it is done; `held`: it waits for a
+     * device; `late`: the rank that it waits for, also where a device waits for that; `wrong`: one whose
+     * call is another one, or, by the thread's last error, whose memory the leader cannot reach. */
     void (*begin)(struct tt_meeting *meeting);
     bool (*advance)(struct tt_meeting *meeting, const struct tt_gate *gate, uint64_t signature);
     /* This call has ended. If the communicator has, too: returns when no kernel stores into this rank's
@@ -89,6 +94,12 @@ struct tt_meeting { /* of a communicator */
     bool over, held;
     int32_t late, wrong;
     tutti_status why; /* of `wrong` */
+};
+
+/* Kernels of several devices that do a call together (lib/spin): their numbers, of this rank. */
+struct tt_spin_gate {
+    const uint64_t *entered; /* the number of the last that has begun; NULL: it is no such call */
+    uint64_t first, last;
 };
 
 struct tt_gate {
@@ -100,6 +111,7 @@ struct tt_gate {
     bool captured;
     struct tt_local_gate local;
     struct tt_led_gate led;
+    struct tt_spin_gate spin;
 };
 
 /* Who serves a call on a CUDA stream: the host's executor, with the bytes staged in its memory (H); one
@@ -120,6 +132,8 @@ static inline char tt_served_letter(enum tt_served served)
 /* May slice z begin? */
 static inline bool tt_gate_is_open(const struct tt_gate *g, uint32_t z)
 {
+    if (g->spin.entered != NULL)
+        return __atomic_load_n(g->spin.entered, __ATOMIC_ACQUIRE) >= g->spin.first;
     return (int32_t)(atomic_load_explicit(g->ready, memory_order_acquire) - g->base - z) > 0;
 }
 

@@ -67,7 +67,7 @@ static tutti_status connect_all(
     }
     comm->waiting.policy = tt_wait_policy_on(here, tt_cores_together(cores, here));
     tutti_status status = tt_comm_connect(comm, addresses, domain_of);
-    return status == TUTTI_OK ? tt_led_connect(comm, &all->device, sizeof *all) : status;
+    return status == TUTTI_OK ? tt_comm_connect_devices(comm, &all->device, sizeof *all) : status;
 }
 
 tutti_status tt_comm_handle_create(struct tt_comm *comm, tutti_comm **handle)
@@ -100,7 +100,7 @@ tutti_status tt_comm_establish(int n, int rank, const struct tt_settings *settin
     if (status == TUTTI_OK && domain == NULL)
         status = tt_comm_domain(settings, n, rank, &mine.domain);
     if (status == TUTTI_OK)
-        tt_led_tell(made->device, &mine.device);
+        status = tt_comm_tell_device(made, &mine.device);
     status = exchange(context, status, &mine, sizeof mine, all);
     if (status == TUTTI_OK) {
         status =
@@ -114,6 +114,7 @@ tutti_status tt_comm_establish(int n, int rank, const struct tt_settings *settin
         return status;
     }
     tt_led_hand_over(made);
+    tt_comm_open_devices(&made, 1);
     tt_log(TT_LOG_INFO, "%s: rank %d of %d is ready", made->identity.name, rank, n);
     *comm = handle;
     return TUTTI_OK;

@@ -16,6 +16,7 @@
 #include "base/handle.h"
 #include "bootstrap/init_progress.h"
 #include "comm/lifecycle.h"
+#include "device/device.h"
 #include "launch/launch.h"
 #include "select/selection.h"
 #include "run/settings.h"
@@ -168,8 +169,9 @@ static tutti_status make_all(int n, const int *devices, const struct tt_settings
     size_t address_bytes = tt_transport_for(true)->address_bytes;
     uint8_t *addresses = calloc((size_t)n, address_bytes);
     int32_t *domain_of = calloc((size_t)n, sizeof *domain_of);
+    struct tt_device_info *infos = calloc((size_t)n, sizeof *infos);
     tutti_status status = TUTTI_OK;
-    if (addresses == NULL || domain_of == NULL)
+    if (addresses == NULL || domain_of == NULL || infos == NULL)
         status = tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the addresses of %d ranks", n);
     for (int r = 0; r < n && status == TUTTI_OK; r++)
         status = tt_comm_domain(settings, n, r, &domain_of[r]);
@@ -178,11 +180,18 @@ static tutti_status make_all(int n, const int *devices, const struct tt_settings
             status = set_device(&own, r, devices[r]);
         if (status == TUTTI_OK)
             status = tt_comm_open(n, r, &own, config, NULL, addresses + (size_t)r * address_bytes, &made[r]);
+        if (status == TUTTI_OK)
+            status = tt_comm_tell_device(made[r], &infos[r]);
     }
     for (int r = 0; r < n && status == TUTTI_OK; r++)
         status = tt_comm_connect(made[r], addresses, domain_of);
+    for (int r = 0; r < n && status == TUTTI_OK; r++)
+        status = tt_comm_connect_devices(made[r], infos, sizeof *infos);
+    if (status == TUTTI_OK)
+        tt_comm_open_devices(made, n);
     free(addresses);
     free(domain_of);
+    free(infos);
     return status;
 }
 

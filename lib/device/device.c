@@ -114,7 +114,8 @@ static tutti_status make_staging(struct tt_device *d, int n, uint64_t slot_bytes
     d->ngates = 1 + 2 * (uint32_t)n;
     d->cells_bytes = cells_bytes(n, slot_bytes);
     uint64_t words_bytes = (2 * (uint64_t)d->ngates + 1) * sizeof *d->words;
-    d->pinned_bytes = words_bytes + sizeof(struct tt_led_shared) + d->cells_bytes;
+    uint64_t shared_bytes = words_bytes + sizeof(struct tt_spin_row) + sizeof(struct tt_led_shared);
+    d->pinned_bytes = shared_bytes + d->cells_bytes;
     d->counts = calloc(2 * (size_t)d->ngates, sizeof *d->counts);
     if (d->counts == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the gates of a device");
@@ -129,8 +130,27 @@ static tutti_status make_staging(struct tt_device *d, int n, uint64_t slot_bytes
             (unsigned long long)d->pinned_bytes, d->number, d->dev->why());
     d->pinned_seen = seen;
     d->words = (struct tt_device_words *)pinned;
-    d->cells = d->pinned + words_bytes + sizeof(struct tt_led_shared);
+    d->cells = d->pinned + shared_bytes;
     return TUTTI_OK;
+}
+
+struct tt_spin_setup tt_device_spin_setup(const struct tt_device *d)
+{
+    uint8_t *row = d->cells - sizeof(struct tt_led_shared) - sizeof(struct tt_spin_row);
+    uint64_t half = d->cells_bytes / SIDES;
+    struct tt_spin_setup setup = { .comm = d->comm,
+        .dev = d->dev,
+        .device = d->number,
+        .row = (struct tt_spin_row *)(void *)row,
+        .row_seen = tt_device_seen(d, row),
+        .cell_bytes = half,
+        .places_taken = tt_watch_places(d->number),
+        .slot = tt_local_peers_slot(d) };
+    for (uint64_t side = 0; side < SIDES; side++) {
+        setup.cells[side] = d->cells + side * half;
+        setup.cells_seen[side] = tt_device_seen(d, d->cells + side * half);
+    }
+    return setup;
 }
 
 static tutti_status make_events(struct tt_device *d)
@@ -302,6 +322,13 @@ bool tt_device_await(struct tt_comm *comm, int64_t timeout_ms)
     return over;
 }
 
+/* The ranks never connected. */
+static void forget_spin(const struct tt_device *d)
+{
+    struct tt_spin_setup setup = tt_device_spin_setup(d);
+    tt_spin_forget(&setup);
+}
+
 /* Gives back what the communicator has on its device. In a thread that uses no device, CUDA would choose one
  * for that. */
 static void give_up(struct tt_device *d)
@@ -309,6 +336,8 @@ static void give_up(struct tt_device *d)
     int before;
     bool entered = enter(d, &before);
     bool kept = tt_replays_close(d);
+    if (d->spin != NULL)
+        tt_spin_end(d->spin);
     if (d->led != NULL)
         tt_led_end(d->led);
     d->exporter = NULL;
@@ -330,6 +359,10 @@ static void give_up(struct tt_device *d)
     tt_local_peers_free(d, passed);
     if (d->led != NULL && !kept)
         tt_led_free(d->led, drained);
+    if (d->spin != NULL && !kept)
+        tt_spin_free(d->spin, drained);
+    else if (d->spin == NULL && d->cells != NULL)
+        forget_spin(d);
     if (entered)
         tt_device_leave(d, before);
     if (d->pinned != NULL && drained)
@@ -341,11 +374,12 @@ void tt_device_close(struct tt_comm *comm)
     struct tt_device *d = comm->device;
     if (d == NULL)
         return;
-    if (d->watch.on)
-        tt_watch_end(d);
+    tt_watch_end(d);
     tt_local_peers_leave(comm);
     if (d->led != NULL)
         atomic_store(&d->led->closing, true);
+    if (d->spin != NULL)
+        atomic_store(&d->spin->closing, true);
     comm->device = NULL;
     give_up(d);
     if (d->prepared.calls != NULL)

@@ -24,6 +24,7 @@
 #include "base/text.h"
 #include "run/run.h"
 #include "exec/prepared.h"
+#include "spin/spin.h"
 
 enum {
     TT_DEVICE_MARKS = 256,
@@ -73,6 +74,7 @@ struct tt_device { /* of a communicator; used by who calls on it */
     bool launches; /* its kernels are loaded, and no launch has to do that */
     struct tt_replays *replays; /* captured calls */
     struct tt_local_peers *local_peers; /* the ranks of this process */
+    struct tt_spin *spin; /* of ranks that have a device each (spin/spin.h); NULL: they are not connected */
     struct tt_led *led; /* NULL: no rank leads (device_led.h), */
     const char *not_led; /* and this is why */
     struct tt_exporter *exporter; /* to the leader of its ranks; NULL: nobody maps memory of this rank */
@@ -86,10 +88,7 @@ struct tt_device { /* of a communicator; used by who calls on it */
     uint64_t enqueued, completed; /* pieces of work */
     struct tt_device_marks marks;
 
-    struct { /* device_watch.c */
-        bool on;
-        struct tt_device *next; /* of those that are watched */
-    } watch;
+    struct tt_device *next; /* of those that device_watch.c watches */
 };
 
 /* What ranks tell each other of their devices when they connect. */
@@ -153,7 +152,8 @@ tutti_status tt_device_submit(const struct tt_batch *batch);
  * not in the same, or if a call must not be captured. */
 tutti_status tt_device_find_capture(const struct tt_batch *batch, struct tt_dev_capture *capture);
 
-/* "L", "W" or "H": what serves collectives on its streams, where it can; and why, of one of so many bytes. */
+/* "L", "W", "S" or "H": what serves collectives on its streams, where it can; and why, of one of so many
+ * bytes. */
 const char *tt_device_executor(const struct tt_comm *comm);
 /* What its communicator has of the device's memory, for itself. */
 uint64_t tt_device_bytes(const struct tt_comm *comm);
@@ -174,6 +174,9 @@ tutti_status tt_device_broken(const struct tt_device *device);
 /* A thread of the process looks whether that is so, from begin to end (device_watch.c). */
 tutti_status tt_watch_begin(struct tt_device *device);
 void tt_watch_end(struct tt_device *device);
+/* How many places of a device kernels that wait may have, of all communicators of the process; NULL: that is
+ * not counted. */
+_Atomic uint32_t *tt_watch_places(int device);
 /* True if the processor can read both ends of this range, or if nobody may ask. */
 bool tt_watch_is_readable(const void *pointer, uint64_t bytes);
 /* Fails, and so do the communicators of these calls, if host memory that they use is gone. */
@@ -250,6 +253,9 @@ tutti_status tt_device_register(
     struct tt_device *device, const void *ptr, size_t bytes, struct tt_device_registration *registration);
 void tt_device_deregister(struct tt_device *device, const struct tt_device_registration *registration);
 
+/* What this rank's kernels of several devices work with (spin/spin.h). */
+struct tt_spin_setup tt_device_spin_setup(const struct tt_device *device);
+
 /* Gates: 0 is of collectives, and messages have one for each peer and direction. */
 static inline uint32_t tt_device_gate(int peer, bool receives)
 {
@@ -266,6 +272,8 @@ void tt_local_peers_free(struct tt_device *device, bool drained);
 struct tt_local_kernel *tt_local_peers_kernel(const struct tt_comm *comm);
 /* Why there is none of that. */
 const char *tt_local_peers_why_not(const struct tt_comm *comm);
+/* The place for what ranks of several devices share in this process; NULL: this one has not joined. */
+tt_spin_slot *tt_local_peers_slot(const struct tt_device *device);
 /* What this rank has for messages with ranks of its process and device (device_pairs.c); NULL: nothing. */
 struct tt_pairs *tt_local_peers_pairs(const struct tt_comm *comm);
 /* Who waits for what another rank of the process does sleeps on it. */

@@ -70,6 +70,7 @@ struct tt_replays { /* of a communicator */
     uint8_t *pinned;
     void *order_event;
     struct tt_led *led; /* NULL: none */
+    struct tt_spin *spin; /* likewise */
 };
 
 static struct {
@@ -299,6 +300,8 @@ static void sweep(void)
         home->dev->event.destroy(home->order_event);
         if (home->led != NULL)
             tt_led_free(home->led, true);
+        if (home->spin != NULL)
+            tt_spin_free(home->spin, true);
         home->dev->memory.unpin(home->pinned);
         tt_arena_free(home->pinned);
         free_home(home);
@@ -364,6 +367,7 @@ bool tt_replays_close(struct tt_device *d)
     home->pinned = d->pinned;
     home->order_event = d->order_event;
     home->led = d->led;
+    home->spin = d->spin;
     pthread_mutex_lock(&left.lock);
     home->next = left.first;
     left.first = home;

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "select/led.h"
+#include "select/spin.h"
 #include "transports/arena.h"
 
 enum { TRIAL_BYTES = 64, PAD_MOST = 32 << 20, PAD_SHARE = 2000 };
@@ -298,7 +299,8 @@ uint64_t tt_device_bytes(const struct tt_comm *comm)
 
 const char *tt_device_executor(const struct tt_comm *comm)
 {
-    return tt_local_decides(comm) ? "L" : serves(comm) ? "W" : "H";
+    const struct tt_spin *spin = comm->device->spin;
+    return tt_local_decides(comm) ? "L" : serves(comm) ? "W" : spin != NULL && spin->serves ? "S" : "H";
 }
 
 void tt_device_why(
@@ -312,6 +314,15 @@ void tt_device_why(
         return;
     }
     tt_put(a, "not L, one kernel: %s\n", tt_local_peers_why_not(comm));
+    if (comm->device->spin->serves) {
+        bool spins = tt_spin_has(collective) && tt_spin_pays(settings, comm->n, bytes);
+        tt_put(a, "on CUDA streams: %s%s\n",
+            spins ? "S, kernels of several devices" : "H, by the host's memory",
+            tt_spin_has(collective) ? "" : "; kernels of several devices do not do this collective");
+        tt_spin_put(settings, comm->n, bytes, a);
+        return;
+    }
+    tt_put(a, "not S, kernels of several devices: %s\n", comm->device->spin->why);
     if (!serves(comm)) {
         tt_put(a, "not W, a leader's kernel: %s\non CUDA streams: H, by the host's memory\n",
             led != NULL ? "the leader's device did not pass its trial, as the log says"

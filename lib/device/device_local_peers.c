@@ -44,6 +44,7 @@ struct tt_local_peers {
     int joined; /* so far */
     struct tt_local_kernel *kernel; /* once all ranks are here */
     bool busy; /* the stream of one that has left is not through */
+    tt_spin_slot spin;
     struct tt_doorbell told; /* who waits for another one's place sleeps here */
     struct tt_local_peers *next;
     struct member members[];
@@ -92,6 +93,11 @@ static tutti_status make_kernel(const struct tt_comm *comm, struct tt_local_peer
             TT_LOG_WARN, "%s: %s; its calls go by the host's memory", comm->identity.name, tt_last_error());
     tt_device_leave(comm->device, before);
     return TUTTI_OK;
+}
+
+tt_spin_slot *tt_local_peers_slot(const struct tt_device *d)
+{
+    return d->local_peers != NULL ? &d->local_peers->spin : NULL;
 }
 
 struct tt_local_kernel *tt_local_peers_kernel(const struct tt_comm *comm)
@@ -229,6 +235,7 @@ void tt_local_peers_free(struct tt_device *d, bool drained)
         return;
     if (c->kernel != NULL)
         tt_local_free(c->kernel, !c->busy);
+    tt_spin_home_leave(atomic_load(&c->spin), d->dev, !c->busy);
     for (int r = 0; r < c->n; r++) {
         free(c->members[r].in);
         tt_pairs_free(c->members[r].pairs);

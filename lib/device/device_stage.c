@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* device_stage.c: the cells, the gate and the round of each call of a submission, before anything is
- * enqueued. */
+ * enqueued; and a call of which nothing is staged, for kernels of several devices do it. */
 #include "device/device_led.h"
 
 #include <stdlib.h>
@@ -130,10 +130,24 @@ static void set_led_gate(struct tt_comm_batch *b, struct tt_staged *op)
     op->staging.gate.led = led;
 }
 
+/* Kernels that meet leave the words of the gate as they were, and have numbers of their own. */
+static void set_spin_gate(struct tt_comm_batch *b, struct tt_staged *op)
+{
+    struct tt_device *d = b->device;
+    op->staging.gate =
+        (struct tt_gate){ .ready = &d->words[0].ready, .factor = d->words[0].factor, .base = d->counts[0] };
+    op->rendezvous.operation = ++d->operations;
+    tt_spin_begin(d->spin, op->kernels, &op->staging.gate);
+}
+
 static void set_gate(struct tt_comm_batch *b, struct tt_staged *op)
 {
     const struct tt_call *call = &op->call;
     struct tt_device *d = b->device;
+    if (op->way == TT_SPIN) {
+        set_spin_gate(b, op);
+        return;
+    }
     if (op->way == TT_LED) {
         set_led_gate(b, op);
         return;
@@ -165,6 +179,8 @@ void tt_stage_return(const struct tt_comm_batch *b, const struct tt_staged *op)
         d->local.calls -= op->way == TT_UNDECIDED;
     if (b->captured != NULL)
         return;
+    if (op->way == TT_SPIN)
+        tt_spin_take_back(d->spin, op->kernels);
     d->counts[tt_stage_gate(op)] -= op->joins ? 0 : op->staging.gate.slices;
     d->operations -= tt_stage_gate(op) == 0;
 }
@@ -179,7 +195,7 @@ void tt_stage_count_on(const struct tt_comm_batch *b)
         if (tt_stage_gate(&b->ops[i]) == 0)
             *count = b->ops[i].staging.gate.base;
     for (int i = 0; i < b->count; i++)
-        if (tt_stage_gate(&b->ops[i]) == 0 && b->ops[i].way != TT_BY_KERNEL)
+        if (tt_stage_gate(&b->ops[i]) == 0 && b->ops[i].way != TT_BY_KERNEL && b->ops[i].way != TT_SPIN)
             *count = b->ops[i].staging.gate.base + b->ops[i].staging.gate.slices;
 }
 
@@ -196,7 +212,12 @@ tutti_status tt_stage_begin(struct tt_comm_batch *b, struct tt_staged *op, bool 
     op->stream = call->stream.handle;
     if (by_kernel)
         return TUTTI_OK;
-    op->way = tt_led_serves(call) ? TT_LED : TT_BY_HOST;
+    if (tt_spin_serves(b->device->spin, call)) {
+        op->way = TT_SPIN;
+        op->kernels = tt_spin_kernels(b->device->spin, call);
+    } else if (tt_led_serves(call)) {
+        op->way = TT_LED;
+    }
     for (unsigned side = 0; side < 2; side++)
         call->staged[side] = call->staged[side] && !meets;
     call->in_place = call->in_place && !call->staged[TT_IN] && !call->staged[TT_OUT];
@@ -212,7 +233,10 @@ tutti_status tt_stage(struct tt_comm_batch *b, struct tt_staged *op)
         undecide(b, op);
         return TUTTI_OK;
     }
-    for (unsigned side = 0; side < 2 && status == TUTTI_OK && op->way != TT_LED; side++)
+    if (op->way == TT_SPIN && b->captured != NULL) /* the kernels are the graph's, and need nothing else */
+        return TUTTI_OK;
+    bool placed = op->way == TT_LED || op->way == TT_SPIN; /* elsewhere */
+    for (unsigned side = 0; side < 2 && status == TUTTI_OK && !placed; side++)
         status = set_cells(b, op, side);
     if (status != TUTTI_OK)
         return status;
@@ -261,6 +285,38 @@ void tt_stage_set_rounds(struct tt_comm_batch *b)
         qsort(b->turns, (size_t)b->count, sizeof b->turns[0], compare);
     b->end = 0;
     tt_stage_next_round(b);
+}
+
+/* --- Kernels of several devices */
+
+/* Kernels that meet: first this rank says to those of its process that it is here, and launches when all are:
+ * who launches may wait for a lock of the process that another thread holds until a device is idle, and this
+ * one's would not be, once its kernel waits. */
+tutti_status tt_stage_spin(struct tt_comm_batch *b, struct tt_staged *op)
+{
+    struct tt_device *d = b->device;
+    const struct tt_spin_call call = { .call = &op->call,
+        .reached = { op->local.staged[TT_IN], op->local.staged[TT_OUT] },
+        .first = b->captured == NULL ? op->staging.gate.spin.first : 0 };
+    uint32_t step = b->slice++;
+    tutti_status status = TUTTI_OK;
+    if (step == 0 && b->captured == NULL)
+        tt_local_peers_tell(b->comm, &op->rendezvous, 1);
+    if (step == 0)
+        return TUTTI_OK;
+    if (step == 1 && b->captured == NULL)
+        status = tt_local_peers_await(b->comm, &op->rendezvous, 1);
+    if (status == TUTTI_OK &&
+        tt_spin_enqueue(d->spin, &call, step - 1, b->ops[0].stream, &d->enqueued) != TT_DEV_OK)
+        status = tt_fail(TUTTI_DEVICE_ERROR, "%s: rank %d, device %d: cannot enqueue: %s",
+            b->comm->identity.name, b->comm->rank, d->number, d->dev->why());
+    if (b->captured == NULL)
+        tt_device_mark(d, tt_spin_over(d->spin), (uint32_t)(call.first + step - 1));
+    if (step == op->kernels) {
+        b->slice = 0;
+        b->round = tt_stage_round(b, b->round + 1);
+    }
+    return status;
 }
 
 /* --- How much is enqueued */

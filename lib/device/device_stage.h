@@ -9,8 +9,9 @@
 enum { TT_NO_ROUND = INT32_MAX };
 
 /* How a call is served: by the host; by a kernel or a copy that does all of it, as ranks decide
- * (device_local.h); or by the kernels of a leader (device_led.h). */
-enum tt_way { TT_BY_HOST, TT_UNDECIDED, TT_ARRIVED, TT_BY_KERNEL, TT_LED };
+ * (device_local.h); by the kernels of a leader (device_led.h); or by those of all ranks' devices, which meet
+ * (spin/spin.h). */
+enum tt_way { TT_BY_HOST, TT_UNDECIDED, TT_ARRIVED, TT_BY_KERNEL, TT_LED, TT_SPIN };
 
 struct tt_staged { /* one call */
     struct tt_call call; /* as the worker runs it */
@@ -26,6 +27,7 @@ struct tt_staged { /* one call */
     enum tt_way way;
     uint32_t round;
     uint32_t in; /* slices whose operands are enqueued */
+    uint32_t kernels; /* of TT_SPIN */
 };
 
 struct tt_comm_batch { /* the calls of one communicator */
@@ -62,6 +64,9 @@ void tt_stage_next_round(struct tt_comm_batch *b);
 bool tt_fuse_has_many(const struct tt_comm_batch *b);
 uint32_t tt_fuse_launches(const struct tt_comm_batch *b);
 enum tt_dev_error tt_fuse_move(struct tt_comm_batch *b, unsigned side);
+
+/* Enqueues the next step of a call that kernels of several devices do, and advances b->slice and b->round. */
+tutti_status tt_stage_spin(struct tt_comm_batch *b, struct tt_staged *op);
 
 uint32_t tt_stage_gate(const struct tt_staged *op);
 /* What is moved of a buffer, but for where its cells are. */

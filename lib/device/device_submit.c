@@ -220,6 +220,8 @@ static tutti_status enqueue_step(struct tt_comm_batch *b)
     struct tt_staged *first = b->turns[b->begin];
     if (first->way == TT_LED)
         return enqueue_led_step(b, first);
+    if (first->way == TT_SPIN)
+        return tt_stage_spin(b, first);
     if (first->way != TT_BY_HOST && !is_p2p(first)) {
         status = decide(b, first);
         if (first->way == TT_BY_KERNEL)

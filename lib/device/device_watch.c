@@ -27,7 +27,7 @@
 #include "base/wait.h"
 #include "device/device_led.h"
 
-enum { LOOK_MS = 100, DESCRIPTION = 128, EXIT_MS = 1000 };
+enum { DEVICES = 64, LOOK_MS = 100, DESCRIPTION = 128, EXIT_MS = 1000 };
 
 static struct {
     pthread_mutex_t lock;
@@ -36,6 +36,7 @@ static struct {
     _Atomic uint64_t number; /* of the thread: one of another number ends */
     struct tt_doorbell bell;
     pid_t process; /* whose exit ends the thread */
+    _Atomic uint32_t places[DEVICES]; /* that kernels have which wait on a device */
 } watch = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* --- Devices */
@@ -74,6 +75,8 @@ static void look_at(const struct tt_device *d)
     struct tt_comm *comm = d->comm;
     struct tt_dev_capture capture;
     bool busy = atomic_load(&comm->streams.queued) > 0 || tt_replays_live(d);
+    if (d->spin != NULL)
+        tt_spin_watch(d->spin);
     if (!busy || atomic_load(&comm->status) != TUTTI_OK || d->dev->use(d->number) != TT_DEV_OK)
         return;
     if (d->dev->stream.capture(TT_DEV_STREAM_PER_THREAD, &capture) == TT_DEV_BROKEN ||
@@ -101,7 +104,7 @@ static void *run(void *argument)
     while (atomic_load(&watch.number) == number) {
         pthread_mutex_lock(&watch.lock);
         for (struct tt_device *d = watch.first; d != NULL && atomic_load(&watch.number) == number;
-             d = d->watch.next)
+             d = d->next)
             look_at(d);
         pthread_mutex_unlock(&watch.lock);
         nap(number);
@@ -144,9 +147,8 @@ tutti_status tt_watch_begin(struct tt_device *d)
     if (watch.first == NULL)
         status = tt_thread_start(
             "that watches devices", run, (void *)(uintptr_t)atomic_load(&watch.number), &watch.thread);
-    d->watch.on = status == TUTTI_OK;
-    if (d->watch.on) {
-        d->watch.next = watch.first;
+    if (status == TUTTI_OK) {
+        d->next = watch.first;
         watch.first = d;
     }
     pthread_mutex_unlock(&watch.lock);
@@ -159,10 +161,10 @@ void tt_watch_end(struct tt_device *d)
     pthread_mutex_lock(&watch.lock);
     struct tt_device **at = &watch.first;
     while (*at != NULL && *at != d)
-        at = &(*at)->watch.next;
+        at = &(*at)->next;
     bool found = *at == d;
     if (found)
-        *at = d->watch.next;
+        *at = d->next;
     bool last = found && watch.first == NULL;
     pthread_t thread = watch.thread;
     if (last)
@@ -172,6 +174,11 @@ void tt_watch_end(struct tt_device *d)
         return;
     tt_doorbell_ring_always(&watch.bell);
     pthread_join(thread, NULL);
+}
+
+_Atomic uint32_t *tt_watch_places(int device)
+{
+    return device >= 0 && device < DEVICES ? &watch.places[device] : NULL;
 }
 
 /* --- Memory of the host */

@@ -406,6 +406,13 @@ bool tt_exec_is_held(const struct tt_op *op)
     return false;
 }
 
+bool tt_exec_takes_time(const struct tt_op *op)
+{
+    const struct tt_meeting *meeting = meeting_of(op);
+    return tt_exec_is_held(op) && tt_gate_is_decided(op->gate) &&
+           (meeting == NULL || meeting->late == TT_NONE);
+}
+
 /* Returns whose message a receiving unit lacks: the first that has not come in full. */
 static int32_t lacks(const struct tt_op *op, const struct tt_slice *slice, uint32_t unit)
 {

@@ -161,6 +161,8 @@ void tt_exec_trace_end(const struct tt_call *call, const struct tt_op *op);
 
 /* True if the operation waits at its gate, for a device; or, if it is not decided, for a peer to call. */
 bool tt_exec_is_held(const struct tt_op *op);
+/* True if it waits for nothing but a device, which may take its time. */
+bool tt_exec_takes_time(const struct tt_op *op);
 
 /* The peer that this operation waits for first, TT_NONE if it waits for none: for messages about hangs. */
 int32_t tt_exec_waits_for(const struct tt_op *op);

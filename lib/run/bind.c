@@ -32,7 +32,7 @@ uint64_t tt_call_hash(const struct tt_call *call, unsigned algorithm, uint32_t s
     h = tt_hash_mix(h, row->rooted ? (uint64_t)call->root + 1 : 0);
     for (int r = 0; counts != NULL && r < call->comm->n; r++)
         h = tt_hash_mix(h, counts[r]);
-    return tt_call_is_led(call) ? tt_hash_mix(h, LED) : h;
+    return tt_call_is_led(call) ? tt_hash_mix(h, LED + call->staging->gate.led.meeting->way) : h;
 }
 
 /* Sets what marks the messages of an operation that is bound to a call of this hash. */

@@ -281,8 +281,8 @@ static void idle(struct runner *r)
         seen = p->call.comm;
         if (!look || p->over || p->op == NULL)
             continue;
-        bool held = tt_exec_is_held(p->op) && tt_gate_is_decided(p->op->gate); /* a device takes its time */
-        note(r, p, tt_fault_inspect(p, held ? 0 : (now - r->stalled_ns) / 1000000));
+        bool slow = tt_exec_takes_time(p->op);
+        note(r, p, tt_fault_inspect(p, slow ? 0 : (now - r->stalled_ns) / 1000000));
     }
 }
 

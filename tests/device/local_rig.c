@@ -21,10 +21,15 @@ tutti_comm *local_join(struct ranks_me *me, const char *more, int64_t timeout_ms
 
 bool local_prepare(struct ranks_me *me, struct local_desk *d)
 {
+    return local_prepare_on(me, d, 0);
+}
+
+bool local_prepare_on(struct ranks_me *me, struct local_desk *d, int device)
+{
     void *memory = NULL;
     *d = (struct local_desk){ .me = me };
     bool good = ranks_ok(me, tt_dev_find(plugin_path(), &d->dev), "tt_dev_find");
-    good = good && local_fine(d, d->dev->use(0)) && local_fine(d, d->dev->stream.create(&d->stream));
+    good = good && local_fine(d, d->dev->use(device)) && local_fine(d, d->dev->stream.create(&d->stream));
     for (int a = 0; a < AREAS && good; a++) {
         good = local_fine(d, d->dev->memory.alloc(AREA, &memory));
         d->areas[a] = memory;

@@ -24,6 +24,7 @@ struct local_desk { /* of a rank */
 bool local_fine(const struct local_desk *d, enum tt_dev_error error);
 /* All but the communicator; and that, too. */
 bool local_prepare(struct ranks_me *me, struct local_desk *d);
+bool local_prepare_on(struct ranks_me *me, struct local_desk *d, int device);
 bool local_sit_down(struct ranks_me *me, struct local_desk *d, int64_t timeout_ms);
 /* One more communicator of all ranks, with these options, from a semicolon on. */
 tutti_comm *local_join(struct ranks_me *me, const char *more, int64_t timeout_ms);

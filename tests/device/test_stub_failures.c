@@ -71,6 +71,7 @@ Test(stub_failures, every_function_fails_when_told)
     int fallible = (int)((sizeof *dev - offsetof(struct tt_dev, count)) / sizeof(void (*)(void))), n;
     void *p = NULL;
     float ms;
+    bool reached;
     struct tt_dev_facts facts;
     struct tt_dev_pointer what;
     struct tt_dev_capture capture;
@@ -83,6 +84,7 @@ Test(stub_failures, every_function_fails_when_told)
     FAILS(facts, facts, 0, &facts);
     FAILS(current, current, &n);
     FAILS(use, use, 0);
+    FAILS(reaches, reaches, 0, "stub:01.0", &reached);
     FAILS(memory.alloc, alloc, 8, &p);
     FAILS(memory.free, free, NULL);
     FAILS(memory.alloc_managed, alloc_managed, 8, &p);

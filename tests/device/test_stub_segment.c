@@ -429,3 +429,27 @@ Test(stub_segment, ones_own_memory)
     cr_expect_eq(dev->segment.import(&export, &segment), TT_DEV_INVALID);
     cr_expect_not_null(strstr(dev->why(), "allocated in this process"), "%s", dev->why());
 }
+
+/* Devices are named by their addresses, for processes may count them differently. */
+static void reach(const char *configuration, bool expected)
+{
+    struct tt_dev_facts facts;
+    bool reaches = !expected;
+    rig_start(configuration);
+    cr_assert_eq(dev->facts(1, &facts), TT_DEV_OK);
+    cr_expect(dev->reaches(0, facts.address, &reaches) == TT_DEV_OK && reaches == expected);
+    reaches = true;
+    cr_expect(dev->reaches(1, facts.address, &reaches) == TT_DEV_OK && !reaches, "itself");
+    reaches = true;
+    cr_expect(dev->reaches(0, "stub:07.0", &reaches) == TT_DEV_ABSENT && reaches, "of none there is");
+}
+
+Test(stub_segment, devices_that_reach_each_other)
+{
+    reach("devices=2", true);
+}
+
+Test(stub_segment, devices_that_do_not_reach_each_other)
+{
+    reach("devices=2,peers=0", false);
+}

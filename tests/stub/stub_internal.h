@@ -17,14 +17,14 @@ enum { STUB_DEVICES = 8, STUB_QUEUES = 32, STUB_CONTEXTS = 2 /* of a device: pri
 
 /* The functions of the table that are counted and can be made to fail. */
 #define STUB_FUNCTIONS(X)                                                                                    \
-    X(count), X(facts), X(current), X(use), X(reaches), X(alloc), X(free), X(alloc_managed), X(alloc_pinned),            \
-        X(free_pinned), X(pin), X(unpin), X(classify), X(copy), X(copy_rows), X(fill), X(stream_create),     \
-        X(stream_destroy), X(stream_query), X(stream_sync), X(stream_device), X(stream_capture),             \
-        X(event_create), X(event_destroy), X(event_record), X(event_wait), X(event_query), X(event_elapsed), \
-        X(write_word), X(wait_word), X(host_call), X(range_begin), X(range_end), X(preload), X(occupancy),   \
-        X(launch), X(segment_alloc), X(segment_export), X(segment_export_of), X(segment_import),             \
-        X(segment_free), X(capture_begin), X(capture_end), X(graph_retain), X(graph_destroy),                \
-        X(graph_instantiate), X(graph_launch), X(runnable_destroy)
+    X(count), X(facts), X(current), X(use), X(reaches), X(alloc), X(free), X(alloc_managed),                 \
+        X(alloc_pinned), X(free_pinned), X(pin), X(unpin), X(classify), X(copy), X(copy_rows), X(fill),      \
+        X(stream_create), X(stream_destroy), X(stream_query), X(stream_sync), X(stream_device),              \
+        X(stream_capture), X(event_create), X(event_destroy), X(event_record), X(event_wait),                \
+        X(event_query), X(event_elapsed), X(write_word), X(wait_word), X(host_call), X(range_begin),         \
+        X(range_end), X(preload), X(occupancy), X(launch), X(segment_alloc), X(segment_export),              \
+        X(segment_export_of), X(segment_import), X(segment_free), X(capture_begin), X(capture_end),          \
+        X(graph_retain), X(graph_destroy), X(graph_instantiate), X(graph_launch), X(runnable_destroy)
 #define STUB_NUMBER(name) STUB_##name
 enum stub_function { STUB_FUNCTIONS(STUB_NUMBER), STUB_FUNCTION_COUNT };
 #undef STUB_NUMBER

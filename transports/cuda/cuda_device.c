@@ -164,10 +164,9 @@ static enum tt_dev_error reaches(int device, const char *address, bool *out)
             *out = can != 0;
         return error;
     }
-    return error != TT_DEV_OK
-               ? error
-               : tt_cuda_check("reaches: no device that this process sees has this address",
-                     cudaErrorInvalidDevice);
+    return error != TT_DEV_OK ? error
+                              : tt_cuda_check("reaches: no device that this process sees has this address",
+                                    cudaErrorInvalidDevice);
 }
 
 /* --- Memory. */

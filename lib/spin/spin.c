@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* spin.c: what a rank's worker does in a call that kernels of several devices do, and how it ends where
+ * something fails.
+ *
+ * The worker says in its row that it has come to the call, waits until its own kernels are over, and until
+ * all others have come to it, too, with the same call. No stream waits for that: it is how calls that
+ * differ are found also where kernels do not see it.
+ *
+ * Kernels that wait leave when the host says so. What has failed has ended the communicator, at all ranks;
+ * each then says so to its own kernels, and has its memory back when the one that was under way is out. */
+#include "spin/spin.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "base/wait.h"
+
+enum { LEAVE_MS = 1000, GONE_MS = 1000, NAMED = 64 };
+
+static struct tt_spin *spin_of(struct tt_meeting *meeting)
+{
+    return (struct tt_spin *)(void *)meeting;
+}
+
+static void begin(struct tt_meeting *meeting)
+{
+    struct tt_spin *spin = spin_of(meeting);
+    spin->calls++;
+    spin->told = false;
+    meeting->over = false;
+    meeting->held = true;
+    meeting->late = meeting->wrong = TT_NONE;
+}
+
+static void tell(struct tt_spin *spin, uint64_t signature)
+{
+    struct tt_spin_row *row = spin->its.row;
+    row->here[spin->calls % 2].signature = signature;
+    atomic_store_explicit(&row->here[spin->calls % 2].call, spin->calls, memory_order_release);
+    spin->told = true;
+}
+
+/* Has that rank's worker come to this call? One that has ended it may have left, and its row with it. */
+static bool is_here(const struct tt_spin *spin, int rank)
+{
+    struct tt_endpoint *e = spin->comm->endpoint;
+    return atomic_load_explicit(&spin->rows[rank]->here[spin->calls % 2].call, memory_order_acquire) ==
+               spin->calls ||
+           e->control->completed_by(e, rank) >= spin->comm->numbers.sequence;
+}
+
+/* It has come with another one. */
+static bool calls_something_else(const struct tt_spin *spin, int rank, uint64_t signature)
+{
+    const struct tt_spin_row *row = spin->rows[rank];
+    bool same = row->here[spin->calls % 2].signature == signature;
+    atomic_thread_fence(memory_order_acquire); /* the row is still that of this call */
+    return !same &&
+           atomic_load_explicit(&row->here[spin->calls % 2].call, memory_order_relaxed) == spin->calls;
+}
+
+/* The first rank whose worker has not come; TT_NONE: all have. Finds one that has come with another call. */
+static int32_t look_at_workers(struct tt_spin *spin, uint64_t signature)
+{
+    int32_t late = TT_NONE;
+    for (int r = spin->n; r-- > 0;) {
+        if (!is_here(spin, r)) {
+            late = r;
+        } else if (calls_something_else(spin, r, signature)) {
+            spin->meeting.wrong = r;
+            spin->meeting.why = TUTTI_MISMATCH;
+        }
+    }
+    return late;
+}
+
+/* The first rank whose kernels are behind this one's. */
+static int32_t find_late_kernel(const struct tt_spin *spin)
+{
+    uint64_t begun = tt_spin_load(&spin->its.row->words.begun);
+    for (int r = 0; r < spin->n; r++)
+        if (tt_spin_load(&spin->rows[r]->words.begun) < begun)
+            return r;
+    return TT_NONE;
+}
+
+/* A kernel has found that a rank is in another call. */
+static void look_at_difference(struct tt_spin *spin)
+{
+    uint64_t differs = tt_spin_load(&spin->its.row->words.differs);
+    if (tt_spin_load(&spin->its.row->words.left) == 0 || differs == 0 || spin->meeting.wrong != TT_NONE)
+        return;
+    spin->meeting.wrong = (int32_t)(differs - 1);
+    spin->meeting.why = TUTTI_MISMATCH;
+}
+
+/* A device takes its time; but a rank that others wait for must not. */
+static bool advance(struct tt_meeting *meeting, const struct tt_gate *gate, uint64_t signature)
+{
+    struct tt_spin *spin = spin_of(meeting);
+    const struct tt_direct_words *words = &spin->its.row->words;
+    bool moved = !spin->told;
+    if (!spin->told)
+        tell(spin, signature);
+    uint64_t begun = tt_spin_load(&words->begun), over = tt_spin_load(&words->over);
+    moved = moved || begun != spin->begun || over != spin->over;
+    spin->begun = begun;
+    spin->over = over;
+    int32_t late = look_at_workers(spin, signature);
+    look_at_difference(spin);
+    bool ended = over >= gate->spin.last, entered = tt_spin_load(&words->entered) >= gate->spin.first;
+    meeting->over = ended && late == TT_NONE && tt_spin_load(&words->left) == 0;
+    meeting->held = !meeting->over;
+    if (!ended)
+        late = entered ? find_late_kernel(spin) : TT_NONE;
+    meeting->late = late;
+    return moved || meeting->over;
+}
+
+/* Kernels of this rank leave, now and from now on. Returns when the one that runs has, and so stores nothing
+ * more. */
+static void stop(struct tt_spin *spin)
+{
+    struct tt_direct_words *words = &spin->its.row->words;
+    struct tt_wait w;
+    int64_t until = tt_deadline_ns(LEAVE_MS);
+    __atomic_store_n(&words->abort, 1, __ATOMIC_RELEASE);
+    tt_wait_begin(&w, tt_wait_policy_for(1), NULL, 0);
+    while (tt_spin_is_out(words) && tt_now_ns() < until)
+        tt_wait_idle(&w);
+    tt_wait_awake(&w);
+    if (tt_spin_is_out(words))
+        tt_log(TT_LOG_ERROR,
+            "%s, rank %d: its kernel has not left within %d ms; the results of this call are undefined",
+            spin->comm->identity.name, spin->me, LEAVE_MS);
+}
+
+static void leave(struct tt_meeting *meeting, const struct tt_gate *gate)
+{
+    struct tt_spin *spin = spin_of(meeting);
+    (void)gate;
+    if (atomic_load(&spin->closing) || atomic_load(spin->comm->endpoint->ended) != 0)
+        stop(spin);
+}
+
+void tt_spin_set_meeting(struct tt_spin *spin)
+{
+    spin->meeting =
+        (struct tt_meeting){ .begin = begin, .advance = advance, .leave = leave, .way = TT_MEET_ON_DEVICES };
+}
+
+void tt_spin_end(struct tt_spin *spin)
+{
+    if (spin->serves)
+        stop(spin);
+}
+
+/* --- Replays, of which no worker knows */
+
+/* "1, 3": whose kernels are behind this one's. Returns the first. */
+static int32_t list_late(const struct tt_spin *spin, char *text, size_t bytes)
+{
+    uint64_t begun = tt_spin_load(&spin->its.row->words.begun);
+    int32_t first = find_late_kernel(spin);
+    text[0] = '\0';
+    for (int r = 0; r < spin->n; r++) {
+        size_t length = strlen(text);
+        if (tt_spin_load(&spin->rows[r]->words.begun) < begun)
+            snprintf(text + length, bytes - length, "%s%d", length > 0 ? ", " : "", r);
+    }
+    return first;
+}
+
+static void fail_replay(struct tt_spin *spin, tutti_status status, int32_t peer, const char *what)
+{
+    struct tt_comm *comm = spin->comm;
+    struct tt_cause cause = { .status = status, .rank = spin->me, .peer = peer };
+    cause.sequence = comm->endpoint->control->completed_by(comm->endpoint, spin->me);
+    snprintf(cause.operation, sizeof cause.operation, "replay");
+    tt_cause_say(&cause, "%s, found by rank %d: a replay of captured calls waits on device %d %s",
+        comm->identity.name, spin->me, spin->its.device, what);
+    tt_comm_fail(comm, &cause);
+}
+
+static void fail_late(struct tt_spin *spin, int64_t ms)
+{
+    char late[NAMED], what[2 * NAMED];
+    int32_t peer = list_late(spin, late, sizeof late);
+    snprintf(what, sizeof what, "for rank %s, for %lld ms: not launched there", late, (long long)ms);
+    fail_replay(spin, TUTTI_TIMEOUT, peer, what);
+}
+
+/* A kernel has left, because another rank's did something else. */
+static void look_at_left(struct tt_spin *spin)
+{
+    const struct tt_direct_words *words = &spin->its.row->words;
+    uint64_t differs = tt_spin_load(&words->differs);
+    char what[2 * NAMED];
+    bool queued = atomic_load(&spin->comm->streams.queued) > 0; /* its worker can say more of it */
+    if (tt_spin_load(&words->left) == 0 || differs == 0 || queued)
+        return;
+    snprintf(
+        what, sizeof what, "for rank %d, which has called, or replays, something else", (int)(differs - 1));
+    fail_replay(spin, TUTTI_MISMATCH, (int32_t)(differs - 1), what);
+}
+
+static void look_at_replay(struct tt_spin *spin)
+{
+    const struct tt_comm *comm = spin->comm;
+    const struct tt_direct_words *words = &spin->its.row->words;
+    struct tt_endpoint *e = comm->endpoint;
+    struct tt_peer_place place;
+    uint64_t begun = tt_spin_load(&words->begun);
+    bool numbered = tt_spin_load(&words->entered) != tt_spin_load(&words->over);
+    int32_t late = find_late_kernel(spin);
+    if (numbered || !tt_spin_is_out(words) || late == TT_NONE) {
+        spin->watched = 0;
+        return;
+    }
+    if (spin->watched != begun) {
+        spin->watched = begun;
+        spin->watched_ns = tt_now_ns();
+        return;
+    }
+    int64_t ms = (tt_now_ns() - spin->watched_ns) / 1000000;
+    for (int r = 0; r < spin->n && ms >= GONE_MS; r++) /* not one that has ended this, and left */
+        if (tt_spin_load(&spin->rows[r]->words.begun) < begun &&
+            e->control->peer_state(e, r, &place) != TT_PEER_ALIVE) {
+            fail_replay(spin, TUTTI_PEER_LOST, r, "for a rank that has ended, or destroyed its communicator");
+            return;
+        }
+    if (comm->waiting.timeout_ms >= 0 && ms >= comm->waiting.timeout_ms)
+        fail_late(spin, ms);
+}
+
+void tt_spin_watch(struct tt_spin *spin)
+{
+    if (!spin->serves)
+        return;
+    if (atomic_load(spin->comm->endpoint->ended) != 0) {
+        __atomic_store_n(&spin->its.row->words.abort, 1, __ATOMIC_RELEASE);
+        return;
+    }
+    look_at_left(spin);
+    look_at_replay(spin);
+}

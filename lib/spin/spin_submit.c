@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* spin_submit.c: which calls kernels of several devices do, and what a rank enqueues of one.
+ *
+ * A call is cut as long as a rank's cells are for each of its buffers, whether it has anything there or not:
+ * for no rank knows where another one has its buffers, and all must launch alike. A part is a part of each
+ * rectangle, so its bits are those of the whole. */
+#include "spin/spin.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/collective.h"
+#include "exec/rectangles.h"
+#include "select/choose.h"
+#include "select/spin.h"
+
+enum { VECTOR = 16, WARP = 32 };
+
+/* --- Which calls */
+
+bool tt_spin_has(enum tt_collective collective)
+{
+    const struct tt_collective_row *row = &tt_collectives[collective];
+    return !row->p2p && row->counts != TT_COUNTS_OWN;
+}
+
+static uint64_t bytes_of(const struct tt_call *call)
+{
+    return call->collective == TT_BARRIER ? 0 : call->total * tutti_type_bytes(call->type);
+}
+
+struct plan {
+    struct tt_fused_params rects;
+    struct tt_rect_plan plan;
+    uint32_t unit; /* bytes that a rectangle counts */
+    bool folds;
+    uint64_t longest, part; /* bytes of a rectangle; of one that are done at a time */
+};
+
+/* Kernels of several devices may do in place whatever may be called so, unlike those of one. */
+static bool make_plan(const struct tt_spin *spin, const struct tt_call *call, struct plan *p)
+{
+    bool scaled = tt_call_scales(call);
+    const struct tt_blocks *blocks = &call->blocks[call->blocks[TT_IN].counts != NULL ? TT_IN : TT_OUT];
+    bool has_all = !tt_collectives[call->collective].rooted || call->root == spin->me; /* the larger buffer */
+    struct tt_rect_call rects = { .collective = call->collective,
+        .n = spin->n,
+        .root = call->root,
+        .type = call->type,
+        .op = scaled ? TUTTI_SUM : call->op,
+        .exact = call->comm->exact,
+        .scaled = scaled,
+        .element_bytes = (uint32_t)tutti_type_bytes(call->type),
+        .total = call->collective == TT_BARRIER ? 0 : call->total,
+        .counts = blocks->counts,
+        .displs = has_all ? blocks->displs : NULL };
+    if (!tt_rectangles(&rects, &p->rects, &p->plan))
+        return false;
+    p->folds = tt_collectives[call->collective].result == TT_RESULT_REDUCED;
+    p->unit = p->folds ? rects.element_bytes : 1;
+    p->longest = 0;
+    for (uint32_t i = 0; i < p->rects.rects; i++) {
+        uint64_t bytes = p->rects.rect[i].count * p->unit;
+        p->longest = bytes > p->longest ? bytes : p->longest;
+    }
+    uint64_t blocks_at_most = p->rects.rects > 1 ? (uint64_t)spin->n : 1;
+    p->part = spin->its.cell_bytes / blocks_at_most / VECTOR * VECTOR;
+    return true;
+}
+
+bool tt_spin_serves(const struct tt_spin *spin, const struct tt_call *call)
+{
+    struct plan p;
+    if (spin == NULL || !spin->serves || !tt_spin_has(call->collective))
+        return false;
+    bool own = call->created != NULL && !tt_call_scales(call); /* a user's operator */
+    bool idle = call->collective != TT_BARRIER && call->total == 0;
+    return !own && !idle && tt_spin_pays(&call->comm->settings, spin->n, bytes_of(call)) &&
+           tt_choose_allows(&call->comm->settings, call->collective, "direct") && make_plan(spin, call, &p);
+}
+
+uint32_t tt_spin_kernels(const struct tt_spin *spin, const struct tt_call *call)
+{
+    struct plan p;
+    if (!make_plan(spin, call, &p) || p.longest <= p.part)
+        return 1;
+    return (uint32_t)((p.longest + p.part - 1) / p.part);
+}
+
+void tt_spin_begin(struct tt_spin *spin, uint32_t kernels, struct tt_gate *gate)
+{
+    const struct tt_direct_words *words = &spin->its.row->words;
+    gate->led.meeting = &spin->meeting;
+    gate->spin = (struct tt_spin_gate){
+        .entered = &words->entered, .first = spin->made + 1, .last = spin->made + kernels
+    };
+    spin->made += kernels;
+}
+
+void tt_spin_take_back(struct tt_spin *spin, uint32_t kernels)
+{
+    spin->made -= kernels;
+}
+
+const _Atomic uint32_t *tt_spin_over(const struct tt_spin *spin)
+{
+    return (const _Atomic uint32_t *)(const void *)&spin->its.row->words.over;
+}
+
+/* --- What lies where the device does not reach it */
+
+/* The stream has the host copy these. */
+struct copies {
+    bool once; /* and then they are freed */
+    int count;
+    struct {
+        void *to;
+        const void *from;
+        size_t bytes;
+    } copy[TT_SPIN_RANKS];
+};
+
+static void run_copies(void *argument)
+{
+    struct copies *c = argument;
+    for (int i = 0; i < c->count; i++)
+        memcpy(c->copy[i].to, c->copy[i].from, c->copy[i].bytes);
+    if (c->once)
+        free(c);
+}
+
+/* Those of a graph live as long as that. */
+static enum tt_dev_error keep(const struct tt_spin *spin, struct copies *c, void *stream)
+{
+    struct tt_dev_capture capture;
+    enum tt_dev_error error = spin->dev->stream.capture(stream, &capture);
+    c->once = error == TT_DEV_OK && !capture.active;
+    return error == TT_DEV_OK && capture.active ? spin->dev->graph.retain(capture.graph, free, c) : error;
+}
+
+/* Blocks of one side, that lie in the user's memory where *blocks say: copies them to or from the cells, one
+ * after the other, and sets where they are there. All ranks' blocks of a fold are one. */
+static enum tt_dev_error copy_blocks(const struct tt_spin *spin, unsigned side, uint8_t *user,
+    struct tt_direct_block *blocks, int count, uint64_t part, void *stream)
+{
+    uint64_t bytes = 0;
+    for (int i = 0; i < count; i++)
+        bytes += blocks[i].bytes;
+    struct copies *c = bytes > 0 ? calloc(1, sizeof *c) : NULL;
+    if (c == NULL)
+        return bytes > 0 ? TT_DEV_NO_MEMORY : TT_DEV_OK;
+    for (int i = 0; i < count; i++) {
+        uint8_t *cell = spin->its.cells[side] + (uint64_t)c->count * part;
+        if (blocks[i].bytes == 0)
+            continue;
+        c->copy[c->count].to = side == TT_IN ? cell : user + blocks[i].at;
+        c->copy[c->count].from = side == TT_IN ? user + blocks[i].at : cell;
+        c->copy[c->count++].bytes = blocks[i].bytes;
+    }
+    enum tt_dev_error error = keep(spin, c, stream);
+    bool kept = error == TT_DEV_OK && !c->once;
+    if (error == TT_DEV_OK)
+        error = spin->dev->host_call(stream, run_copies, c);
+    if (error != TT_DEV_OK && !kept)
+        free(c);
+    return error;
+}
+
+/* Where blocks are in cells: `one`, all at the same place. */
+static void move_blocks(struct tt_direct_block *blocks, int count, bool one, uint64_t part)
+{
+    uint64_t at = 0;
+    for (int i = 0; i < count; i++) {
+        blocks[i].at = at;
+        at += one || blocks[i].bytes == 0 ? 0 : part;
+    }
+}
+
+/* --- A kernel */
+
+/* Of each rectangle its part number `index`. */
+static void cut(const struct plan *p, uint32_t index, struct tt_rect rects[TT_FUSED_RECTS])
+{
+    uint64_t begin = index * p->part;
+    for (uint32_t i = 0; i < p->rects.rects; i++) {
+        const struct tt_rect *r = &p->rects.rect[i];
+        uint64_t bytes = r->count * p->unit, left = bytes > begin ? bytes - begin : 0;
+        rects[i] = *r;
+        rects[i].count = (left < p->part ? left : p->part) / p->unit;
+        rects[i].from += left > 0 ? begin : 0;
+        rects[i].to += left > 0 ? begin : 0;
+    }
+}
+
+static struct tt_direct_params params_of(
+    const struct tt_spin *spin, const struct tt_spin_call *of, const struct plan *plan, uint32_t index)
+{
+    const struct tt_call *call = of->call;
+    struct tt_rect rects[TT_FUSED_RECTS];
+    const uint64_t few = spin->n > 4 ? TT_LL_BYTES / 2 : TT_LL_BYTES;
+    struct tt_direct_params p = { .in = call->send,
+        .out = call->recv,
+        .words = spin->its.row_seen,
+        .call = of->first > 0 ? of->first + index : 0,
+        .segment = tt_direct_segment((uint32_t)spin->n),
+        /* captured ones are another call, for no worker compares them */
+        .signature = (uint32_t)tt_hash_mix(tt_call_hash(call, 0, 0), of->first == 0),
+        .ranks = (uint32_t)spin->n,
+        .rank = (uint32_t)spin->me,
+        .row = tt_fold_row_of(tt_call_scales(call) ? TUTTI_SUM : call->op),
+        .shape = call->comm->exact ? TT_TREE : TT_CHAIN,
+        .scales = plan->folds && tt_call_scales(call),
+        .divisor = plan->rects.divisor };
+    memcpy(p.pads, spin->pads, sizeof p.pads);
+    cut(plan, index, rects);
+    bool packets = tt_direct_set(&p, rects, plan->rects.rects, plan->unit) && p.longest <= few;
+    p.way = packets ? TT_DIRECT_LL : TT_DIRECT_PADS;
+    return p;
+}
+
+static enum tt_dev_error set_factor(const struct tt_spin *spin, const struct tt_operator *o,
+    struct tt_direct_params *p, void *stream, uint64_t *pieces)
+{
+    if (p->scales == 0)
+        return TT_DEV_OK;
+    if (o->scalar == NULL) {
+        memcpy(&p->factor, o->factor, sizeof p->factor);
+        return TT_DEV_OK;
+    }
+    p->scalar = spin->scratch;
+    ++*pieces;
+    return spin->dev->copy(spin->scratch, o->scalar, o->element_bytes, stream);
+}
+
+/* Threads that have something to do, where one block has all. */
+static uint32_t threads_of(const struct tt_direct_params *p, uint32_t grid)
+{
+    uint64_t vectors = (p->longest / VECTOR + grid) / grid, warps = (vectors + WARP - 1) / WARP;
+    return warps < TT_DIRECT_BLOCK / WARP ? (uint32_t)(warps > 0 ? warps : 1) * WARP : TT_DIRECT_BLOCK;
+}
+
+static enum tt_dev_error launch(const struct tt_spin *spin, const struct plan *plan,
+    const struct tt_call *call, const struct tt_direct_params *p, void *stream)
+{
+    uint32_t grid = tt_direct_grid(p->longest, spin->blocks);
+    enum tt_kernel kernel = plan->folds ? TT_KERNEL_DIRECT : TT_KERNEL_DIRECT_MOVE;
+    tutti_op op = tt_call_scales(call) ? TUTTI_SUM : call->op;
+    struct tt_dev_launch what = { .kernel = tt_kernel_number(kernel, call->type, op),
+        .grid = grid,
+        .grid_y = 1,
+        .block = threads_of(p, grid),
+        .params = p,
+        .params_bytes = sizeof *p };
+    return spin->dev->launch(&what, stream);
+}
+
+enum tt_dev_error tt_spin_enqueue(
+    struct tt_spin *spin, const struct tt_spin_call *of, uint32_t index, void *stream, uint64_t *pieces)
+{
+    const struct tt_call *call = of->call;
+    struct plan plan;
+    enum tt_dev_error error = TT_DEV_OK;
+    make_plan(spin, call, &plan);
+    struct tt_direct_params p = params_of(spin, of, &plan, index);
+    struct tt_direct_block results[TT_SPIN_RANKS];
+    int sent = (int)p.blocks, received = plan.folds ? 1 : spin->n;
+    memcpy(results, &p.receive[plan.folds ? spin->me : 0], (size_t)received * sizeof results[0]);
+    bool bare = call->collective == TT_BARRIER;
+    if (!of->reached[TT_IN] && !bare) {
+        error = copy_blocks(spin, TT_IN, (uint8_t *)(uintptr_t)call->send, p.send, sent, plan.part, stream);
+        move_blocks(p.send, sent, false, plan.part);
+        p.in = spin->its.cells_seen[TT_IN];
+        ++*pieces;
+    }
+    if (!of->reached[TT_OUT]) {
+        move_blocks(p.receive, spin->n, plan.folds, plan.part);
+        p.out = spin->its.cells_seen[TT_OUT];
+    }
+    if (error == TT_DEV_OK)
+        error = set_factor(spin, call->created, &p, stream, pieces);
+    if (error == TT_DEV_OK)
+        error = launch(spin, &plan, call, &p, stream);
+    ++*pieces;
+    if (error == TT_DEV_OK && !of->reached[TT_OUT] && !bare) {
+        error = copy_blocks(spin, TT_OUT, call->recv, results, received, plan.part, stream);
+        ++*pieces;
+    }
+    return error;
+}

@@ -1,0 +1,522 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test_api_device_spin_ends.c: what becomes of ranks that have a device each when they differ, leave, fail or
+ * die: all are told why, no kernel is left waiting, and none stores into memory that was given back. */
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "spin/spin.h"
+#include "spin_rig.h"
+
+TestSuite(api_device_spin_ends, .timeout = 240);
+
+enum { N = 3, COUNT = 1024, LONG = 40000 /* 160 KB: two kernels */, SHORT_MS = 300 };
+
+static tutti_status sum_of(const struct local_desk *d, tutti_comm *comm, size_t count)
+{
+    return tutti_all_reduce(d->areas[GIVEN], d->areas[GOT], count, TUTTI_INT32, TUTTI_SUM, comm, local_on(d));
+}
+
+static tutti_status sum(const struct local_desk *d)
+{
+    return sum_of(d, d->comm, COUNT);
+}
+
+static void await_end(const tutti_comm *comm)
+{
+    while (tutti_comm_state(comm) == TUTTI_OK)
+        ranks_sleep_us(1000);
+}
+
+/* --- Ranks that call different things */
+
+struct difference {
+    bool gathers;
+    size_t count;
+    tutti_type type;
+    tutti_op op;
+    int root;
+    const char *words;
+};
+static const struct difference differences[] = {
+    { false, 1024, TUTTI_INT32, TUTTI_SUM, 0, "reduce of 1024 int32, sum" },
+    { false, 1000, TUTTI_INT32, TUTTI_SUM, 0, "reduce of 1000 int32, sum" },
+    { false, 1024, TUTTI_FLOAT32, TUTTI_SUM, 0, "reduce of 1024 float32, sum" },
+    { false, 1024, TUTTI_INT32, TUTTI_MAX, 0, "reduce of 1024 int32, max" },
+    { false, 1024, TUTTI_INT32, TUTTI_SUM, 1, "root 1" },
+    { false, 0, TUTTI_INT32, TUTTI_SUM, 0, "reduce of 0 int32, sum" },
+    { true, 300, TUTTI_INT32, TUTTI_SUM, 0, "all_gather of 300 int32" },
+};
+enum { DIFFERENCES = sizeof differences / sizeof differences[0] };
+
+static void differ(struct ranks_me *me)
+{
+    for (int k = N; k < N * DIFFERENCES; k++) {
+        struct local_desk d;
+        char words[128];
+        const struct difference *c = &differences[me->rank == k % N ? k / N : 0];
+        ranks_at(me, "difference %d at rank %d", k / N, k % N);
+        if (!spin_sit_down(me, &d, SPIN_LONG_MS))
+            return;
+        ranks_meet(me);
+        if (c->gathers)
+            tutti_all_gather(d.areas[GIVEN], d.areas[GOT], c->count, c->type, d.comm, local_on(&d));
+        else
+            tutti_reduce(
+                d.areas[GIVEN], d.areas[GOT], c->count, c->type, c->op, c->root, d.comm, local_on(&d));
+        local_drains(&d);
+        snprintf(words, sizeof words, "called %s|%s", differences[0].words, differences[k / N].words);
+        await_end(d.comm);
+        ranks_same_error(me, d.comm, TUTTI_MISMATCH, words);
+        ranks_meet(me);
+        spin_get_up(&d);
+    }
+}
+
+/* Kernels alone would not see it: both calls have as many bytes, and all packets come. */
+static void differ_alike(struct ranks_me *me)
+{
+    struct local_desk d;
+    if (!spin_sit_down(me, &d, SPIN_LONG_MS))
+        return;
+    ranks_meet(me);
+    tutti_all_reduce(d.areas[GIVEN], d.areas[GOT], COUNT, me->rank == 1 ? TUTTI_UINT32 : TUTTI_INT32,
+        TUTTI_SUM, d.comm, local_on(&d));
+    local_drains(&d);
+    await_end(d.comm);
+    ranks_same_error(me, d.comm, TUTTI_MISMATCH, "of 1024 int32, sum|of 1024 uint32, sum");
+    ranks_meet(me);
+    spin_get_up(&d);
+}
+
+Test(api_device_spin_ends, calls_that_differ)
+{
+    plugin_must_be_stub();
+    spin_run({ "queues=8", N, 1, differ, NULL, 0, 0 }, { "queues=8", N, N, differ_alike, NULL, 0, 0 });
+}
+
+/* On a stream of a device or on none is a difference, where kernels do it. */
+static void call_without_stream(struct ranks_me *me)
+{
+    static _Thread_local int32_t from[COUNT];
+    struct local_desk d;
+    if (!spin_sit_down(me, &d, SPIN_LONG_MS))
+        return;
+    from[7] = me->rank;
+    ranks_ok(me, tutti_all_reduce(from, from, COUNT, TUTTI_INT32, TUTTI_SUM, d.comm, tutti_no_stream()),
+        "all without");
+    ranks_expect(me, from[7] == 3, "the sum is %d", from[7]);
+    tutti_status status = me->rank != 1 ? sum(&d)
+                                        : tutti_all_reduce(from, from, COUNT, TUTTI_INT32, TUTTI_SUM, d.comm,
+                                              tutti_no_stream());
+    ranks_expect(me, me->rank != 1 || status == TUTTI_MISMATCH, "status %d", status);
+    local_drains(&d);
+    await_end(d.comm);
+    ranks_same_error(me, d.comm, TUTTI_MISMATCH,
+        "called all_reduce of 1024 int32, sum, on a CUDA stream|called all_reduce of 1024 int32, sum");
+    ranks_meet(me);
+    spin_get_up(&d);
+}
+
+Test(api_device_spin_ends, calls_on_a_stream_and_on_none)
+{
+    plugin_must_be_stub();
+    spin_run({ "queues=8", N, 1, call_without_stream, NULL, 0, 0 });
+}
+
+/* The one that never calls is named, when the deadline has passed. */
+static void stay_away(struct ranks_me *me)
+{
+    for (int away = 0; away < N; away++) {
+        struct local_desk d;
+        char words[64];
+        bool first = me->rank == (away + 1) % N;
+        ranks_at(me, "rank %d never calls", away);
+        if (!spin_sit_down(me, &d, SPIN_LONG_MS))
+            return;
+        if (first)
+            spin_hurry(d.comm, SHORT_MS);
+        ranks_meet(me);
+        if (me->rank != away)
+            sum_of(&d, d.comm, away == 1 ? LONG / 4 : COUNT);
+        await_end(d.comm);
+        local_drains(&d);
+        snprintf(words, sizeof words, "all_reduce of|int32|not called yet by rank %d", away);
+        tutti_error error = ranks_same_error(me, d.comm, TUTTI_TIMEOUT, words);
+        ranks_expect(me, error.peer == away, "the peer is %d", error.peer);
+        if (me->rank == away) /* too late */
+            ranks_refused(me, sum(&d), TUTTI_TIMEOUT, "all_reduce", words);
+        ranks_meet(me);
+        spin_get_up(&d);
+    }
+}
+
+/* A device takes its time: what is before the call on a rank's own stream is no reason to give up there. */
+static void be_busy(struct ranks_me *me)
+{
+    struct local_desk d;
+    uint32_t *word = NULL;
+    if (!spin_sit_down(me, &d, SPIN_LONG_MS))
+        return;
+    spin_hurry(d.comm, SHORT_MS);
+    local_fine(&d, d.dev->memory.alloc_pinned(64, (void **)&word));
+    *word = 0;
+    ranks_meet(me);
+    local_fine(&d, d.dev->wait_word(d.stream, word, 1));
+    ranks_ok(me, sum(&d), "all_reduce");
+    ranks_sleep_us(3 * SHORT_MS * 1000);
+    ranks_expect(me, tutti_comm_state(d.comm) == TUTTI_OK, "%s", tutti_get_last_error(d.comm));
+    ranks_meet(me);
+    __atomic_store_n(word, 1, __ATOMIC_RELEASE);
+    local_settle(&d);
+    ranks_expect(me, tutti_comm_state(d.comm) == TUTTI_OK, "%s", tutti_get_last_error(d.comm));
+    spin_get_up(&d);
+}
+
+Test(api_device_spin_ends, a_rank_that_never_calls)
+{
+    plugin_must_be_stub();
+    spin_run({ "queues=8", N, 1, stay_away, NULL, 0, 0 }, { "queues=8", N, N, be_busy, NULL, 0, 0 });
+}
+
+/* --- The end while kernels wait */
+
+static void await_kernel(const struct local_desk *d)
+{
+    const struct tt_direct_words *words = &spin_of(d->comm)->its.row->words;
+    for (int ms = 0; ms < 5000 && !tt_spin_is_out(words); ms++)
+        ranks_sleep_us(1000);
+    ranks_expect(d->me, tt_spin_is_out(words), "no kernel waits");
+}
+
+/* When a rank is told, no kernel of it is out any more, and so its buffers are its own. */
+static void is_out_of_it(const struct local_desk *d)
+{
+    local_drains(d);
+    ranks_expect(d->me, !tt_spin_is_out(&spin_of(d->comm)->its.row->words), "a kernel still waits");
+    local_poison(d);
+    ranks_sleep_us(20000);
+    local_is_poisoned(d);
+}
+
+static void abort_waiting(struct ranks_me *me)
+{
+    for (int round = 0; round < 2; round++) {
+        struct local_desk d;
+        const int *absent = me->context; /* all ranks of a process */
+        bool away = me->rank >= me->n - *absent;
+        ranks_at(me, "round %d", round);
+        if (!spin_sit_down(me, &d, SPIN_LONG_MS))
+            return;
+        ranks_meet(me);
+        if (!away) {
+            sum_of(&d, d.comm, round == 0 ? 16 : LONG / 4);
+            await_kernel(&d);
+        }
+        ranks_meet(me);
+        if (me->rank == (round == 0 ? 0 : me->n - 1))
+            ranks_ok(me, tutti_comm_abort(d.comm), "tutti_comm_abort");
+        await_end(d.comm);
+        is_out_of_it(&d);
+        ranks_same_error(me, d.comm, TUTTI_ABORTED, "abort");
+        ranks_meet(me);
+        spin_get_up(&d);
+    }
+}
+
+Test(api_device_spin_ends, abort_while_kernels_wait)
+{
+    static const int absent[] = { 1, 2 };
+    plugin_must_be_stub();
+    spin_run({ "queues=8", N, 1, abort_waiting, &absent[0], 0, 0 },
+        { "queues=8", 4, 2, abort_waiting, &absent[1], 0, 0 });
+}
+
+/* A rank has destroyed its communicator when the kernels of others, which wait for it, store into its pad:
+ * that stays until the last of them has gone. */
+static void leave_first(struct ranks_me *me)
+{
+    struct local_desk d;
+    if (!spin_sit_down(me, &d, SPIN_LONG_MS))
+        return;
+    ranks_meet(me);
+    if (me->rank == 0)
+        ranks_ok(me, tutti_comm_destroy(d.comm), "tutti_comm_destroy");
+    ranks_meet(me);
+    if (me->rank > 0) {
+        sum(&d);
+        await_end(d.comm);
+        local_drains(&d);
+        ranks_expect(me, tutti_comm_state(d.comm) == TUTTI_PEER_LOST, "state %d", tutti_comm_state(d.comm));
+        ranks_ok(me, tutti_comm_destroy(d.comm), "tutti_comm_destroy");
+    }
+    local_fine(&d, d.dev->stream.sync(d.stream));
+}
+
+Test(api_device_spin_ends, a_rank_that_leaves)
+{
+    plugin_must_be_stub();
+    spin_run({ "queues=8", N, N, leave_first, NULL, 0, 0 }, { "queues=8", N, 1, leave_first, NULL, 0, 0 });
+}
+
+/* --- Processes that die at any moment */
+
+struct death {
+    int victim; /* a rank: its process dies */
+    uint32_t after_us;
+    size_t count;
+};
+
+static void *die(void *argument)
+{
+    const struct death *death = argument;
+    ranks_sleep_us(death->after_us);
+    raise(SIGKILL);
+    return NULL;
+}
+
+static void call_until_a_death(struct ranks_me *me)
+{
+    const struct death *death = me->context;
+    struct local_desk d;
+    pthread_t thread;
+    void *large[2];
+    if (!spin_sit_down(me, &d, SPIN_LONG_MS))
+        return;
+    for (int i = 0; i < 2; i++)
+        local_fine(&d, d.dev->memory.alloc(LONG * 4, &large[i]));
+    ranks_at(me, "rank %d is to die after %u us, %zu elements", death->victim, death->after_us, death->count);
+    ranks_meet(me);
+    if (me->rank == death->victim)
+        pthread_create(&thread, NULL, die, (void *)death);
+    for (int i = 0; tutti_comm_state(d.comm) == TUTTI_OK; i++) {
+        tutti_all_reduce(large[0], large[1], death->count, TUTTI_INT32, TUTTI_SUM, d.comm, local_on(&d));
+        if (i % 4 == 3) /* kernels take their time here */
+            local_fine(&d, d.dev->stream.sync(d.stream));
+    }
+    ranks_expect(me, tutti_comm_state(d.comm) == TUTTI_PEER_LOST, "state %d: %s", tutti_comm_state(d.comm),
+        tutti_get_last_error(d.comm));
+    local_drains(&d);
+    ranks_expect(me, !tt_spin_is_out(&spin_of(d.comm)->its.row->words), "a kernel still waits");
+    spin_get_up(&d);
+}
+
+static void kill_at_drawn_moments(int n, int per_process, int times)
+{
+    uint64_t random = 3;
+    plugin_must_be_stub();
+    for (int i = 0; i < times; i++) {
+        int victim = i % ((n + per_process - 1) / per_process) * per_process;
+        struct death death = { victim, ranks_below(&random, i % 2 ? 6000 : 900),
+            ranks_below(&random, 2) ? COUNT : LONG };
+        spin_run({ "queues=8,delay=20", n, per_process, call_until_a_death, &death, 1U << victim, 0 });
+    }
+}
+
+Test(api_device_spin_ends, kills_at_drawn_moments)
+{
+    kill_at_drawn_moments(2, 1, 6);
+    kill_at_drawn_moments(4, 2, 4);
+}
+
+/* --- Functions of the device that fail */
+
+static void launch_fails(struct ranks_me *me)
+{
+    for (int k = 0; k < N; k++) {
+        struct local_desk d;
+        ranks_at(me, "launch fails at rank %d", k);
+        if (!spin_sit_down(me, &d, SPIN_LONG_MS))
+            return;
+        ranks_ok(me, sum(&d), "all_reduce");
+        local_settle(&d);
+        if (me->rank == k) {
+            d.stub->fail("launch", 1, TT_DEV_UNSUPPORTED);
+            ranks_refused(me, sum(&d), TUTTI_DEVICE_ERROR, "all_reduce", "launch");
+        } else {
+            sum(&d);
+        }
+        await_end(d.comm);
+        is_out_of_it(&d);
+        ranks_same_error(me, d.comm, TUTTI_DEVICE_ERROR, "launch");
+        ranks_meet(me);
+        spin_get_up(&d);
+    }
+}
+
+Test(api_device_spin_ends, a_launch_that_fails)
+{
+    plugin_must_be_stub();
+    spin_run({ "queues=8", N, 1, launch_fails, NULL, 0, 0 });
+}
+
+/* --- Two communicators on the same devices */
+
+/* In one order each kernel finds its peers; in opposite ones, on a device with one queue, none does, and the
+ * deadline ends it. */
+static void cross(struct ranks_me *me)
+{
+    struct local_desk d;
+    const bool *opposite = me->context;
+    if (!spin_sit_down(me, &d, SPIN_LONG_MS))
+        return;
+    tutti_comm *other = spin_join(me, ";executor=spin", SPIN_LONG_MS);
+    if (!spin_says(me, other, "executor", "S"))
+        return;
+    spin_hurry(d.comm, *opposite ? SHORT_MS : SPIN_LONG_MS);
+    spin_hurry(other, *opposite ? SHORT_MS : SPIN_LONG_MS);
+    void *second;
+    local_fine(&d, d.dev->stream.create(&second));
+    ranks_meet(me);
+    for (int i = 0; i < 20; i++) {
+        bool turned = me->rank == 1;
+        for (int k = 0; k < 2; k++) {
+            bool first = (k == 0) != turned;
+            tutti_all_reduce(d.areas[first ? 0 : 2], d.areas[first ? 1 : 3], COUNT, TUTTI_INT32, TUTTI_SUM,
+                first ? d.comm : other, tutti_cuda_stream(first ? d.stream : second));
+        }
+    }
+    if (*opposite) {
+        await_end(d.comm);
+        await_end(other);
+        ranks_expect(me, tutti_comm_state(d.comm) == TUTTI_TIMEOUT, "state %d", tutti_comm_state(d.comm));
+    }
+    local_fine(&d, d.dev->stream.sync(d.stream));
+    local_fine(&d, d.dev->stream.sync(second));
+    ranks_expect(me, *opposite || tutti_comm_state(other) == TUTTI_OK, "%s", tutti_get_last_error(other));
+    ranks_meet(me);
+    ranks_ok(me, tutti_comm_destroy(other), "tutti_comm_destroy");
+    spin_get_up(&d);
+}
+
+Test(api_device_spin_ends, communicators_in_opposite_order)
+{
+    static const bool alike = false, opposite = true;
+    plugin_must_be_stub();
+    spin_run({ "queues=8", 2, 1, cross, &alike, 0, 0 }, { "queues=1", 2, 1, cross, &opposite, 0, 0 });
+}
+
+/* --- Graphs */
+
+static void *capture(const struct local_desk *d)
+{
+    void *graph = NULL, *runnable = NULL;
+    ranks_meet(d->me); /* what another thread does meanwhile would break it */
+    local_fine(d, d->dev->graph.capture_begin(d->stream));
+    ranks_ok(d->me, sum(d), "captured");
+    local_fine(d, d->dev->graph.capture_end(d->stream, &graph));
+    ranks_meet(d->me);
+    local_fine(d, d->dev->graph.instantiate(graph, &runnable));
+    local_fine(d, d->dev->graph.destroy(graph));
+    local_fine(d, d->dev->graph.launch(runnable, d->stream));
+    local_settle(d);
+    return runnable;
+}
+
+/* Of replays no worker knows: a rank that does not launch its own is named all the same. */
+static void replay_alone(struct ranks_me *me)
+{
+    struct local_desk d;
+    if (!spin_sit_down(me, &d, SPIN_LONG_MS))
+        return;
+    void *runnable = capture(&d);
+    spin_hurry(d.comm, SHORT_MS);
+    ranks_meet(me);
+    if (me->rank != 1)
+        local_fine(&d, d.dev->graph.launch(runnable, d.stream));
+    await_end(d.comm);
+    local_drains(&d);
+    tutti_error error = ranks_same_error(me, d.comm, TUTTI_TIMEOUT, "a replay of captured calls|rank 1");
+    ranks_expect(me, error.peer == 1, "the peer is %d", error.peer);
+    local_fine(&d, d.dev->graph.runnable_destroy(runnable));
+    ranks_meet(me);
+    spin_get_up(&d);
+}
+
+/* A call and a replay of the same call are not alike: no worker knows of the replay. */
+static void replay_and_call(struct ranks_me *me)
+{
+    struct local_desk d;
+    if (!spin_sit_down(me, &d, SPIN_LONG_MS))
+        return;
+    void *runnable = capture(&d);
+    spin_hurry(d.comm, 4 * SHORT_MS);
+    ranks_meet(me);
+    if (me->rank != 1)
+        local_fine(&d, d.dev->graph.launch(runnable, d.stream));
+    else
+        sum(&d);
+    local_drains(&d);
+    await_end(d.comm);
+    tutti_status state = tutti_comm_state(d.comm);
+    ranks_expect(me, state == TUTTI_MISMATCH || state == TUTTI_TIMEOUT, "state %d: %s", state,
+        tutti_get_last_error(d.comm));
+    local_fine(&d, d.dev->graph.runnable_destroy(runnable));
+    ranks_meet(me);
+    spin_get_up(&d);
+}
+
+/* A rank that replays dies: the others are told. */
+static void replay_and_die(struct ranks_me *me)
+{
+    struct local_desk d;
+    if (!spin_sit_down(me, &d, SPIN_LONG_MS))
+        return;
+    void *runnable = capture(&d);
+    ranks_meet(me);
+    if (me->rank == 1)
+        raise(SIGKILL);
+    local_fine(&d, d.dev->graph.launch(runnable, d.stream));
+    await_end(d.comm);
+    local_drains(&d);
+    ranks_expect(me, tutti_comm_state(d.comm) == TUTTI_PEER_LOST, "state %d: %s", tutti_comm_state(d.comm),
+        tutti_get_last_error(d.comm));
+    local_fine(&d, d.dev->graph.runnable_destroy(runnable));
+    spin_get_up(&d);
+}
+
+Test(api_device_spin_ends, replays_that_wait)
+{
+    plugin_must_be_stub();
+    spin_run({ "queues=8", N, 1, replay_alone, NULL, 0, 0 }, { "queues=8", N, N, replay_alone, NULL, 0, 0 },
+        { "queues=8", N, 1, replay_and_call, NULL, 0, 0 },
+        { "queues=8", N, 1, replay_and_die, NULL, 1U << 1, 0 });
+}
+
+/* The communicator has failed, or has gone, at all ranks, or at one first: replays end, and what they use is
+ * there. */
+static void replay_to_the_end(struct ranks_me *me)
+{
+    for (int first = -1; first < me->n; first++)
+        for (int fails = 0; fails < 2; fails++) {
+            struct local_desk d;
+            bool ends = me->rank == first || first < 0, gone = !fails && ends;
+            ranks_at(me, "%s, rank %d first", fails ? "aborted" : "destroyed", first);
+            if (!spin_sit_down(me, &d, SPIN_LONG_MS))
+                return;
+            void *runnable = capture(&d);
+            ranks_meet(me);
+            if (fails && ends)
+                ranks_ok(me, tutti_comm_abort(d.comm), "tutti_comm_abort");
+            if (gone)
+                ranks_ok(me, tutti_comm_destroy(d.comm), "tutti_comm_destroy");
+            ranks_meet(me);
+            for (int i = 0; i < 3; i++)
+                local_fine(&d, d.dev->graph.launch(runnable, d.stream));
+            local_drains(&d);
+            ranks_meet(me);
+            local_fine(&d, d.dev->graph.runnable_destroy(runnable));
+            if (!gone)
+                ranks_ok(me, tutti_comm_destroy(d.comm), "tutti_comm_destroy");
+            ranks_meet(me);
+        }
+}
+
+Test(api_device_spin_ends, replays_after_the_end)
+{
+    plugin_must_be_stub();
+    spin_run({ "queues=8", 2, 1, replay_to_the_end, NULL, 0, 0 },
+        { "queues=1", 3, 3, replay_to_the_end, NULL, 0, 0 });
+}
