@@ -227,6 +227,11 @@ typedef struct {
  * graph's alone: the recorder does not have its replays, and calls without a stream do not wait for them.
  * Where several processes share a device, the kernel of the lowest rank does collectives for all of up to
  * eight, where that is faster: then all ranks make them on CUDA streams, or none does, or it is a MISMATCH.
+ * Where each of at most eight ranks has a device of its own, and these reach each other, collectives but
+ * all_to_all_v and those of users' operators are kernels on the streams of all ranks, which wait for each
+ * other on the devices. That, too, all ranks call on CUDA streams, and all replay it or all call it; in a
+ * graph it is the graph's alone, as above. Calls on several such communicators of a device are made in the
+ * same order on all ranks, as kernels that wait may hold up those behind them.
  *
  * On a stream that is being captured a call becomes a part of the graph, and each replay is that call once
  * more, with what the buffers hold by then; all ranks replay, or call, alike. A communicator's replays and
@@ -295,11 +300,11 @@ const char *tutti_get_last_error(const tutti_comm *comm);
  * "schedule COLLECTIVE ALGORITHM N ROOT RANK in_place|out_of_place [exact]", "paths" (bytes that this
  * rank sent, by path), "memory" (of comm, what it has here for itself: "host=N pinned=N device=N" bytes),
  * "hosts" (the ranks of each, as 0-3/4-7), "executor" (of comm on CUDA streams, where it can: L: one kernel
- * for ranks of one process; W: one for several processes; H: pinned memory and the processors; host: it has
- * no device), "lost_wakeups"; "recorder [json]": the last 256 calls on comm, and how far they are, which any
- * thread may ask while an operation of comm hangs; "attach PID [json]": the same of all communicators of
- * another process of this user, and of one that is being made, whom it waits for. JSON is a line for each
- * communicator. */
+ * for ranks of one process; W: one for several processes; S: kernels of several devices; H: pinned memory and
+ * the processors; host: it has no device), "lost_wakeups"; "recorder [json]": the last 256 calls on comm, and
+ * how far they are, which any thread may ask while an operation of comm hangs; "attach PID [json]": the same
+ * of all communicators of another process of this user, and of one that is being made, whom it waits for.
+ * JSON is a line for each communicator. */
 size_t tutti_query(const tutti_comm *comm, const char *what, char *text, size_t bytes);
 
 /* Bytes of one element; 0 for an unknown type. */
