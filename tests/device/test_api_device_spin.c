@@ -83,6 +83,43 @@ Test(api_device_spin, every_result_is_of_its_own_operands)
         { "queues=2,launch_delay=400", 8, 8, call_many, NULL, 0, 0 });
 }
 
+/* --- Ranks of a process launch when all of them are there: before, the device of one that is early is idle,
+ * so that who holds the locks of the driver until it is does not keep the others from launching. */
+
+static void allocate_meanwhile(struct ranks_me *me)
+{
+    _Atomic int *called = me->shared;
+    struct local_desk d;
+    void *memory;
+    if (!spin_sit_down(me, &d, SPIN_LONG_MS))
+        return;
+    for (int k = 0; k < 5; k++) {
+        ranks_meet(me);
+        if (me->rank == 0) {
+            while (atomic_load(called) == k * (me->n - 1))
+                ranks_sleep_us(100);
+            ranks_sleep_us(3000);
+            for (int r = 0; r < me->n; r++) {
+                local_fine(&d, d.dev->use(r));
+                local_fine(&d, d.dev->memory.alloc(64, &memory));
+                local_fine(&d, d.dev->memory.free(memory));
+            }
+            local_fine(&d, d.dev->use(0));
+        } else {
+            atomic_fetch_add(called, 1);
+        }
+        sum(&d, d.areas[GIVEN], d.areas[GOT], COUNT);
+        local_settle(&d);
+    }
+    ranks_part(me, d.comm);
+}
+
+Test(api_device_spin, ranks_of_a_process_launch_together)
+{
+    plugin_must_be_stub();
+    spin_run({ "queues=8,lock=process", 3, 3, allocate_meanwhile, NULL, 0, 0 });
+}
+
 /* --- Graphs: kernels count on with each replay, between calls of other kinds */
 
 static void *captured(
