@@ -163,7 +163,7 @@ static struct tt_direct_params params_of(
         .words = &rig->words[rank],
         .scalar = c->seed % 2 != 0 ? &b->factor : NULL,
         .factor = c->seed % 2 != 0 ? 0 : b->factor,
-        .call = c->seed % 4 < 2 ? c->seed + 1 : 0,
+        .call = c->seed % 4 < 2 ? rig->words[rank].over + 1 : 0,
         .segment = c->segment,
         .signature = c->odd_rank == (uint32_t)rank + 1 ? 8 : 7,
         .ranks = (uint32_t)rig->n,
