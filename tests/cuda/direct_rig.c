@@ -81,6 +81,8 @@ struct direct_rig *direct_rig_create(int n, uint64_t epochs)
         if (rig->pads[r] == MAP_FAILED)
             abort();
         rig->pads[r]->epoch = epochs;
+        for (int k = 0; k < n; k++) /* ranks that have called so often, and not yet again */
+            rig->pads[r]->call[k] = (uint32_t)epochs;
         for (int k = 0; k < n; k++)
             rig->pads[r]->flag[0][k] = k != r ? epochs : 0;
     }
