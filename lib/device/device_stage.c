@@ -130,7 +130,7 @@ static void set_led_gate(struct tt_comm_batch *b, struct tt_staged *op)
     op->staging.gate.led = led;
 }
 
-/* Kernels that meet leave the words of the gate as they were, and have numbers of their own. */
+/* Kernels that meet have numbers of their own, and no slices: the words of the gate stay as they were. */
 static void set_spin_gate(struct tt_comm_batch *b, struct tt_staged *op)
 {
     struct tt_device *d = b->device;
@@ -195,7 +195,7 @@ void tt_stage_count_on(const struct tt_comm_batch *b)
         if (tt_stage_gate(&b->ops[i]) == 0)
             *count = b->ops[i].staging.gate.base;
     for (int i = 0; i < b->count; i++)
-        if (tt_stage_gate(&b->ops[i]) == 0 && b->ops[i].way != TT_BY_KERNEL && b->ops[i].way != TT_SPIN)
+        if (tt_stage_gate(&b->ops[i]) == 0 && b->ops[i].way != TT_BY_KERNEL)
             *count = b->ops[i].staging.gate.base + b->ops[i].staging.gate.slices;
 }
 
