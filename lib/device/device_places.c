@@ -58,7 +58,7 @@ static bool place_buffer(
         return true;
     }
     if (tt_device_memory_has((void *)what.base))
-        tt_exporter_ask(d->exporter, &what);
+        tt_exporter_ask(d->exporter, &what, TT_EXPORT_GIVEN);
     return false;
 }
 

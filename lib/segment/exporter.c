@@ -37,6 +37,8 @@ enum state { FREE, ASKED, MAPPED, REFUSED, TOLD /* the importer was, to unmap it
 struct place {
     enum state state;
     bool by_descriptor;
+    bool used; /* asked for by USED */
+    uint32_t looked; /* which of `finds` came here last */
     uint32_t key; /* the last one here; its use counts up */
     uint32_t adds;
     uint32_t next; /* of those that leave */
@@ -60,6 +62,7 @@ struct tt_exporter {
     uint32_t leaving; /* the first of those that leave; NO_PLACE: none */
     uint32_t count, swept; /* places that may be found; the next of them to be looked at */
     uint32_t finds;
+    uint32_t used; /* of what may be found: so much by USED */
     bool full; /* there was no place for something, and none became free since */
     uint16_t found[TT_SEGMENT_PLACES]; /* by address */
     struct place places[TT_SEGMENT_PLACES];
@@ -105,6 +108,7 @@ static void forget(struct tt_exporter *e, struct place *p)
     uint32_t k = rank_of(e, p->base) - 1;
     memmove(&e->found[k], &e->found[k + 1], (e->count - k - 1) * sizeof e->found[0]);
     e->count--;
+    e->used -= p->used;
     if (p->state == REFUSED) {
         set_free(e, p);
         return;
@@ -173,6 +177,7 @@ static void lose(struct tt_exporter *e)
     e->outstanding = 0;
     e->count = 0;
     e->leaving = NO_PLACE;
+    e->used = 0;
     for (int i = 0; i < TT_SEGMENT_PLACES && e->places[i].key != 0; i++)
         e->places[i].state = FREE;
 }
@@ -349,6 +354,8 @@ bool tt_exporter_find(struct tt_exporter *e, const void *ptr, uint64_t bytes,
         forget(e, p);
         p = NULL;
     }
+    if (p != NULL)
+        p->looked = e->finds;
     if (p == NULL || p->state != MAPPED || bytes > p->base + p->bytes - (uintptr_t)ptr)
         return false;
     p->call = call > p->call ? call : p->call;
@@ -367,15 +374,41 @@ void tt_exporter_release(struct tt_exporter *e, uint32_t key)
     atomic_fetch_sub(&e->places[tt_segment_place(key)].held, 1);
 }
 
-void tt_exporter_ask(struct tt_exporter *e, const struct tt_dev_pointer *what)
+/* One more may be asked for by USED. Where a program goes through more than are kept, some of them stay: else
+ * each would go before it comes again. */
+static bool has_room_for_used(struct tt_exporter *e)
+{
+    struct place *oldest = NULL;
+    if (e->used < TT_EXPORT_USED_MOST)
+        return true;
+    for (uint32_t k = 0; k < e->count; k++) {
+        struct place *p = &e->places[e->found[k]];
+        if (p->used && p->adds == 0 && (oldest == NULL || e->finds - p->looked > e->finds - oldest->looked))
+            oldest = p;
+    }
+    if (oldest == NULL || e->finds - oldest->looked < 2 * TT_EXPORT_USED_MOST)
+        return false;
+    forget(e, oldest);
+    return true;
+}
+
+void tt_exporter_ask(struct tt_exporter *e, const struct tt_dev_pointer *what, enum tt_export_reason reason)
 {
     const char *why;
     struct place *p = place_at(e, what->base);
-    if (e->full)
+    if (e->full) {
         sweep(e, SWEPT);
-    else if (e->socket >= 0 && e->outstanding < OUTSTANDING && is_of_device(e, what) &&
-             (p == NULL || !is_of(p, what)))
-        hand_over(e, what, false, &why);
+        return;
+    }
+    if (e->socket < 0 || e->outstanding >= OUTSTANDING || !is_of_device(e, what) ||
+        (p != NULL && is_of(p, what)) || (reason == TT_EXPORT_USED && !has_room_for_used(e)))
+        return;
+    p = hand_over(e, what, reason != TT_EXPORT_GIVEN, &why);
+    if (p != NULL && reason == TT_EXPORT_USED) {
+        p->used = true;
+        p->looked = e->finds;
+        e->used++;
+    }
 }
 
 static void explain(char out[TT_EXPORT_WHY], const char *why)

@@ -43,8 +43,14 @@ void tt_exporter_hold(struct tt_exporter *exporter, uint32_t key);
 void tt_exporter_release(struct tt_exporter *exporter, uint32_t key);
 
 /* Asks the leader to map the memory that `what` tells of, and does not wait; nothing if it was asked before.
- * Only what travels as a descriptor, for that lives until its last user is gone, whoever frees it first. */
-void tt_exporter_ask(struct tt_exporter *exporter, const struct tt_dev_pointer *what);
+ * GIVEN: only what travels as a descriptor, for that lives until its last user is gone, whoever frees it
+ * first. REGISTERED: any that can be exported; `add` follows. USED: any, and nobody takes it back: of such
+ * memory there is no more than TT_EXPORT_USED_MOST, and for another one that goes which was not found for
+ * longest, if that is long. */
+enum tt_export_reason { TT_EXPORT_GIVEN, TT_EXPORT_REGISTERED, TT_EXPORT_USED };
+enum { TT_EXPORT_USED_MOST = 512 };
+void tt_exporter_ask(
+    struct tt_exporter *exporter, const struct tt_dev_pointer *what, enum tt_export_reason reason);
 /* The same for any memory that can be exported, and waits for the answer, but no longer than this: then it is
  * found when the answer has come. True: it is mapped; else `why` says what is in the way. Adding it
  * again counts. */

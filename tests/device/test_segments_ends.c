@@ -71,7 +71,7 @@ Test(segments_ends, leader_is_killed)
     cr_expect_not(found(exporter, memory, 1, &key, &offset));
     cr_expect(removed(exporter, memory, ENOUGH_MS));
     struct tt_dev_pointer what = what_is(memory);
-    tt_exporter_ask(exporter, &what);
+    tt_exporter_ask(exporter, &what, TT_EXPORT_GIVEN);
     cr_expect_not(found(exporter, memory, 1, &key, &offset));
     cr_expect_eq(dev->memory.free(memory), TT_DEV_OK, "%s", dev->why());
     tt_exporter_close(exporter);
