@@ -523,15 +523,16 @@ tutti_status tutti_mem_alloc(size_t bytes, tutti_mem_kind kind, void **ptr);
 tutti_status tutti_mem_free(void *ptr);
 
 /* Say that calls on this communicator will use these bytes, so that it may prepare for that. It has an effect
- * where several processes have ranks on one device: the memory is handed to one of them, which reads and
- * writes it where it lies; other memory is copied. Handed over is the whole allocation in which the bytes
- * lie, to a process of this user, until it is deregistered. Elsewhere, and for memory that cannot be handed
- * over (of the host, managed, of pools, or in several mappings), it is TUTTI_OK and has no effect; the log
- * says why (level info). Results are the same with and without it. Memory of tutti_mem_alloc needs none.
+ * where several processes have ranks on one device: the memory is handed to those of them whose kernels serve
+ * this rank's calls, and read and write it where it lies; other memory is copied. Handed over is the whole
+ * allocation in which the bytes lie, to processes of this user, until it is deregistered. Elsewhere, and for
+ * memory that cannot be handed over (of the host, managed, of pools, or in several mappings), it is TUTTI_OK
+ * and has no effect; the log says why (level info). Results are the same with and without it. Memory of
+ * tutti_mem_alloc needs none.
  *
  * Local: ranks may differ in what they register. Memory may be registered several times, by any communicator;
  * parts of an allocation, too. It must not be freed before all that is deregistered. It may wait as
- * tutti_mem_alloc does, and for the process that maps the memory, a second at most. Source: ncclCommRegister.
+ * tutti_mem_alloc does, and for the processes that map it, a second at most. Source: ncclCommRegister.
  * Errors: INVALID_ARGUMENT (comm; ptr or registration NULL, bytes 0; memory that a call could not have: of
  * another device, or of fewer bytes), OUT_OF_MEMORY, and sticky ones. */
 tutti_status tutti_mem_register(tutti_comm *comm, void *ptr, size_t bytes, tutti_registration **registration);

@@ -9,7 +9,7 @@ if ! python3 -c '' 2>/dev/null; then
     exit 0
 fi
 failures=0
-for model in local pairs words captured direct led; do
+for model in local pairs words captured direct led fetch; do
     python3 -B "$here/tests/proof/model_$model.py" || failures=$((failures + 1))
 done
 echo "test_models: $failures failures"

@@ -23,7 +23,7 @@
  * Where ranks of several processes share a device, their threads meet, and the kernel of one of them does the
  * slice (device_led.c). Such a slice counts two at the gate: `ready` is one more when the operands are there;
  * `done` is one more when the kernel may begin, which only its own stream waits for, and two when the results
- * are there. */
+ * are there. Of a message the receiver's kernel does it. */
 #ifndef TT_GATE_H
 #define TT_GATE_H
 #include <stdatomic.h>
@@ -80,8 +80,14 @@ struct tt_led_gate {
     _Atomic uint32_t *over; /* written by the leader's kernels, as `done` is counted */
 };
 
+/* A message that its sender has for a kernel of the receiver's, as the receiver can read it. */
+struct tt_offer {
+    _Atomic uint64_t message; /* its number, from 1 on; written last */
+    uint64_t bytes;
+};
+
 enum tt_meeting_way { TT_MEET_AT_LEADER, TT_MEET_ON_DEVICES };
-struct tt_meeting { /* of a communicator */
+struct tt_meeting { /* of a communicator's collectives; or of messages of two ranks, one way */
     enum tt_meeting_way way;
     /* `begin` a call; `advance` it: true, something moved. `over`: it is done; `held`: it waits for a
      * device; `late`: the rank that it waits for, also where a device waits for that; `wrong`: one whose
@@ -94,6 +100,9 @@ struct tt_meeting { /* of a communicator */
     bool over, held;
     int32_t late, wrong;
     tutti_status why; /* of `wrong` */
+    bool pair; /* messages of two ranks */
+    uint64_t message; /* set by who begins one: its number, from 1 on */
+    uint64_t wrong_bytes; /* of a message that is another one */
 };
 
 /* Kernels of several devices that do a call together (lib/spin): their numbers, of this rank. */
@@ -112,6 +121,10 @@ struct tt_gate {
     struct tt_local_gate local;
     struct tt_led_gate led;
     struct tt_spin_gate spin;
+    /* Of a message between processes of one device: those of its pair and direction run one by one. A
+     * receiver that awaits it by the host's memory finds in `offer` if the sender has it otherwise. */
+    bool alone;
+    const struct tt_offer *offer; /* NULL: there is none */
 };
 
 /* Who serves a call on a CUDA stream: the host's executor, with the bytes staged in its memory (H); one

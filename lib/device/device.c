@@ -340,7 +340,7 @@ static void give_up(struct tt_device *d)
         tt_spin_end(d->spin);
     if (d->led != NULL)
         tt_led_end(d->led);
-    d->exporter = NULL;
+    d->exporters = NULL;
     if (d->led != NULL)
         tt_led_take_back(d->led);
     bool passed = kept ? d->dev->event.query(d->order_event) != TT_DEV_NOT_READY : is_drained(d);
@@ -377,7 +377,7 @@ void tt_device_close(struct tt_comm *comm)
     tt_watch_end(d);
     tt_local_peers_leave(comm);
     if (d->led != NULL)
-        atomic_store(&d->led->closing, true);
+        atomic_store(&d->led->reach->closing, true);
     if (d->spin != NULL)
         atomic_store(&d->spin->closing, true);
     comm->device = NULL;

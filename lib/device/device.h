@@ -77,7 +77,7 @@ struct tt_device { /* of a communicator; used by who calls on it */
     struct tt_spin *spin; /* of ranks that have a device each (spin/spin.h); NULL: they are not connected */
     struct tt_led *led; /* NULL: no rank leads (device_led.h), */
     const char *not_led; /* and this is why */
-    struct tt_exporter *exporter; /* to the leader of its ranks; NULL: nobody maps memory of this rank */
+    struct tt_exporter **exporters; /* by rank; NULL: that rank, or nobody, maps memory of this one */
     struct {
         uint64_t calls; /* on which those have decided */
         _Atomic uint32_t looked; /* the last one of which the worker knows how it is served */

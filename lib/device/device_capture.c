@@ -249,7 +249,7 @@ static void free_captured(struct tt_captured *c)
     for (int i = 0; i < c->batch.count; i++) {
         const struct tt_call *call = &c->batch.calls[i].call;
         if (tt_call_is_led(call))
-            tt_led_release((struct tt_led *)(void *)call->staging->gate.led.meeting, call);
+            tt_led_release(&call->staging->gate);
         tt_call_release(&c->batch.calls[i].call);
     }
     tt_batch_free(&c->batch);

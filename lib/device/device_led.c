@@ -46,11 +46,11 @@ void tt_led_begin(struct tt_meeting *meeting)
     meeting->late = meeting->wrong = TT_NONE;
 }
 
-static void ring(const struct tt_led *led, int rank)
+static void ring(const struct tt_led *led, int who)
 {
     struct tt_endpoint *e = led->comm->endpoint;
-    if (rank != led->me)
-        e->control->ring(e, rank);
+    if (who != led->me)
+        e->control->ring(e, led->ranks[who]);
 }
 
 static bool is_last(const struct tt_led *led, const struct tt_gate *gate)
@@ -98,6 +98,10 @@ static void write_row(struct tt_led *led, const struct tt_gate *gate, uint64_t s
     memcpy(&row->factor, g->has_factor ? g->factor : gate->factor, sizeof row->factor);
     for (unsigned side = 0; side < 2; side++)
         row->places[side] = place_of(led, g, side);
+    if (led->meeting.pair && !leads(led)) {
+        row->offer.bytes = g->sides[TT_IN].bytes;
+        atomic_store_explicit(&row->offer.message, led->meeting.message, memory_order_release);
+    }
     atomic_thread_fence(memory_order_seq_cst); /* what was copied past the caches comes first */
     atomic_store_explicit(&row->here, ++led->round, memory_order_release);
     ring(led, led->leader);
@@ -152,12 +156,13 @@ static bool all_here(struct tt_led *led)
 {
     for (int r = 0; r < led->n; r++) {
         const struct tt_led_row *row = led->rows[r];
-        led->meeting.late = r;
+        led->meeting.late = led->ranks[r];
         if (atomic_load_explicit(&row->here, memory_order_acquire) < led->round)
             return false;
         if (row->signature != led->rows[led->me]->signature) {
-            led->meeting.wrong = r;
+            led->meeting.wrong = led->ranks[r];
             led->meeting.why = TUTTI_MISMATCH;
+            led->meeting.wrong_bytes = row->offer.bytes;
             return false;
         }
     }
@@ -166,16 +171,18 @@ static bool all_here(struct tt_led *led)
 }
 
 /* Where the leader's device has byte 0 of that. NULL: nowhere. */
-static void *resolve(const struct tt_led *led, int rank, const struct tt_led_place *place)
+static void *resolve(const struct tt_led *led, int who, const struct tt_led_place *place)
 {
+    const struct tt_led_reach *reach = led->reach;
+    int rank = led->ranks[who];
     uint8_t *at = NULL;
     switch ((enum tt_place_kind)place->kind) {
     case TT_PLACE_DIRECT:
         return (void *)(uintptr_t)place->base;
     case TT_PLACE_CELL:
-        return (void *)((uintptr_t)led->seen[rank] + place->base);
+        return (void *)((uintptr_t)reach->seen[rank] + place->base);
     case TT_PLACE_SEGMENT:
-        at = tt_importer_find(led->importer, rank, place->key, place->base + place->from, place->bytes);
+        at = tt_importer_find(reach->importer, rank, place->key, place->base + place->from, place->bytes);
         return at != NULL ? (void *)((uintptr_t)at - place->from) : NULL;
     case TT_PLACE_NONE:
         break;
@@ -184,20 +191,39 @@ static void *resolve(const struct tt_led *led, int rank, const struct tt_led_pla
 }
 
 /* The leader does not reach what that rank has told it of. */
-static bool fail_to_reach(struct tt_led *led, int rank)
+static bool fail_to_reach(struct tt_led *led, int who)
 {
-    tt_fail(TUTTI_DEVICE_ERROR, "the leader, rank %d, has not mapped it", led->leader);
-    led->meeting.wrong = rank;
+    tt_fail(TUTTI_DEVICE_ERROR, "%srank %d, has not mapped it",
+        led->meeting.pair ? "its receiver, " : "the leader, ", led->ranks[led->leader]);
+    led->meeting.wrong = led->ranks[who];
     led->meeting.why = TUTTI_DEVICE_ERROR;
     return false;
+}
+
+/* From here on this rank's kernels may use what is mapped; and from there on this one's do no more. They run
+ * in the order in which they begin, but are looked at in any. */
+static void begin_imports(struct tt_led *led)
+{
+    led->imports = ++led->reach->rounds;
+    tt_importer_begin(led->reach->importer, led->imports);
+}
+
+static void end_imports(const struct tt_led *led)
+{
+    struct tt_led_reach *reach = led->reach;
+    if (reach->importer == NULL || led->imports <= reach->rounds_over)
+        return;
+    reach->rounds_over = led->imports;
+    tt_importer_over(reach->importer, led->imports);
 }
 
 /* Says to the kernels of this slice where everybody's bytes are. */
 static bool set_bases(struct tt_led *led, const struct tt_gate *gate)
 {
+    struct tt_bases *told = led->reach->bases;
     bool whole = gate->led.group > 1 && tt_led_slices(gate) > 1 && tt_led_is_first(&gate->led, led->slice);
     struct tt_bases bases = { .call = led->round };
-    tt_importer_begin(led->importer, led->round);
+    begin_imports(led);
     for (int r = 0; r < led->n; r++) {
         const struct tt_led_row *row = led->rows[r];
         const struct tt_led_place *in = &row->places[TT_IN], *out = &row->places[TT_OUT];
@@ -211,8 +237,8 @@ static bool set_bases(struct tt_led *led, const struct tt_gate *gate)
     led->whole = whole;
     leader_row(led)->whole = whole;
     for (int k = 0; k < TT_LED_KERNELS; k++) {
-        led->bases[k] = bases;
-        led->bases[k].skip = (k == TT_LED_WHOLE) != whole;
+        told[k] = bases;
+        told[k].skip = (k == TT_LED_WHOLE) != whole;
     }
     return true;
 }
@@ -237,7 +263,7 @@ static bool kernel_is_over(const struct tt_led *led, const struct tt_gate *gate)
 /* The others may go on. */
 static void let_go(struct tt_led *led)
 {
-    tt_importer_over(led->importer, led->round);
+    end_imports(led);
     atomic_store_explicit(&leader_row(led)->left, led->round, memory_order_release);
     atomic_store_explicit(&leader_row(led)->turn, 2 * led->round + 2, memory_order_release);
     for (int r = 0; r < led->n; r++)
@@ -264,8 +290,8 @@ static int32_t find_late(const struct tt_led *led)
 {
     for (int r = 0; r < led->n; r++)
         if (atomic_load_explicit(&led->rows[r]->here, memory_order_acquire) < led->round)
-            return r;
-    return led->leader;
+            return led->ranks[r];
+    return led->ranks[led->leader];
 }
 
 static bool follow(struct tt_led *led, const struct tt_gate *gate)
@@ -315,9 +341,10 @@ bool tt_led_advance(struct tt_meeting *meeting, const struct tt_gate *gate, uint
  */
 static bool leader_is_gone(const struct tt_led *led, int64_t *dead_ns)
 {
-    struct pollfd p = { .fd = led->leader_pidfd, .events = POLLIN };
-    const struct tt_arena *arena = led->arenas[led->leader];
-    if (led->leader_pidfd >= 0)
+    int leader = led->ranks[led->leader];
+    struct pollfd p = { .fd = led->reach->pidfds[leader], .events = POLLIN };
+    const struct tt_arena *arena = led->reach->arenas[leader];
+    if (p.fd >= 0)
         return poll(&p, 1, 0) == 1;
     if (arena == NULL || tt_arena_alive(arena))
         return false;
@@ -330,7 +357,8 @@ static bool kernel_is_lost(const struct tt_led *led, const struct tt_gate *gate)
 {
     uint64_t lost = atomic_load(&led->lost);
     uint32_t over = gate->base + 2 * led->slice + 2;
-    return lost == TT_LED_ALL_LOST || (lost != 0 && !gate->captured && (int32_t)(over - (uint32_t)lost) >= 0);
+    return atomic_load(&led->reach->broken) ||
+           (lost != 0 && !gate->captured && (int32_t)(over - (uint32_t)lost) >= 0);
 }
 
 /* Takes the turn for good. False: a kernel is out. */
@@ -362,26 +390,43 @@ static void stop(struct tt_led *led)
         tt_log(TT_LOG_ERROR,
             "%s, rank %d: the kernel of rank %d has not ended within %d ms; the results and the memory "
             "of this call are undefined",
-            led->comm->identity.name, led->me, led->leader, CANCEL_MS);
-    if (leads(led) && led->importer != NULL)
-        tt_importer_over(led->importer, led->round);
+            led->comm->identity.name, led->comm->rank, led->ranks[led->leader], CANCEL_MS);
+    if (leads(led))
+        end_imports(led);
     for (int k = 0; k < TT_LED_KERNELS && leads(led); k++) /* a graph's kernels may still come */
-        __atomic_store_n(&led->bases[k].skip, 1, __ATOMIC_RELEASE);
+        __atomic_store_n(&led->reach->bases[k].skip, 1, __ATOMIC_RELEASE);
     atomic_store(&led->cancelled, true);
+}
+
+static void stop_messages(const struct tt_led *led, bool receives)
+{
+    for (int peer = 0; peer < led->reach->n; peer++) { /* the communicator may have gone, and a graph not */
+        struct tt_led *pair = tt_led_pair(led, peer, receives);
+        if (pair != NULL && !atomic_load(&pair->cancelled))
+            stop(pair);
+    }
+}
+
+/* What this rank's kernels fetch ends by itself, and others wait for that: so it comes first. */
+void tt_led_end(struct tt_led *led)
+{
+    if (led->rows[led->leader] == NULL) /* it has never come so far */
+        return;
+    stop_messages(led, true);
+    if (!atomic_load(&led->cancelled))
+        stop(led);
+    if (!led->meeting.pair)
+        stop_messages(led, false);
 }
 
 void tt_led_leave(struct tt_meeting *meeting, const struct tt_gate *gate)
 {
     struct tt_led *led = led_of(meeting);
-    bool ends = atomic_load(&led->closing) || atomic_load(led->comm->endpoint->ended) != 0;
-    if (ends && !atomic_load(&led->cancelled))
-        stop(led);
-    if (gate->led.call != 0) /* of this rank's memory the leader uses none for it any more */
+    bool ends = atomic_load(&led->reach->closing) || atomic_load(led->comm->endpoint->ended) != 0;
+    if (ends)
+        tt_led_end(led);
+    if (led->meeting.pair && gate->led.call != 0)
+        tt_led_release(gate);
+    else if (gate->led.call != 0) /* of this rank's memory the leader uses none for it any more */
         atomic_store_explicit(&led->calls.over, gate->led.call, memory_order_release);
-}
-
-void tt_led_end(struct tt_led *led)
-{
-    if (!atomic_load(&led->cancelled))
-        stop(led);
 }

@@ -2,9 +2,9 @@
 /* device_led_open.c: who leads the ranks that several processes have on one device, and what a leader needs.
  *
  * All ranks tell each other where their pinned memory is, and of which device, with their addresses. Whoever
- * reads that comes to the same end. Then the one who leads pins the others' memory, which it has mapped, and
- * tries whether its device reaches all of it; what came of that stands in its row before any rank may call.
- * */
+ * reads that comes to the same end. One rank leads all, and each leads the messages that it receives: so each
+ * pins the others' memory, which it has mapped, and tries whether its device reaches all of it; what came of
+ * that stands in its row before any rank may call. */
 #include "device/device_led.h"
 
 #include <stdlib.h>
@@ -47,9 +47,11 @@ void tt_led_tell(const struct tt_device *d, struct tt_device_info *info)
     info->context = (uintptr_t)d->context;
     info->process = getpid();
     info->present = 1;
-    struct tt_led_row *row = &shared_of(d)->row;
-    memset(row, 0, sizeof *row);
-    atomic_init(&row->turn, 2);
+    struct tt_led_shared *shared = shared_of(d);
+    memset(shared, 0, sizeof *shared);
+    atomic_init(&shared->row.turn, 2);
+    for (int r = 0; r < 2 * TT_LED_RANKS; r++)
+        atomic_init(&shared->messages[r % 2][r / 2].turn, 2);
     *(uint64_t *)(void *)d->cells = trial_word(d->comm->rank);
 }
 
@@ -87,28 +89,91 @@ static const char *not_led(const struct tt_comm *comm, const struct tt_device_in
 /* Where a rank's pinned memory is in this process. */
 static uint8_t *find_memory(struct tt_led *led, const struct tt_device_info *info, int rank)
 {
+    struct tt_arena **arena = &led->reach->arenas[rank];
     if (rank == led->me)
         return led->comm->device->pinned;
-    led->arenas[rank] = tt_arena_find(info->arena);
-    if (led->arenas[rank] != NULL)
-        return led->arenas[rank]->base + info->offset;
-    return NULL;
+    *arena = tt_arena_find(info->arena);
+    return *arena != NULL ? (*arena)->base + info->offset : NULL;
+}
+
+/* What the rank at that memory shares. */
+static struct tt_led_shared *shared_at(const struct tt_led *led, uint8_t *memory)
+{
+    const struct tt_device *d = led->comm->device;
+    return (struct tt_led_shared *)(void *)(memory + ((uint8_t *)shared_of(d) - d->pinned));
 }
 
 static tutti_status find_rows(struct tt_led *led, const struct tt_device_info *infos, size_t stride)
 {
-    const struct tt_device *d = led->comm->device;
-    size_t at = (size_t)((uint8_t *)shared_of(d) - d->pinned);
+    struct tt_led_reach *reach = led->reach;
     for (int r = 0; r < led->n; r++) {
         const struct tt_device_info *info = info_of(infos, stride, r);
         uint8_t *memory = find_memory(led, info, r);
         if (memory == NULL)
             return tt_fail(TUTTI_SYSTEM_ERROR, "the memory of rank %d is not mapped at rank %d", r, led->me);
-        led->memory[r] = memory;
-        led->seen[r] = (uint8_t *)(uintptr_t)info->seen; /* of this process */
-        led->rows[r] = &((struct tt_led_shared *)(void *)(memory + at))->row;
+        reach->memory[r] = memory;
+        reach->seen[r] = (uint8_t *)(uintptr_t)info->seen; /* of this process */
+        reach->here[r] = same_process(info, info_of(infos, stride, led->me));
+        if (!reach->here[r])
+            reach->pidfds[r] = (int)syscall(SYS_pidfd_open, (pid_t)info->process, 0);
+        led->ranks[r] = r;
+        led->rows[r] = &shared_at(led, memory)->row;
         led->same_process[r] = same_process(info, infos);
     }
+    return TUTTI_OK;
+}
+
+/* --- Messages of two processes */
+
+static const struct tt_meeting workers_part = {
+    .begin = tt_led_begin, .advance = tt_led_advance, .leave = tt_led_leave
+};
+
+/* As collectives: cells as messages by the host have, and a part of the sender's pad. */
+static void set_pair(struct tt_led *pair, const struct tt_led *led, int peer, bool receives)
+{
+    const struct tt_device *d = led->comm->device;
+    struct tt_led_shared *mine = shared_of(d), *theirs = shared_at(led, led->reach->memory[peer]);
+    uint64_t cell = d->cells_bytes / (d->ngates - 1) / 64 * 64, part = 2 * led->pad_bytes / (uint64_t)led->n;
+    *pair = (struct tt_led){ .meeting = workers_part,
+        .comm = led->comm,
+        .dev = led->dev,
+        .reach = led->reach,
+        .n = 2,
+        .me = receives,
+        .leader = 1,
+        .same_process = { false, true },
+        .cells = d->cells + 2 * (uint64_t)peer * cell,
+        .cell_bytes = cell,
+        .pad_bytes = part / cell * cell };
+    pair->meeting.pair = true;
+    pair->ranks[receives] = led->me;
+    pair->ranks[!receives] = peer;
+    pair->rows[receives] = &mine->messages[receives][peer];
+    pair->rows[!receives] = &theirs->messages[!receives][led->me];
+}
+
+/* It is the only rank of its process. Others of a process meet on the host (device_local_peers.c), and may
+ * share a queue: what one awaits from another process could stand before what the other one sends there. */
+static bool is_single(const struct tt_led *led, const struct tt_device_info *infos, size_t stride, int rank)
+{
+    int here = 0;
+    for (int r = 0; r < led->n; r++)
+        here += same_process(info_of(infos, stride, r), info_of(infos, stride, rank));
+    return here == 1;
+}
+
+static tutti_status open_messages(struct tt_led *led, const struct tt_device_info *infos, size_t stride)
+{
+    struct tt_led_reach *reach = led->reach;
+    bool single = is_single(led, infos, stride, led->me);
+    reach->messages = calloc(led->comm->device->ngates, sizeof *reach->messages);
+    if (reach->messages == NULL)
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for messages on device %d", led->comm->device->number);
+    for (int r = 0; r < led->n; r++)
+        for (int receives = 0; receives < 2 && single && r != led->me && is_single(led, infos, stride, r);
+             receives++)
+            set_pair(&reach->messages[tt_device_gate(r, receives)], led, r, receives);
     return TUTTI_OK;
 }
 
@@ -119,13 +184,14 @@ static enum tt_dev_error pin_all(struct tt_led *led)
 {
     const struct tt_device *d = led->comm->device;
     enum tt_dev_error error = TT_DEV_OK;
+    struct tt_led_reach *reach = led->reach;
     for (int r = 0; r < led->n && error == TT_DEV_OK; r++) {
         void *seen = NULL;
-        if (led->same_process[r])
+        if (reach->here[r])
             continue;
-        error = led->dev->memory.pin(led->memory[r], d->pinned_bytes, &seen);
-        led->seen[r] = seen;
-        led->pinned[r] = error == TT_DEV_OK;
+        error = led->dev->memory.pin(reach->memory[r], d->pinned_bytes, &seen);
+        reach->seen[r] = seen;
+        reach->pinned[r] = error == TT_DEV_OK;
     }
     return error;
 }
@@ -133,26 +199,34 @@ static enum tt_dev_error pin_all(struct tt_led *led)
 static enum tt_dev_error allocate(struct tt_led *led)
 {
     void *bases = NULL, *counted = NULL;
-    size_t bytes = TT_LED_KERNELS * sizeof *led->bases_there;
+    struct tt_led_reach *reach = led->reach;
+    size_t bytes = TT_LED_KERNELS * sizeof *reach->bases_there;
     enum tt_dev_error error = led->dev->memory.alloc(bytes, &bases);
-    led->bases_there = bases;
+    reach->bases_there = bases;
     if (error == TT_DEV_OK)
         error = led->dev->memory.alloc(TRIAL_BYTES, &counted);
-    led->blocks_over = counted;
+    reach->blocks_over = counted;
     if (error == TT_DEV_OK)
         error = tt_device_memory_clear(led->dev, bases, bytes);
     return error == TT_DEV_OK ? tt_device_memory_clear(led->dev, counted, TRIAL_BYTES) : error;
 }
 
-/* A kernel fetches what each rank has said, and each gets the leader's word back. */
+/* Where the words of this rank's trial come back. */
+static size_t trial_at(const struct tt_led *led)
+{
+    const struct tt_device *d = led->comm->device;
+    return (size_t)(d->cells - d->pinned) + TRIAL_BYTES * (1 + (size_t)led->me);
+}
+
+/* A kernel fetches what each rank has said, and each gets all of it back. */
 static enum tt_dev_error launch_trial(struct tt_led *led, void *stream)
 {
     const struct tt_device *d = led->comm->device;
     size_t cells = (size_t)(d->cells - d->pinned);
     struct tt_fused_params params = { .rects = (uint32_t)led->n, .divisor = 1 };
     for (int r = 0; r < led->n; r++) {
-        params.own.in[r] = led->seen[r] + cells;
-        params.own.out[r] = led->seen[r] + cells + TRIAL_BYTES;
+        params.own.in[r] = led->reach->seen[r] + cells;
+        params.own.out[r] = led->reach->seen[r] + trial_at(led);
         params.rect[r] = (struct tt_rect){ .to = (uint64_t)r * sizeof(uint64_t),
             .count = sizeof(uint64_t),
             .sources = (uint8_t)(1U << r),
@@ -170,11 +244,9 @@ static enum tt_dev_error launch_trial(struct tt_led *led, void *stream)
 
 static bool has_all_words(const struct tt_led *led)
 {
-    const struct tt_device *d = led->comm->device;
-    size_t cells = (size_t)(d->cells - d->pinned);
     bool all = true;
     for (int r = 0; r < led->n; r++) {
-        const uint64_t *words = (const uint64_t *)(const void *)(led->memory[r] + cells + TRIAL_BYTES);
+        const uint64_t *words = (const uint64_t *)(const void *)(led->reach->memory[r] + trial_at(led));
         for (int k = 0; k < led->n; k++)
             all = all && words[k] == trial_word(k);
     }
@@ -200,16 +272,23 @@ static tutti_status try(struct tt_led *led)
         return tt_fail(TUTTI_DEVICE_ERROR, "%s", led->dev->why());
     if (!has_all_words(led))
         return tt_fail(TUTTI_DEVICE_ERROR, "its kernels do not reach the pinned memory of all ranks");
-    return tt_importer_open(led->dev, d->number, led->n, &led->importer, &shared_of(d)->importer);
+    return tt_importer_open(led->dev, d->number, led->n, &led->reach->importer, &shared_of(d)->importer);
 }
 
-/* If it cannot, all go by the host's memory, for it is the leader's row that says so. */
+/* All ranks, or messages. */
+static bool leads_some(const struct tt_led *led)
+{
+    bool leads = led->me == led->leader;
+    for (int r = 0; r < led->n; r++)
+        leads = leads || tt_led_pair(led, r, true) != NULL;
+    return leads;
+}
+
+/* If it cannot, what it would lead goes by the host's memory, for it is its row that says so. */
 static tutti_status lead(struct tt_led *led)
 {
     struct tt_device *d = led->comm->device;
     int before;
-    led->bases = shared_of(d)->bases;
-    memset(led->bases, 0, TT_LED_KERNELS * sizeof *led->bases);
     tutti_status status = tt_device_enter(d, &before);
     if (status != TUTTI_OK)
         return status;
@@ -217,9 +296,9 @@ static tutti_status lead(struct tt_led *led)
     tt_device_leave(d, before);
     if (status != TUTTI_OK)
         tt_log(TT_LOG_WARN,
-            "%s: device %d cannot lead ranks of several processes: %s; their calls go by the "
-            "host's memory",
-            led->comm->identity.name, d->number, tt_last_error());
+            "%s, rank %d: device %d cannot lead ranks of several processes: %s; %s go by the host's memory",
+            led->comm->identity.name, led->me, d->number, tt_last_error(),
+            led->me == led->leader ? "their calls" : "messages to this rank");
     atomic_store(&led->rows[led->me]->serves, status == TUTTI_OK);
     return TUTTI_OK;
 }
@@ -235,6 +314,34 @@ static uint64_t pad_bytes(const struct tt_led *led)
     return bytes / led->cell_bytes * led->cell_bytes;
 }
 
+static tutti_status make(struct tt_comm *comm)
+{
+    struct tt_device *d = comm->device;
+    struct tt_led *led = calloc(1, sizeof *led);
+    struct tt_led_reach *reach = calloc(1, sizeof *reach);
+    if (led == NULL || reach == NULL) {
+        free(led);
+        free(reach);
+        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the ranks of device %d", d->number);
+    }
+    for (int r = 0; r < TT_LED_RANKS; r++)
+        reach->pidfds[r] = -1;
+    reach->n = comm->n;
+    reach->bases = shared_of(d)->bases;
+    d->exporters = reach->exporters;
+    d->led = led;
+    *led = (struct tt_led){ .meeting = workers_part,
+        .comm = comm,
+        .dev = d->dev,
+        .reach = reach,
+        .n = comm->n,
+        .me = comm->rank,
+        .cells = d->cells,
+        .cell_bytes = UINT64_C(1) << (63 - __builtin_clzll(d->cells_bytes / 2)) }; /* as calls are */
+    led->pad_bytes = pad_bytes(led);
+    return TUTTI_OK;
+}
+
 tutti_status tt_led_connect(struct tt_comm *comm, const struct tt_device_info *infos, size_t stride)
 {
     const char *why = comm->device != NULL ? not_led(comm, infos, stride) : NULL;
@@ -243,43 +350,33 @@ tutti_status tt_led_connect(struct tt_comm *comm, const struct tt_device_info *i
     comm->device->not_led = why;
     if (why != NULL)
         return TUTTI_OK;
-    struct tt_led *led = calloc(1, sizeof *led);
-    if (led == NULL)
-        return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the ranks of device %d", comm->device->number);
-    comm->device->led = led;
-    led->meeting =
-        (struct tt_meeting){ .begin = tt_led_begin, .advance = tt_led_advance, .leave = tt_led_leave };
-    led->comm = comm;
-    led->dev = comm->device->dev;
-    led->n = comm->n;
-    led->me = comm->rank;
-    led->cell_bytes = UINT64_C(1) << (63 - __builtin_clzll(comm->device->cells_bytes / 2)); /* as calls are */
-    led->pad_bytes = pad_bytes(led);
-    led->leader_pidfd = -1;
-    tutti_status status = find_rows(led, infos, stride);
-    if (status == TUTTI_OK && led->me == led->leader)
-        return lead(led);
-    if (status == TUTTI_OK && !led->same_process[led->me])
-        led->leader_pidfd = (int)syscall(SYS_pidfd_open, (pid_t)infos->process, 0);
-    return status;
+    tutti_status status = make(comm);
+    if (status == TUTTI_OK)
+        status = find_rows(comm->device->led, infos, stride);
+    if (status == TUTTI_OK)
+        status = open_messages(comm->device->led, infos, stride);
+    return status == TUTTI_OK && leads_some(comm->device->led) ? lead(comm->device->led) : status;
 }
 
 void tt_led_free(struct tt_led *led, bool drained)
 {
+    struct tt_led_reach *reach = led->reach;
     for (int r = 0; r < led->n; r++) {
-        if (drained && led->pinned[r])
-            led->dev->memory.unpin(led->memory[r]);
-        if (drained && led->arenas[r] != NULL)
-            tt_arena_release(led->arenas[r]);
+        if (drained && reach->pinned[r])
+            led->dev->memory.unpin(reach->memory[r]);
+        if (drained && reach->arenas[r] != NULL)
+            tt_arena_release(reach->arenas[r]);
+        if (reach->pidfds[r] >= 0)
+            close(reach->pidfds[r]);
     }
-    if (drained && led->bases_there != NULL)
-        led->dev->memory.free(led->bases_there);
-    if (drained && led->blocks_over != NULL)
-        led->dev->memory.free(led->blocks_over);
-    if (drained && led->pad.segment.base != NULL)
-        led->dev->segment.free(&led->pad.segment);
-    if (led->leader_pidfd >= 0)
-        close(led->leader_pidfd);
+    if (drained && reach->bases_there != NULL)
+        led->dev->memory.free(reach->bases_there);
+    if (drained && reach->blocks_over != NULL)
+        led->dev->memory.free(reach->blocks_over);
+    if (drained && reach->pad.base != NULL)
+        led->dev->segment.free(&reach->pad);
+    free(reach->messages);
+    free(reach);
     free(led);
 }
 
@@ -294,13 +391,24 @@ static bool serves(const struct tt_comm *comm)
 uint64_t tt_device_bytes(const struct tt_comm *comm)
 {
     const struct tt_led *led = comm->device->led;
-    return led != NULL ? led->pad.segment.bytes : 0;
+    return led != NULL ? led->reach->pad.bytes : 0;
 }
 
 const char *tt_device_executor(const struct tt_comm *comm)
 {
     const struct tt_spin *spin = comm->device->spin;
     return tt_local_decides(comm) ? "L" : serves(comm) ? "W" : spin != NULL && spin->serves ? "S" : "H";
+}
+
+/* Who would meet for such a call, of any of this rank's messages; NULL: nobody does. */
+static const struct tt_led *find_led(const struct tt_comm *comm, enum tt_collective collective)
+{
+    const struct tt_led *led = comm->device->led, *pair = NULL;
+    if (!tt_collectives[collective].p2p)
+        return led;
+    for (int r = 0; r < led->n && pair == NULL; r++)
+        pair = tt_led_pair(led, r, collective == TT_P2P_RECV);
+    return pair;
 }
 
 void tt_device_why(
@@ -329,8 +437,18 @@ void tt_device_why(
                         : comm->device->not_led);
         return;
     }
-    bool pays = tt_led_has(collective) && tt_led_pays(settings, comm->n, bytes, led->pad_bytes);
-    tt_put(a, "on CUDA streams: %s%s\n", pays ? "W, a leader's kernel" : "H, by the host's memory",
+    led = find_led(comm, collective);
+    if (led == NULL) {
+        tt_put(a,
+            "on CUDA streams: H, by the host's memory; not W, a kernel of the receiver's, which serves ranks "
+            "that have a process each\n");
+        return;
+    }
+    bool pays = tt_led_has(collective) && tt_led_pays(settings, led->n, bytes, led->pad_bytes);
+    tt_put(a, "on CUDA streams: %s%s\n",
+        !pays               ? "H, by the host's memory"
+        : led->meeting.pair ? "W, a kernel of the receiver's"
+                            : "W, a leader's kernel",
         tt_led_has(collective) ? "" : "; a leader's kernel does not do this collective");
-    tt_led_put(settings, comm->n, bytes, led->pad_bytes, a);
+    tt_led_put(settings, led->n, bytes, led->pad_bytes, a);
 }

@@ -5,6 +5,8 @@
  *     leader:    wait done | copy what its worker says | kernel | copy out (1)
  *     others:    wait done | copy out (1)
  *
+ * Of a message the sender has operands, and the receiver, which leads, has its `ready` before its wait.
+ *
  * (1) where the bytes are staged. A slice is a part of the collective's vector, of which each rank's operands
  * and results are one run; so it is one copy each way. The streams of ranks of one process may share a queue:
  * so all of them have their operands enqueued before any waits, and the leader has its kernel enqueued before
@@ -26,19 +28,43 @@ static uint64_t bytes_of(const struct tt_call *call)
 bool tt_led_has(enum tt_collective collective)
 {
     const struct tt_collective_row *row = &tt_collectives[collective];
-    return !row->p2p && row->counts == TT_COUNTS_EVEN && row->result != TT_RESULT_NONE;
+    return row->p2p || (row->counts == TT_COUNTS_EVEN && row->result != TT_RESULT_NONE);
+}
+
+/* The leader has tried whether its kernels can serve. */
+static bool is_led(const struct tt_led *led)
+{
+    const struct tt_led_row *row =
+        led->meeting.pair ? led->comm->device->led->rows[led->ranks[led->leader]] : led->rows[led->leader];
+    return atomic_load_explicit(&row->serves, memory_order_relaxed);
+}
+
+struct tt_led *tt_led_of(const struct tt_call *call)
+{
+    struct tt_led *led = call->comm->device->led;
+    if (led != NULL && tt_collectives[call->collective].p2p)
+        led = tt_led_pair(led, call->root, call->collective == TT_P2P_RECV);
+    return led != NULL && is_led(led) ? led : NULL;
+}
+
+const struct tt_offer *tt_led_offer(const struct tt_call *call)
+{
+    const struct tt_led *led = call->collective == TT_P2P_RECV ? tt_led_of(call) : NULL;
+    return led != NULL ? &led->rows[!led->leader]->offer : NULL;
 }
 
 bool tt_led_serves(const struct tt_call *call)
 {
-    const struct tt_led *led = call->comm->device->led;
+    const struct tt_led *led = tt_led_of(call);
     struct tt_fused_params params;
     struct tt_rect_plan plan;
     bool own = call->created != NULL && !tt_call_scales(call); /* a user's operator */
-    if (led == NULL || !atomic_load_explicit(&led->rows[led->leader]->serves, memory_order_relaxed) ||
-        !tt_led_has(call->collective) || own || bytes_of(call) == 0 ||
-        !tt_led_pays(&call->comm->settings, call->comm->n, bytes_of(call), led->pad_bytes) ||
-        !tt_choose_allows(&call->comm->settings, call->collective, "direct"))
+    if (led == NULL || !tt_led_has(call->collective) || own || bytes_of(call) == 0 ||
+        !tt_led_pays(&call->comm->settings, led->n, bytes_of(call), led->pad_bytes))
+        return false;
+    if (led->meeting.pair)
+        return true;
+    if (!tt_choose_allows(&call->comm->settings, call->collective, "direct"))
         return false;
     bool exchange = tt_collectives[call->collective].result == TT_RESULT_EXCHANGED;
     if (exchange && bytes_of(call) > led->cell_bytes) /* a part of its vector is no run of results */
@@ -51,7 +77,7 @@ struct tt_rect_call tt_led_rects(const struct tt_call *call)
 {
     bool scaled = tt_call_scales(call);
     return (struct tt_rect_call){ .collective = call->collective,
-        .n = call->comm->n,
+        .n = tt_collectives[call->collective].p2p ? 2 : call->comm->n,
         .root = call->root,
         .type = call->type,
         .op = scaled ? TUTTI_SUM : call->op,
@@ -71,9 +97,15 @@ static tutti_status told(const struct tt_comm_batch *b, enum tt_dev_error error)
         b->comm->rank, b->device->number, b->device->dev->why());
 }
 
-static bool leads(const struct tt_comm_batch *b)
+static bool leads(const struct tt_staged *op)
 {
-    return b->device->led->leader == b->comm->rank;
+    const struct tt_led *led = tt_led_of_gate(&op->staging.gate);
+    return led->leader == led->me;
+}
+
+static bool is_message(const struct tt_staged *op)
+{
+    return op->staging.gate.led.meeting->pair;
 }
 
 /* The part of a side that is copied with this slice. */
@@ -117,21 +149,37 @@ static enum tt_dev_error await(
         b->ops[0].stream, tt_device_seen(d, op->staging.gate.done), word(op, slice, step));
 }
 
+/* The ranks of this process go on, up to the next that waits. */
+static void tell_peers(const struct tt_comm_batch *b, const struct tt_staged *op, uint32_t steps)
+{
+    if (b->captured == NULL && !is_message(op))
+        tt_local_peers_tell(b->comm, &op->rendezvous, steps);
+}
+
+static enum tt_dev_error tell_ready(struct tt_comm_batch *b, const struct tt_staged *op, uint32_t slice)
+{
+    struct tt_device *d = b->device;
+    d->enqueued++;
+    return d->dev->write_word(
+        b->ops[0].stream, tt_device_seen(d, op->staging.gate.ready), word(op, slice, 1));
+}
+
 tutti_status tt_led_enqueue_operands(struct tt_comm_batch *b, struct tt_staged *op, uint32_t slice)
 {
     struct tt_device *d = b->device;
     const struct tt_gate *gate = &op->staging.gate;
     const struct tt_operator *o = op->call.created;
     enum tt_dev_error error = TT_DEV_OK;
+    if (is_message(op) && leads(op)) /* it has none */
+        return TUTTI_OK;
     if (o != NULL && o->scalar != NULL && slice == 0)
         error = d->dev->copy(tt_device_seen(d, gate->factor), o->scalar, o->element_bytes, b->ops[0].stream);
     if (error == TT_DEV_OK)
         error = copy(b, op, TT_IN, slice);
-    d->enqueued += 2;
+    d->enqueued++;
     if (error == TT_DEV_OK)
-        error = d->dev->write_word(b->ops[0].stream, tt_device_seen(d, gate->ready), word(op, slice, 1));
-    if (b->captured == NULL)
-        tt_local_peers_tell(b->comm, &op->rendezvous, 2 * slice + 1);
+        error = tell_ready(b, op, slice);
+    tell_peers(b, op, 2 * slice + 1);
     return told(b, error);
 }
 
@@ -139,7 +187,8 @@ tutti_status tt_led_enqueue_operands(struct tt_comm_batch *b, struct tt_staged *
 static enum tt_dev_error launch(
     const struct tt_comm_batch *b, const struct tt_staged *op, uint32_t slice, enum tt_led_kernel which)
 {
-    const struct tt_led *led = b->device->led;
+    const struct tt_led *led = tt_led_of_gate(&op->staging.gate);
+    const struct tt_led_reach *reach = led->reach;
     struct tt_fused_params params = { 0 }; /* what is told to a device is all known */
     struct tt_rect_plan plan;
     struct tt_rect_call rects = tt_led_rects(&op->call);
@@ -149,9 +198,9 @@ static enum tt_dev_error launch(
         rects.end = rects.begin + slices * op->staging.gate.led.slice_bytes;
     }
     bool idle = !tt_rectangles(&rects, &params, &plan) || plan.kernel == 0;
-    params.bases = &led->bases_there[which];
+    params.bases = &reach->bases_there[which];
     bool tells = which == TT_LED_SLICE;
-    params.blocks_over = tells ? led->blocks_over : NULL;
+    params.blocks_over = tells ? reach->blocks_over : NULL;
     params.over = tells ? tt_device_seen(b->device, op->staging.gate.led.over) : NULL;
     params.over_value = word(op, slice, 2);
     params.rects = idle ? 0 : params.rects;
@@ -168,14 +217,16 @@ static enum tt_dev_error launch(
 static enum tt_dev_error enqueue_kernels(struct tt_comm_batch *b, struct tt_staged *op, uint32_t slice)
 {
     struct tt_device *d = b->device;
-    struct tt_led *led = d->led;
+    struct tt_led *led = tt_led_of_gate(&op->staging.gate);
     const struct tt_led_gate *g = &op->staging.gate.led;
     bool several = g->group > 1 && op->staging.gate.slices > 2 && tt_led_is_first(g, slice), out = false;
-    enum tt_dev_error error = await(b, op, slice, 1);
+    enum tt_dev_error error = is_message(op) ? tell_ready(b, op, slice) : TT_DEV_OK;
+    if (error == TT_DEV_OK)
+        error = await(b, op, slice, 1);
     d->enqueued++;
     if (error == TT_DEV_OK)
-        error = d->dev->copy(led->bases_there, tt_device_seen(d, led->bases),
-            TT_LED_KERNELS * sizeof *led->bases, b->ops[0].stream);
+        error = d->dev->copy(led->reach->bases_there, tt_device_seen(d, led->reach->bases),
+            TT_LED_KERNELS * sizeof *led->reach->bases, b->ops[0].stream);
     if (error == TT_DEV_OK && several) {
         error = launch(b, op, slice, TT_LED_WHOLE);
         out = error == TT_DEV_OK;
@@ -184,8 +235,7 @@ static enum tt_dev_error enqueue_kernels(struct tt_comm_batch *b, struct tt_stag
         error = launch(b, op, slice, TT_LED_SLICE);
     if (error != TT_DEV_OK && !out && b->captured == NULL)
         tt_led_lose(led, word(op, slice, 2));
-    if (b->captured == NULL)
-        tt_local_peers_tell(b->comm, &op->rendezvous, 2 * slice + 2);
+    tell_peers(b, op, 2 * slice + 2);
     bool copies = g->sides[TT_OUT].host != NULL; /* its worker does */
     return error == TT_DEV_OK && copies ? await(b, op, slice, 2) : error;
 }
@@ -193,11 +243,11 @@ static enum tt_dev_error enqueue_kernels(struct tt_comm_batch *b, struct tt_stag
 /* What stands behind a wait needs nothing that ranks of this process enqueue later. */
 static tutti_status meet_peers(struct tt_comm_batch *b, const struct tt_staged *op, uint32_t slice)
 {
-    const struct tt_led *led = b->device->led;
-    if (b->captured != NULL)
+    const struct tt_led *led = tt_led_of_gate(&op->staging.gate);
+    if (b->captured != NULL || is_message(op))
         return TUTTI_OK;
     tutti_status status = tt_local_peers_await(b->comm, &op->rendezvous, 2 * slice + 1);
-    if (status == TUTTI_OK && !leads(b) && led->same_process[led->me])
+    if (status == TUTTI_OK && !leads(op) && led->same_process[led->me])
         status = tt_local_peers_await_one(b->comm, &op->rendezvous, led->leader, 2 * slice + 2);
     return status;
 }
@@ -209,12 +259,44 @@ tutti_status tt_led_enqueue_results(struct tt_comm_batch *b, struct tt_staged *o
     tutti_status status = meet_peers(b, op, slice);
     if (status != TUTTI_OK)
         return status;
-    enum tt_dev_error error = leads(b) ? enqueue_kernels(b, op, slice) : await(b, op, slice, 2);
+    enum tt_dev_error error = leads(op) ? enqueue_kernels(b, op, slice) : await(b, op, slice, 2);
     if (error == TT_DEV_OK)
         error = copy(b, op, TT_OUT, slice);
     if (b->captured == NULL)
-        tt_device_mark(d, leads(b) ? gate->led.over : gate->done, word(op, slice, 2));
-    else if (error == TT_DEV_OK && tt_captured_ends(b->captured, 0, word(op, slice, 2)))
+        tt_device_mark(d, leads(op) ? gate->led.over : gate->done, word(op, slice, 2));
+    else if (error == TT_DEV_OK && tt_captured_ends(b->captured, tt_stage_gate(op), word(op, slice, 2)))
         error = d->dev->write_word(b->ops[0].stream, tt_device_seen(d, gate->done), 0);
     return told(b, error);
+}
+
+/* --- Messages of a round */
+
+static bool is_fetched(const struct tt_staged *op, uint32_t round, uint32_t slice)
+{
+    return op->round == round && op->way == TT_LED && is_message(op) &&
+           slice < tt_led_slices(&op->staging.gate);
+}
+
+tutti_status tt_led_enqueue_offers(struct tt_comm_batch *b, bool *more)
+{
+    tutti_status status = TUTTI_OK;
+    for (int i = 0; i < b->count && status == TUTTI_OK; i++) {
+        if (!is_fetched(&b->ops[i], b->round, b->slice))
+            continue;
+        status = tt_led_enqueue_operands(b, &b->ops[i], b->slice);
+        *more = *more || is_fetched(&b->ops[i], b->round, b->slice + 1);
+    }
+    return status;
+}
+
+tutti_status tt_led_enqueue_fetches(struct tt_comm_batch *b, bool receives)
+{
+    tutti_status status = TUTTI_OK;
+    uint32_t round = b->fetched.round, slice = b->fetched.slice;
+    for (int i = 0; i < b->count && status == TUTTI_OK; i++)
+        if (is_fetched(&b->ops[i], round, slice) && b->ops[i].rendezvous.receives == receives)
+            status = tt_led_enqueue_results(b, &b->ops[i], slice);
+    if (!receives) /* those who receive came first */
+        b->fetched.round = TT_NO_ROUND;
+    return status;
 }

@@ -7,7 +7,9 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "run/comm.h"
@@ -164,17 +166,38 @@ bool tt_device_memory_free(void *ptr, tutti_status *status)
 /* The leader's device may wait for a call that comes after this one. */
 enum { REGISTER_MS = 1000, DEREGISTER_MS = 5000 };
 
+/* To all at once, and then each is waited for. True, and *why is the last that is in the way, if some rank
+ * has it, or will have. */
+static bool add(struct tt_device *d, const struct tt_dev_pointer *what, char why[TT_EXPORT_WHY])
+{
+    bool counts = false;
+    int64_t until = tt_deadline_ns(REGISTER_MS);
+    for (int r = 0; r < d->comm->n; r++)
+        if (d->exporters[r] != NULL)
+            tt_exporter_ask(d->exporters[r], what, TT_EXPORT_REGISTERED);
+    for (int r = 0; r < d->comm->n; r++) {
+        char now[TT_EXPORT_WHY];
+        int64_t left_ms = (until - tt_now_ns()) / 1000000;
+        if (d->exporters[r] == NULL)
+            continue;
+        counts |= tt_exporter_add(d->exporters[r], what, left_ms > 0 ? left_ms : 0, now);
+        if (now[0] != '\0')
+            memcpy(why, now, sizeof now);
+    }
+    return counts;
+}
+
 /* Without it calls go another way, so what is in the way is no error. */
 static void hand_over(
     struct tt_device *d, const void *ptr, size_t bytes, struct tt_device_registration *registration)
 {
     struct tt_dev_pointer what;
     char why[TT_EXPORT_WHY] = "";
-    if (d->dev->memory.classify(ptr, &what) != TT_DEV_OK)
+    if (d->exporters == NULL || d->dev->memory.classify(ptr, &what) != TT_DEV_OK)
         return;
     bool whole = what.kind == TT_DEV_HOST || (uintptr_t)ptr + bytes <= what.base + what.bytes;
     if (whole)
-        registration->counts = tt_exporter_add(d->exporter, &what, REGISTER_MS, why);
+        registration->counts = add(d, &what, why);
     else
         snprintf(why, sizeof why, "it lies in several mappings");
     registration->base = what.base;
@@ -192,7 +215,7 @@ tutti_status tt_device_register(
     if (status != TUTTI_OK)
         return status;
     status = tt_device_check_memory(d, "mem_register", ptr, bytes);
-    if (status == TUTTI_OK && d->exporter != NULL)
+    if (status == TUTTI_OK)
         hand_over(d, ptr, bytes, registration);
     tt_device_leave(d, before);
     return status;
@@ -201,11 +224,17 @@ tutti_status tt_device_register(
 void tt_device_deregister(struct tt_device *d, const struct tt_device_registration *registration)
 {
     int before;
-    if (!registration->counts || d->exporter == NULL || tt_device_enter(d, &before) != TUTTI_OK)
+    bool removed = true;
+    int64_t until = tt_deadline_ns(DEREGISTER_MS);
+    if (!registration->counts || d->exporters == NULL || tt_device_enter(d, &before) != TUTTI_OK)
         return;
-    if (!tt_exporter_remove(d->exporter, registration->base, registration->id, DEREGISTER_MS))
+    for (int r = 0; r < d->comm->n; r++)
+        if (d->exporters[r] != NULL)
+            removed &= tt_exporter_remove(
+                d->exporters[r], registration->base, registration->id, (until - tt_now_ns()) / 1000000);
+    if (!removed)
         tt_log(TT_LOG_WARN,
-            "%s, rank %d: mem_deregister: the leader has not let go of the memory at %p within %d s; legal: "
+            "%s, rank %d: mem_deregister: a leader has not let go of the memory at %p within %d s; legal: "
             "to "
             "deregister when all calls that use it are over, and their graphs are gone",
             d->comm->identity.name, d->comm->rank, (void *)registration->base, DEREGISTER_MS / 1000);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* device_places.c: where a rank has the bytes of a call that a leader's kernel does.
+/* device_places.c: where a rank has the bytes of a call that a leader's kernel does, or of a message.
  *
  * The best place is the buffer itself: in the leader's process, and where the leader has mapped it. Else the
  * stream copies, on the device to a pad, or to pinned cells; and of ordinary memory of the host the worker
  * copies, to the cells, for a stream would wait there. Each rank chooses for itself, call by call. */
 #include "device/device_led.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -37,11 +38,10 @@ static bool must_move(const struct tt_staged *op, unsigned side)
 }
 
 /* The buffer itself. False: the leader does not reach it. */
-static bool place_buffer(
-    const struct tt_device *d, const struct tt_staged *op, unsigned side, uint8_t *buffer)
+static bool place_buffer(const struct tt_led *led, const struct tt_staged *op, struct tt_led_side *s,
+    unsigned side, uint8_t *buffer)
 {
-    const struct tt_led *led = d->led;
-    struct tt_led_side *s = (struct tt_led_side *)(uintptr_t)&op->staging.gate.led.sides[side];
+    struct tt_exporter *exporter = led->exporter;
     struct tt_dev_pointer what;
     if (!op->local.staged[side] || must_move(op, side))
         return false;
@@ -51,35 +51,36 @@ static bool place_buffer(
         s->offset = (uintptr_t)buffer;
         return true;
     }
-    if (d->exporter == NULL || d->dev->memory.classify(buffer, &what) != TT_DEV_OK)
+    if (exporter == NULL || led->comm->device->dev->memory.classify(buffer, &what) != TT_DEV_OK)
         return false;
-    if (tt_exporter_find(d->exporter, buffer, s->bytes, &what, led->calls.made, &s->key, &s->offset)) {
+    uint64_t call = led->meeting.pair ? 0 : led->calls.made;
+    if (tt_exporter_find(exporter, buffer, s->bytes, &what, call, &s->key, &s->offset)) {
         s->kind = TT_PLACE_SEGMENT;
         return true;
     }
     if (tt_device_memory_has((void *)what.base))
-        tt_exporter_ask(d->exporter, &what, TT_EXPORT_GIVEN);
+        tt_exporter_ask(exporter, &what, TT_EXPORT_GIVEN);
     return false;
 }
 
-static void place_side(const struct tt_device *d, struct tt_staged *op, unsigned side)
+static void place_side(
+    const struct tt_device *d, const struct tt_led *led, struct tt_staged *op, unsigned side)
 {
     const struct tt_call *call = &op->call;
     const struct tt_collective_row *row = &tt_collectives[call->collective];
-    const struct tt_led *led = d->led;
     struct tt_led_side *s = &op->staging.gate.led.sides[side];
     uint8_t *buffer = side == TT_IN ? (uint8_t *)(uintptr_t)call->send : call->recv;
-    uint8_t *cell = d->cells + side * led->cell_bytes;
+    uint8_t *cell = led->cells + side * led->cell_bytes;
     bool staged = op->local.staged[side];
     find_part(call, side == TT_IN ? row->in : row->out, s);
-    if (s->bytes == 0 || place_buffer(d, op, side, buffer))
+    if (s->bytes == 0 || place_buffer(led, op, s, side, buffer))
         return;
     if (staged && led->pad.key != 0 && tt_led_prefers_pad(&call->comm->settings.costs, led->n, s->bytes)) {
         s->kind = TT_PLACE_SEGMENT;
         s->key = led->pad.key;
         s->offset = led->pad.offset + side * led->pad_bytes;
         s->holds = TT_HOLDS_GROUP;
-        s->staged = (uint8_t *)led->pad.segment.base + side * led->pad_bytes;
+        s->staged = led->pad.at + side * led->pad_bytes;
         return;
     }
     s->kind = TT_PLACE_CELL;
@@ -90,11 +91,17 @@ static void place_side(const struct tt_device *d, struct tt_staged *op, unsigned
     s->host = staged ? NULL : buffer;
 }
 
+/* It is memory of the user's, which the leader may not unmap meanwhile. */
+static bool is_held(const struct tt_led_side *side)
+{
+    return side->kind == TT_PLACE_SEGMENT && side->holds == TT_HOLDS_ALL;
+}
+
 uint32_t tt_led_place(struct tt_comm_batch *b, struct tt_staged *op)
 {
     const struct tt_call *call = &op->call;
     struct tt_led_gate *g = &op->staging.gate.led;
-    struct tt_led *led = b->device->led;
+    struct tt_led *led = tt_led_of(call);
     uint64_t bytes = call->total * tutti_type_bytes(call->type);
     uint32_t group = (uint32_t)(led->pad_bytes / led->cell_bytes);
     *g = (struct tt_led_gate){ .meeting = &led->meeting,
@@ -102,74 +109,103 @@ uint32_t tt_led_place(struct tt_comm_batch *b, struct tt_staged *op)
         .group = group > 1 ? group : 1,
         .call = b->captured == NULL ? ++led->calls.made : 0 };
     for (unsigned side = 0; side < SIDES; side++)
-        place_side(b->device, op, side);
-    for (unsigned side = 0; side < SIDES && b->captured != NULL; side++)
-        if (g->sides[side].kind == TT_PLACE_SEGMENT && g->sides[side].holds == TT_HOLDS_ALL)
-            tt_exporter_hold(b->device->exporter, g->sides[side].key);
+        place_side(b->device, led, op, side);
+    bool holds = b->captured != NULL || led->meeting.pair; /* several messages end in any order */
+    for (unsigned side = 0; side < SIDES && holds; side++)
+        if (is_held(&g->sides[side]))
+            tt_exporter_hold(led->exporter, g->sides[side].key);
     g->has_factor = call->created != NULL && call->created->scalar == NULL;
     if (g->has_factor) /* the operator may go when the call is made */
         memcpy(g->factor, call->created->factor, sizeof g->factor);
     return (uint32_t)((bytes + g->slice_bytes - 1) / g->slice_bytes);
 }
 
-void tt_led_release(struct tt_led *led, const struct tt_call *call)
+void tt_led_release(const struct tt_gate *gate)
 {
-    const struct tt_led_gate *g = &call->staging->gate.led;
+    const struct tt_led *led = tt_led_of_gate(gate);
     for (unsigned side = 0; side < SIDES && led->exporter != NULL; side++)
-        if (g->sides[side].kind == TT_PLACE_SEGMENT && g->sides[side].holds == TT_HOLDS_ALL)
-            tt_exporter_release(led->exporter, g->sides[side].key);
+        if (is_held(&gate->led.sides[side]))
+            tt_exporter_release(led->exporter, gate->led.sides[side].key);
 }
 
 /* --- The pad */
 
 /* Zeroed, for it has what others left there. */
-static enum tt_dev_error make_pad(struct tt_led *led)
+static bool make_pad(struct tt_led *led, struct tt_dev_pointer *what)
 {
     const struct tt_dev *dev = led->dev;
-    enum tt_dev_error error = dev->segment.alloc(SIDES * led->pad_bytes, &led->pad.segment);
-    return error == TT_DEV_OK ? tt_device_memory_clear(dev, led->pad.segment.base, SIDES * led->pad_bytes)
-                              : error;
+    struct tt_dev_segment *pad = &led->reach->pad;
+    return dev->segment.alloc(SIDES * led->pad_bytes, pad) == TT_DEV_OK &&
+           tt_device_memory_clear(dev, pad->base, SIDES * led->pad_bytes) == TT_DEV_OK &&
+           dev->memory.classify(pad->base, what) == TT_DEV_OK;
 }
 
-/* Sets *why, if the leader does not have the pad then. */
-static bool hand_over_pad(struct tt_led *led, const char **why, char room[TT_EXPORT_WHY])
+/* This rank's memory is to be mapped by that one: which leads all, or gets messages of this rank. */
+static bool gives(const struct tt_led *led, int rank)
 {
-    struct tt_device *d = led->comm->device;
-    struct tt_dev_pointer what;
-    *why = room;
-    if (make_pad(led) != TT_DEV_OK || d->dev->memory.classify(led->pad.segment.base, &what) != TT_DEV_OK) {
-        *why = d->dev->why();
-        return false;
-    }
-    return tt_exporter_add(d->exporter, &what, HAND_OVER_MS, room) &&
-           tt_exporter_find(d->exporter, led->pad.segment.base, SIDES * led->pad_bytes, &what, 0,
-               &led->pad.key, &led->pad.offset);
+    bool leads = rank == led->leader || tt_led_pair(led, rank, false) != NULL;
+    return leads && !led->reach->here[rank] && atomic_load(&led->rows[rank]->serves);
 }
 
-static tutti_status open_exporter(struct tt_led *led)
+/* Opens the way to that rank. */
+static bool open_exporter(struct tt_led *led, int rank, char why[TT_EXPORT_WHY])
 {
-    struct tt_device *d = led->comm->device;
-    const struct tt_led_shared *leader = (const struct tt_led_shared *)(const void *)led->rows[led->leader];
-    tutti_status status = tt_exporter_open(
-        led->dev, d->number, &leader->importer, led->me, &led->calls.over, HAND_OVER_MS, &d->exporter);
-    if (status == TUTTI_OK)
-        led->exporter = d->exporter;
-    return status;
+    const struct tt_led_shared *theirs = (const struct tt_led_shared *)(const void *)led->rows[rank];
+    struct tt_exporter **exporter = &led->reach->exporters[rank];
+    struct tt_led *pair = tt_led_pair(led, rank, false);
+    bool opened = tt_exporter_open(led->dev, led->comm->device->number, &theirs->importer, led->me,
+                      &led->calls.over, HAND_OVER_MS, exporter) == TUTTI_OK;
+    if (!opened)
+        snprintf(why, TT_EXPORT_WHY, "%s", tt_last_error());
+    if (rank == led->leader)
+        led->exporter = *exporter;
+    if (pair != NULL)
+        pair->exporter = *exporter;
+    return opened;
+}
+
+/* Hands it the pad: the whole, for collectives that it leads, and of messages to it a part, in whole
+ * slices. */
+static bool hand_over_pad(
+    struct tt_led *led, int rank, const struct tt_dev_pointer *what, char why[TT_EXPORT_WHY])
+{
+    struct tt_exporter *exporter = led->reach->exporters[rank];
+    struct tt_led_pad pad = { .at = (uint8_t *)what->base };
+    struct tt_led *pair = tt_led_pair(led, rank, false);
+    bool handed = tt_exporter_add(exporter, what, HAND_OVER_MS, why) &&
+                  tt_exporter_find(exporter, pad.at, SIDES * led->pad_bytes, what, 0, &pad.key, &pad.offset);
+    if (rank == led->leader)
+        led->pad = pad;
+    uint64_t before = pair != NULL ? pair->pad_bytes * (uint64_t)rank : 0;
+    pad.at += before;
+    pad.offset += before;
+    if (pair != NULL)
+        pair->pad = pad;
+    return handed;
 }
 
 static void hand_over(struct tt_led *led)
 {
     const struct tt_comm *comm = led->comm;
-    char room[TT_EXPORT_WHY] = "";
-    const char *why = room;
+    struct tt_dev_pointer what;
+    char why[TT_EXPORT_WHY];
     int before;
+    bool tried = false, made = false;
     if (tt_device_enter(comm->device, &before) != TUTTI_OK)
         return;
-    bool opened = open_exporter(led) == TUTTI_OK;
-    if (!opened || !hand_over_pad(led, &why, room))
-        tt_log(TT_LOG_WARN,
-            "%s, rank %d: rank %d, which leads, has no pad of it: %s; its calls go by pinned memory",
-            comm->identity.name, led->me, led->leader, opened ? why : tt_last_error());
+    for (int r = 0; r < led->n; r++) {
+        if (!gives(led, r))
+            continue;
+        bool opened = open_exporter(led, r, why);
+        made = tried ? made : make_pad(led, &what);
+        if (opened && !made)
+            snprintf(why, sizeof why, "%s", led->dev->why());
+        tried = true;
+        if (!opened || !made || !hand_over_pad(led, r, &what, why))
+            tt_log(TT_LOG_WARN,
+                "%s, rank %d: rank %d, which leads, has no pad of it: %s; its calls go by pinned memory",
+                comm->identity.name, led->me, r, why);
+    }
     tt_device_leave(comm->device, before);
 }
 
@@ -178,7 +214,7 @@ static bool all_have(const struct tt_led *led)
     bool all = true;
     for (int r = 0; r < led->n; r++)
         all = all && (atomic_load_explicit(&led->rows[r]->handed, memory_order_acquire) ||
-                         (led->arenas[r] != NULL && !tt_arena_alive(led->arenas[r])));
+                         (led->reach->arenas[r] != NULL && !tt_arena_alive(led->reach->arenas[r])));
     return all;
 }
 
@@ -188,10 +224,9 @@ void tt_led_hand_over(struct tt_comm *comm)
 {
     struct tt_led *led = comm->device != NULL ? comm->device->led : NULL;
     struct tt_wait w;
-    if (led == NULL || !atomic_load(&led->rows[led->leader]->serves))
+    if (led == NULL)
         return;
-    if (!led->same_process[led->me])
-        hand_over(led);
+    hand_over(led);
     atomic_store_explicit(&led->rows[led->me]->handed, true, memory_order_release);
     for (int r = 0; r < led->n; r++)
         if (r != led->me)
@@ -206,10 +241,17 @@ void tt_led_hand_over(struct tt_comm *comm)
 
 void tt_led_take_back(struct tt_led *led)
 {
-    if (led->exporter != NULL)
-        tt_exporter_close(led->exporter);
-    if (led->importer != NULL)
-        tt_importer_close(led->importer);
+    struct tt_led_reach *reach = led->reach;
     led->exporter = NULL;
-    led->importer = NULL;
+    for (int r = 0; r < led->n; r++) {
+        struct tt_led *pair = tt_led_pair(led, r, false);
+        if (pair != NULL)
+            pair->exporter = NULL;
+        if (reach->exporters[r] != NULL)
+            tt_exporter_close(reach->exporters[r]);
+        reach->exporters[r] = NULL;
+    }
+    if (reach->importer != NULL)
+        tt_importer_close(reach->importer);
+    reach->importer = NULL;
 }

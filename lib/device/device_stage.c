@@ -112,20 +112,20 @@ static void undecide(const struct tt_comm_batch *b, struct tt_staged *op)
 static void set_led_gate(struct tt_comm_batch *b, struct tt_staged *op)
 {
     struct tt_device *d = b->device;
-    uint32_t slices = 2 * tt_led_place(b, op);
+    uint32_t slices = 2 * tt_led_place(b, op), gate = tt_stage_gate(op);
     struct tt_led_gate led = op->staging.gate.led;
-    struct tt_device_words *words = &d->words[b->captured != NULL ? d->ngates : 0];
+    struct tt_device_words *words = &d->words[(b->captured != NULL ? d->ngates : 0) + gate];
     led.over = &words->over;
     if (b->captured != NULL) {
-        op->staging.gate = tt_captured_gate(b->captured, 0, slices);
+        op->staging.gate = tt_captured_gate(b->captured, gate, slices);
     } else {
-        d->counts[0] += slices;
+        d->counts[gate] += slices;
         op->staging.gate = (struct tt_gate){ .ready = &words->ready,
             .done = &words->done,
             .factor = words->factor,
-            .base = d->counts[0] - slices,
+            .base = d->counts[gate] - slices,
             .slices = slices };
-        op->rendezvous.operation = ++d->operations;
+        op->rendezvous.operation = gate == 0 ? ++d->operations : 0;
     }
     op->staging.gate.led = led;
 }
@@ -138,6 +138,13 @@ static void set_spin_gate(struct tt_comm_batch *b, struct tt_staged *op)
         (struct tt_gate){ .ready = &d->words[0].ready, .factor = d->words[0].factor, .base = d->counts[0] };
     op->rendezvous.operation = ++d->operations;
     tt_spin_begin(d->spin, op->kernels, &op->staging.gate);
+}
+
+/* Messages between processes of one device go one by one, for any may be led. */
+static void set_order(struct tt_staged *op)
+{
+    op->staging.gate.alone = is_p2p(&op->call) && tt_led_of(&op->call) != NULL;
+    op->staging.gate.offer = op->way == TT_LED ? NULL : tt_led_offer(&op->call);
 }
 
 static void set_gate(struct tt_comm_batch *b, struct tt_staged *op)
@@ -181,6 +188,8 @@ void tt_stage_return(const struct tt_comm_batch *b, const struct tt_staged *op)
         return;
     if (op->way == TT_SPIN)
         tt_spin_take_back(d->spin, op->kernels);
+    if (op->way == TT_LED && op->staging.gate.led.meeting->pair)
+        tt_led_release(&op->staging.gate);
     d->counts[tt_stage_gate(op)] -= op->joins ? 0 : op->staging.gate.slices;
     d->operations -= tt_stage_gate(op) == 0;
 }
@@ -241,6 +250,7 @@ tutti_status tt_stage(struct tt_comm_batch *b, struct tt_staged *op)
     if (status != TUTTI_OK)
         return status;
     set_gate(b, op);
+    set_order(op);
     call->staging = &op->staging;
     if (b->captured != NULL)
         return tt_captured_add(b->captured, call);

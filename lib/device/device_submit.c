@@ -7,6 +7,9 @@
  * wherever they stand in their groups. In a round the operands of slice z are enqueued before the results of
  * slice z - 1; so the stream waits for nothing that needs what stands behind it, here or at a peer.
  *
+ * Who sends a message that the receiver's kernel fetches (device_led.h) waits for what stands behind a wait
+ * there. So in each step come the operands of all communicators, then what is fetched, then those waits.
+ *
  * Several communicators take turns, step by step, and none begins a round before all have ended the last one,
  * since ranks may cut a call into different numbers of slices. So a wait for slice z of round w needs only
  * what all ranks have enqueued before their waits for slice z of round w, on any communicator.
@@ -218,7 +221,9 @@ static tutti_status enqueue_step(struct tt_comm_batch *b)
     uint32_t ahead = b->slice == 0 && count_undecided(b) > 0 ? TT_WINDOW : 1;
     tutti_status status = TUTTI_OK;
     struct tt_staged *first = b->turns[b->begin];
-    if (first->way == TT_LED)
+    b->fetched.round = b->round;
+    b->fetched.slice = b->slice;
+    if (first->way == TT_LED && !is_p2p(first))
         return enqueue_led_step(b, first);
     if (first->way == TT_SPIN)
         return tt_stage_spin(b, first);
@@ -232,11 +237,13 @@ static tutti_status enqueue_step(struct tt_comm_batch *b)
     for (int i = b->begin; i < b->end && status == TUTTI_OK; i++)
         if (b->turns[i]->way == TT_BY_HOST)
             status = put_in(b, b->turns[i], b->slice + ahead);
+    if (status == TUTTI_OK)
+        status = tt_led_enqueue_offers(b, &more);
     if (status == TUTTI_OK && b->slice == 0)
         status = arrive(b);
     for (int i = b->begin; i < b->end && status == TUTTI_OK; i++) {
         struct tt_staged *op = b->turns[i];
-        if (op->way == TT_BY_KERNEL)
+        if (op->way == TT_BY_KERNEL || op->way == TT_LED)
             continue;
         if (b->slice > 0 && b->slice <= op->laid.out.slices) {
             if (b->captured == NULL && !op->joins)
@@ -348,6 +355,7 @@ static tutti_status set_batch(struct submission *t, struct tt_comm_batch *b, str
         .ops = ops,
         .turns = t->turns + from,
         .enqueued = comm->device->enqueued };
+    b->fetched.round = TT_NO_ROUND;
     tutti_status status = use(t, b);
     if (status != TUTTI_OK)
         return status;
@@ -406,7 +414,7 @@ static uint32_t count_pieces(const struct tt_comm_batch *b)
     if (tt_fuse_has_many(b))
         return pieces + tt_fuse_launches(b);
     for (int i = b->begin; i < b->end; i++)
-        pieces += b->turns[i]->packed ? PACKED : CUT;
+        pieces += b->turns[i]->packed && b->turns[i]->way != TT_LED ? PACKED : CUT;
     return pieces;
 }
 
@@ -459,6 +467,19 @@ static tutti_status await_messages(struct submission *t)
     return status;
 }
 
+/* What comes after the operands of a step, of messages that kernels fetch: on all communicators. */
+static tutti_status fetch_all(struct submission *t)
+{
+    tutti_status status = TUTTI_OK;
+    for (int i = 0; i < 2 * t->count && status == TUTTI_OK; i++) {
+        struct tt_comm_batch *b = &t->batches[i % t->count];
+        status = use(t, b);
+        if (status == TUTTI_OK)
+            status = tt_led_enqueue_fetches(b, i < t->count);
+    }
+    return status;
+}
+
 static tutti_status run_rounds(struct submission *t)
 {
     tutti_status status = begin(t);
@@ -473,6 +494,8 @@ static tutti_status run_rounds(struct submission *t)
             if (status == TUTTI_OK)
                 status = enqueue_step(b);
         }
+        if (status == TUTTI_OK)
+            status = fetch_all(t);
         if (status == TUTTI_OK)
             status = await_messages(t);
     }

@@ -59,7 +59,7 @@ tutti_status tt_device_broken(const struct tt_device *d)
     struct tt_cause cause = { .status = TUTTI_DEVICE_ERROR, .rank = comm->rank, .peer = TT_NONE };
     char call[DESCRIPTION + 32];
     if (d->led != NULL)
-        atomic_store(&d->led->lost, TT_LED_ALL_LOST);
+        atomic_store(&d->led->reach->broken, true);
     cause.sequence = comm->endpoint->control->completed_by(comm->endpoint, comm->rank);
     snprintf(cause.operation, sizeof cause.operation, "device");
     describe(comm, cause.sequence, call, sizeof call);

@@ -167,6 +167,8 @@ void tt_exec_start(struct tt_op *op)
             op->schedule->key.collective == TT_P2P_SEND ? op->messages.next_send : op->messages.next_recv;
         op->messages.sequence = next[peer];
         next[peer] += op->layout.slices;
+        if (meeting_of(op) != NULL)
+            meeting_of(op)->message = op->messages.sequence + 1;
     }
     for (uint32_t w = 0; w < TT_WINDOW; w++) {
         if (w < op->progress.slices_left) {
@@ -281,34 +283,68 @@ static void finish(struct tt_op *op)
     }
 }
 
-/* A kernel has done all of it, or a copy: no message was sent, and no gate is waited for. */
+/* A kernel has done all of it, or a copy: no message was sent, and no gate is waited for. What it would have
+ * sent counts on all the same. */
 static void end_without_messages(struct tt_op *op)
 {
+    const struct tt_key *key = &op->schedule->key;
     op->result.state = TT_DONE;
     op->progress.slices_left = 0;
     for (int w = 0; w < TT_WINDOW; w++)
         op->progress.slices[w].held = false;
+    if (key->collective == TT_P2P_SEND)
+        op->messages.next_post[key->root] += op->layout.slices;
 }
 
-/* The gate of a message counts on all the same, as does what it would have sent. */
+/* The gate of a message counts on, too. */
 static void pass_by(struct tt_op *op)
 {
-    const struct tt_key *key = &op->schedule->key;
     end_without_messages(op);
     if (op->messages.class == TT_CLASS_P2P) {
-        if (key->collective == TT_P2P_SEND)
-            op->messages.next_post[key->root] += op->layout.slices;
         tt_gate_end(op->gate);
         return;
     }
     atomic_store_explicit(op->gate->local.looked, (uint32_t)op->gate->local.call, memory_order_release);
 }
 
+/* This message is none of what the peer has sent at its place. */
+static enum tt_progress fail_to_match(struct tt_op *op, uint64_t bytes)
+{
+    op->result.state = TT_FAILED;
+    op->result.status = TUTTI_MISMATCH;
+    op->result.peer = op->schedule->key.root;
+    op->result.arrival.bytes = bytes;
+    return TT_FAILED;
+}
+
+/* A receiver whose kernel is to fetch the bytes finds that the peer has sent them by the host's memory. */
+static bool came_by_the_host(const struct tt_op *op, struct tt_arrival *arrival)
+{
+    const struct tt_step *step = &op->schedule->steps[0];
+    if (op->schedule->key.collective != TT_P2P_RECV)
+        return false;
+    struct tt_view like =
+        tt_exec_view(op, &op->progress.slices[0], step->dst_buffer, step->dst_chunk, step->nchunks);
+    struct tt_link *link = tt_exec_link(op, step->peer);
+    return link->ops->arrived(link, op->messages.sequence, &like, arrival);
+}
+
+/* The other way round. */
+static bool is_offered(const struct tt_op *op)
+{
+    const struct tt_offer *offer = op->gate != NULL ? op->gate->offer : NULL;
+    return offer != NULL &&
+           atomic_load_explicit(&offer->message, memory_order_acquire) == op->messages.sequence + 1;
+}
+
 /* The threads of all ranks meet, and a leader's kernels do all of it. */
 static enum tt_progress meet(struct tt_op *op, struct tt_meeting *meeting)
 {
+    struct tt_arrival arrival;
     if (meeting->advance(meeting, op->gate, op->messages.hash ^ op->messages.signature))
         op->result.state = TT_MOVED;
+    else if (!meeting->held && came_by_the_host(op, &arrival))
+        return fail_to_match(op, arrival.bytes);
     op->progress.slices[0].held = meeting->held;
     if (meeting->over)
         end_without_messages(op);
@@ -316,6 +352,7 @@ static enum tt_progress meet(struct tt_op *op, struct tt_meeting *meeting)
         op->result.state = TT_FAILED;
         op->result.status = meeting->why;
         op->result.peer = meeting->wrong;
+        op->result.arrival.bytes = meeting->wrong_bytes;
     }
     return op->result.state;
 }
@@ -393,6 +430,8 @@ enum tt_progress tt_exec_progress(struct tt_op *op)
     }
     if (op->progress.slices_left == 0)
         finish(op);
+    if (op->result.state == TT_IDLE && is_offered(op))
+        return fail_to_match(op, op->gate->offer->bytes);
     return op->result.state;
 }
 

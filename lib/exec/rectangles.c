@@ -79,6 +79,13 @@ static void add_block(struct plan *p, int block, uint64_t start, uint64_t bytes)
 static void add_all(struct plan *p)
 {
     const struct tt_rect_call *call = p->call;
+    if (p->row->p2p) {
+        uint64_t bytes = call->total * call->element_bytes;
+        uint64_t end = call->end > 0 && call->end < bytes ? call->end : bytes;
+        if (call->begin < end)
+            add(p, call->begin, call->begin, end - call->begin, rank_bit(0), rank_bit(1));
+        return;
+    }
     if (p->row->result == TT_RESULT_NONE)
         return;
     if (!p->row->blocks) {
@@ -159,7 +166,8 @@ bool tt_rectangles(const struct tt_rect_call *call, struct tt_fused_params *para
     const struct tt_collective_row *row = &tt_collectives[call->collective];
     bool folds = row->result == TT_RESULT_REDUCED;
     uint32_t kernel = tt_kernel_number(kernel_of(call, folds), call->type, call->op);
-    if (call->n < 1 || call->n > TT_FUSED_RANKS || row->p2p || row->counts == TT_COUNTS_OWN || kernel == 0)
+    if (call->n < 1 || call->n > TT_FUSED_RANKS || (row->p2p && call->n != 2) ||
+        row->counts == TT_COUNTS_OWN || kernel == 0)
         return false;
     struct plan p = { .call = call, .row = row, .params = params, .unit = folds ? call->element_bytes : 1 };
     params->rects = 0;

@@ -5,6 +5,7 @@
  *     n = 2, all_reduce of 8 bytes:        in[0], in[1] + 0 -> out[0], out[1] + 0
  *     n = 2, reduce_scatter of 4 a rank:   in[0], in[1] + 0 -> out[0] + 0;  in[0], in[1] + 4 -> out[1] + 0
  *     n = 2, all_gather of 4 a rank:       in[0] + 0 -> out[0], out[1] + 0; in[1] + 0 -> out[0], out[1] + 4
+ *     n = 2, send of 4, or its recv:       in[0] + 0 -> out[1] + 0
  *
  * Rectangles run in any order and at once, so a call is served only if they are independent: no byte that
  * one of them stores is loaded by another. The bits are those of the schedule: rank order, or the canonical

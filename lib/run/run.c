@@ -119,6 +119,13 @@ static bool is_message(const struct tt_pending *p)
     return tt_collectives[p->call.collective].p2p;
 }
 
+/* How many calls of its kind may be polled together. */
+static int most_of(const struct tt_pending *p)
+{
+    bool alone = p->call.staging != NULL && p->call.staging->gate.alone;
+    return is_message(p) && !alone ? TT_SLOTS : 1;
+}
+
 /* The calls that take turns with this one. */
 static struct tt_turns *turns_of(const struct tt_pending *p)
 {
@@ -134,8 +141,8 @@ static void append(struct tt_pending ***end, struct tt_pending *p)
     *end = &p->next;
 }
 
-/* Starts all calls that may start now, which are the messages and the first collective of each communicator,
- * and lines the others up. */
+/* Starts all calls that may start now, which are the messages and the first of those kinds of which one runs
+ * at a time, and lines the others up. */
 static void begin(struct runner *r)
 {
     r->polled = NULL;
@@ -148,10 +155,10 @@ static void begin(struct runner *r)
         struct tt_pending *p = &r->pending[i];
         struct tt_turns *turns = turns_of(p);
         tutti_status status = TUTTI_OK;
-        int most = is_message(p) ? TT_SLOTS : 1;
+        int most = most_of(p);
         if (p->over)
             continue;
-        if (p->op == NULL && (is_message(p) || turns->polled == 0))
+        if (p->op == NULL && (most > 1 || turns->polled == 0))
             note(r, p, status = start(p));
         if (status == TUTTI_OK)
             append(turns->polled < most ? &r->end : &turns->end, p);

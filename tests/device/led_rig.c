@@ -44,6 +44,18 @@ void led_shorten(tutti_comm *comm)
     led->pad_bytes = led->pad_bytes > 0 ? 2 * LED_SLICE : 0;
 }
 
+void led_shorten_messages(tutti_comm *comm)
+{
+    const struct tt_led *led = tt_comm_find(comm)->device->led;
+    for (int k = 0; k < 2 * led->n; k++) {
+        struct tt_led *pair = tt_led_pair(led, k / 2, k % 2 != 0);
+        if (pair == NULL)
+            continue;
+        pair->cell_bytes = LED_PART;
+        pair->pad_bytes = pair->pad_bytes > 0 ? 2 * LED_PART : 0;
+    }
+}
+
 bool led_sit_down(struct ranks_me *me, struct local_desk *d, int64_t timeout_ms)
 {
     return local_prepare(me, d) && (d->comm = led_join(me, ";executor=led", timeout_ms)) != NULL;

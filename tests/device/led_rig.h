@@ -23,6 +23,8 @@ tutti_comm *led_join(struct ranks_me *me, const char *more, int64_t timeout_ms);
 /* Before its first call: what is led goes in short slices, two of which fill a pad, as long calls do
  * otherwise. */
 void led_shorten(tutti_comm *comm);
+/* And what is led of messages in shorter ones. */
+void led_shorten_messages(tutti_comm *comm);
 /* With a communicator that is led. */
 bool led_sit_down(struct ranks_me *me, struct local_desk *d, int64_t timeout_ms);
 /* Destroys it, and gives back what the desk has: for tests that sit down many times. */
@@ -34,6 +36,6 @@ static inline bool led_leads(const struct local_desk *d)
     return d->me->rank == 0;
 }
 
-enum { LED_SLICE = 16 * 1024 }; /* bytes */
+enum { LED_SLICE = 16 * 1024, LED_PART = 4 * 1024 /* of a message */ }; /* bytes */
 
 #endif

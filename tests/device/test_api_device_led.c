@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/handle.h"
-#include "device/device.h"
+#include "device/device_led.h"
 #include "led_rig.h"
 
 TestSuite(api_device_led, .timeout = 240);
@@ -223,12 +223,14 @@ static void alternate(struct ranks_me *me)
         return;
     local_give(&d, GIVEN, &expected, sizeof expected);
     uint64_t before = launches(&d), led = 0;
+    bool fetches = tt_led_pair(tt_comm_find(d.comm)->device->led, (me->rank + 1) % me->n, true) != NULL;
     ranks_meet(me);
     for (int k = 0; k < 60; k++, led++) {
         ranks_at(me, "call %d", k);
         ranks_delay(me, 200);
         if (k % 3 == 2)
             by_host(&d, k / 3 % 5, op);
+        led += fetches && k % 3 == 2 && k / 3 % 5 == 3; /* a message to this rank */
         bool away = k % 4 == 1 && ranks_below(&me->random, 2);
         expected *= (uint32_t)me->n;
         sum(&d, d.areas[GIVEN], away ? (void *)ordinary : d.areas[GIVEN], 1);

@@ -130,7 +130,7 @@ static void keep(struct ranks_me *me)
     sum(&d, d.areas[GIVEN], d.areas[GOT]);
     local_fine(&d, d.dev->graph.capture_end(d.stream, &graph));
     local_fine(&d, d.dev->memory.classify(d.areas[GIVEN], &what));
-    struct tt_exporter *exporter = tt_comm_find(d.comm)->device->exporter;
+    struct tt_exporter *exporter = tt_comm_find(d.comm)->device->exporters[0];
     ranks_expect(me, exporter == NULL || !tt_exporter_remove(exporter, what.base, what.id, SHORT_MS),
         "the leader has unmapped what a graph uses");
     local_fine(&d, d.dev->graph.destroy(graph));
@@ -152,7 +152,7 @@ static void let_go(struct ranks_me *me)
         sum(&d, d.areas[GIVEN], d.areas[GOT]);
     local_settle(&d);
     local_fine(&d, d.dev->memory.classify(d.areas[GIVEN], &what));
-    struct tt_exporter *exporter = tt_comm_find(d.comm)->device->exporter;
+    struct tt_exporter *exporter = tt_comm_find(d.comm)->device->exporters[0];
     ranks_expect(me, exporter == NULL || tt_exporter_remove(exporter, what.base, what.id, ENOUGH_MS),
         "the leader keeps what no call uses");
     ranks_meet(me); /* until then there is a leader */

@@ -6,9 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "local_rig.h"
+#include "led_rig.h"
 
 TestSuite(api_device_local_p2p, .timeout = 240);
+
+/* The same of ranks of several processes, of whose messages the receiver's kernel fetches the bytes. */
+static const bool processes = true;
+
+static bool sit_down(struct ranks_me *me, struct local_desk *d)
+{
+    return me->context == &processes ? led_sit_down(me, d, LED_LONG_MS) : local_sit_down(me, d, LED_LONG_MS);
+}
 
 static uint32_t value(int from, int to, int step, size_t i)
 {
@@ -116,7 +124,7 @@ static void exchange_all(struct ranks_me *me)
     struct local_desk d;
     uint32_t given[RANKS_MAX * BLOCK], got[RANKS_MAX * BLOCK];
     size_t bytes = (size_t)me->n * BLOCK * 4;
-    if (!local_sit_down(me, &d, 100000))
+    if (!sit_down(me, &d))
         return;
     for (int step = 0; step < STEPS && me->world->slots[me->rank].failures == 0; step++) {
         size_t count = counts[step % 4];
@@ -149,6 +157,13 @@ Test(api_device_local_p2p, groups_in_any_order)
     local_run_threads("queues=8", 9, exchange_all);
 }
 
+Test(api_device_local_p2p, groups_in_any_order_of_processes)
+{
+    led_run({ "queues=8,delay=50", 3, 0, exchange_all, &processes, 0 },
+        { "queues=1", 4, 0, exchange_all, &processes, 0 }, { "queues=1", 4, 2, exchange_all, &processes, 0 },
+        { "queues=2,delay=50", 8, 3, exchange_all, &processes, 0 });
+}
+
 /* --- A ring that one rank begins in a group, and the others pass on, with ends here and there in ordinary
  * memory: what the first sends must leave though what it receives comes last. */
 
@@ -158,7 +173,7 @@ static void pass_round(struct ranks_me *me)
     static uint32_t ordinary[RANKS_MAX][2][WORDS];
     struct local_desk d;
     uint64_t drawn = 5;
-    if (!local_sit_down(me, &d, 100000))
+    if (!sit_down(me, &d))
         return;
     int next = (me->rank + 1) % me->n, last = (me->rank + me->n - 1) % me->n;
     for (int step = 0; step < STEPS && me->world->slots[me->rank].failures == 0; step++) {
@@ -205,26 +220,35 @@ Test(api_device_local_p2p, rings_of_mixed_memory)
     local_run_threads("queues=1,delay=50", 5, pass_round);
 }
 
+Test(api_device_local_p2p, rings_of_mixed_memory_of_processes)
+{
+    led_run({ "queues=8,delay=50", 3, 0, pass_round, &processes, 0 },
+        { "queues=1", 2, 0, pass_round, &processes, 0 },
+        { "queues=1,delay=50", 5, 0, pass_round, &processes, 0 },
+        { "queues=8,delay=50", 4, 2, pass_round, &processes, 0 });
+}
+
 /* --- Many in flight: more than are remembered, each alone, and in one group */
 
 static void pass_many(struct ranks_me *me)
 {
-    enum { MANY = 1500 };
+    enum { MANY = 1500, FEW = 200 };
+    const int many = me->context == &processes ? FEW : MANY;
     struct local_desk d;
     uint32_t given[MANY], got[MANY];
-    if (!local_sit_down(me, &d, 100000))
+    if (!sit_down(me, &d))
         return;
     uint32_t *in = (uint32_t *)(void *)d.areas[GOT], *out = (uint32_t *)(void *)d.areas[GIVEN];
     int other = 1 - me->rank;
     for (int round = 0; round < 3; round++) {
         ranks_at(me, "round %d", round);
-        for (size_t i = 0; i < MANY; i++)
+        for (size_t i = 0; i < (size_t)many; i++)
             given[i] = value(me->rank, other, round, i);
         local_give(&d, GIVEN, given, sizeof given);
         bool grouped = round == 1 || (round == 2 && me->rank == 0);
         if (grouped)
             tutti_group_start();
-        for (int i = 0; i < MANY; i++) {
+        for (int i = 0; i < many; i++) {
             tutti_status status = me->rank == i % 2
                                       ? tutti_send(out + i, 1, TUTTI_UINT32, other, d.comm, local_on(&d))
                                       : tutti_recv(in + i, 1, TUTTI_UINT32, other, d.comm, local_on(&d));
@@ -234,7 +258,7 @@ static void pass_many(struct ranks_me *me)
         if (grouped)
             ranks_ok(me, tutti_group_end(), "group_end");
         memcpy(got, local_take(&d, GOT, sizeof got), sizeof got);
-        for (int i = 1 - me->rank; i < MANY; i += 2)
+        for (int i = 1 - me->rank; i < many; i += 2)
             if (!ranks_expect(
                     me, got[i] == value(other, me->rank, round, (size_t)i), "message %d has %u", i, got[i]))
                 return;
@@ -247,10 +271,12 @@ static void wrap(struct ranks_me *me)
 {
     struct local_desk d;
     static uint32_t ordinary[2];
-    if (!local_sit_down(me, &d, 100000))
+    if (!sit_down(me, &d))
         return;
     tutti_comm *first = d.comm;
-    d.comm = local_join(me, ";first_number=4294967290", 100000);
+    bool led = me->context == &processes;
+    d.comm =
+        local_join(me, led ? ";executor=led;first_number=4294967290" : ";first_number=4294967290", 100000);
     for (int step = 0; step < 40 && d.comm != NULL; step++) {
         uint32_t given = value(me->rank, 0, step, 0), got;
         bool host = step % 3 == 1, sends = (step / 4 + me->rank) % 2 == 0;
@@ -279,6 +305,12 @@ Test(api_device_local_p2p, many_in_flight)
 Test(api_device_local_p2p, counters_wrap)
 {
     local_run_threads("queues=8", 2, wrap);
+}
+
+Test(api_device_local_p2p, many_of_processes)
+{
+    led_run({ "queues=8", 2, 0, pass_many, &processes, 0 }, { "queues=1", 2, 0, pass_many, &processes, 0 },
+        { "queues=8", 2, 0, wrap, &processes, 0 });
 }
 
 /* --- Buffers of two ranks that overlap are the host's: the bytes are those that were sent. */

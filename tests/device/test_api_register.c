@@ -159,9 +159,10 @@ static struct leader open_with_leader(void)
         tutti_comm_init_all(1, &device, &config, &here.comm), TUTTI_OK, "%s", tutti_get_last_error(NULL));
     struct tt_device *d = tt_comm_find(here.comm)->device;
     here.dev = d->dev;
-    cr_assert_eq(tt_exporter_open(d->dev, 0, &leader.address, FOLLOWER, &calls_over, ENOUGH_MS, &d->exporter),
+    cr_assert_eq(
+        tt_exporter_open(d->dev, 0, &leader.address, FOLLOWER, &calls_over, ENOUGH_MS, &here.exporter),
         TUTTI_OK);
-    here.exporter = d->exporter;
+    d->exporters = &here.exporter;
     cr_assert_eq(here.dev->use(0), TT_DEV_OK);
     return leader;
 }
