@@ -46,8 +46,7 @@ const struct tt_setting tt_setting_table[] = {
         "or RoCE" },
     { "heartbeat", TT_SHARED, TT_KIND_MS, FIELD(heartbeat_ms), "10000",
         "milliseconds after which a host that answers nothing is taken to be gone; 0: when the system gives "
-        "up, "
-        "after some 15 minutes" },
+        "up, after some 15 minutes" },
     { "first_number", TT_SHARED, TT_KIND_NUMBER, FIELD(first_number), "0",
         "for tests of counters that wrap: the number of the first operation and message, up to 2^63" },
     { "exact", TT_SHARED, TT_KIND_BOOL, FIELD(exact), "off",
@@ -55,32 +54,31 @@ const struct tt_setting tt_setting_table[] = {
     { "topology", TT_SHARED, TT_KIND_TOPOLOGY, FIELD(topology), "auto",
         "which ranks share a cache, as 0-3/4-7 or 2x4; auto: by the cores that processes are bound to" },
     { "executor", TT_SHARED, TT_KIND_EXECUTOR, FIELD(executor), "auto",
-        "how collectives on CUDA streams are served: host, by staging through the host's memory, or auto: by "
+        "how calls on CUDA streams are served: host, by staging through the host's memory, or auto: by "
         "one kernel, where all ranks are in one process and on one device, and also where they are in "
         "several processes and it is faster (led: there always), and by kernels that meet, where each has a "
         "device of its own and it is faster (spin: there always)" },
     { "device_pad", TT_SHARED, TT_KIND_BYTES, FIELD(device_pad_bytes), "0",
         "bytes of device memory that a rank has for its operands, and as many for its results, where a "
-        "kernel "
-        "serves several processes of a device; 0: a two-thousandth of the device's, up to 32 MiB" },
+        "kernel serves several processes of a device; 0: a two-thousandth of the device's, up to 32 MiB" },
     { "device_mapped", TT_SHARED, TT_KIND_BOOL, FIELD(device_mapped), "off",
         "all device memory of collectives is of tutti_mem_alloc or tutti_mem_register, and choices of the "
         "executor count on that" },
+    { "device_import", TT_SHARED, TT_KIND_IMPORT, FIELD(device_import), "given",
+        "which device memory other ranks' processes may map: given, by tutti_mem_alloc or "
+        "tutti_mem_register; or all that calls use" },
     { "init_timeout", TT_LOCAL, TT_KIND_MS, FIELD(init_timeout_ms_or_zero), "0",
         "milliseconds that a rank waits for the others to come, if timeout is not shorter; 0: five minutes" },
     { "map", TT_LOCAL, TT_KIND_BOOL, FIELD(map), "on",
         "peers may read and write memory from tutti_mem_alloc where it lies, without a copy" },
     { "membarrier", TT_LOCAL, TT_KIND_BOOL, FIELD(membarrier), "on",
         "the rank that goes to sleep pays for the memory fence of all messages (system call membarrier); "
-        "used "
-        "if all ranks have it on and their kernels allow it" },
+        "used if all ranks have it on and their kernels allow it" },
     { "fused", TT_LOCAL, TT_KIND_BOOL, FIELD(fused), "on",
-        "a small call that was made before takes a shorter way through the library; the results are the "
-        "same" },
+        "a small call that was made before takes a shorter way through the library, to the same results" },
     { "stream_bytes", TT_LOCAL, TT_KIND_BYTES, FIELD(stream_bytes), "0",
         "from this size on, an operation stores past the caches what other ranks read; 0: when the buffers "
-        "of "
-        "all ranks together fill the last level cache" },
+        "of all ranks together fill the last level cache" },
     { "device", TT_LOCAL, TT_KIND_DEVICE, FIELD(device), "auto",
         "CUDA device of the communicator: a number, none, auto (the thread's current device, if the process "
         "uses CUDA), or current (that, and device 0 where the thread has none)" },
@@ -98,6 +96,7 @@ _Static_assert(sizeof tt_setting_table / sizeof tt_setting_table[0] <= TT_SETTIN
 static const char *const words_of[][5] = { [TT_KIND_ISA] = { "auto", "generic", "avx2", "avx512" },
     [TT_KIND_NETWORK] = { "auto", "tcp", "ucx" },
     [TT_KIND_EXECUTOR] = { "auto", "host", "led", "spin" },
+    [TT_KIND_IMPORT] = { "given", "all" },
     [TT_KIND_DEVICE] = { "auto", "none", "current" } };
 
 /* Known to the library, but not settings: where this process stands, and what it tells of itself. */
@@ -273,6 +272,7 @@ static bool parse_value(
     case TT_KIND_ISA:
     case TT_KIND_NETWORK:
     case TT_KIND_EXECUTOR:
+    case TT_KIND_IMPORT:
         return parse_word(text, row->kind, field);
     case TT_KIND_DEVICE:
         return parse_device(text, field);
@@ -313,6 +313,7 @@ static void describe_legal(enum tt_kind kind, struct tt_text *t)
     case TT_KIND_ISA:
     case TT_KIND_NETWORK:
     case TT_KIND_EXECUTOR:
+    case TT_KIND_IMPORT:
         for (int i = 0; words_of[kind][i] != NULL; i++)
             tt_put(t, "%s%s", i > 0 ? ", " : "", words_of[kind][i]);
         break;
@@ -550,6 +551,7 @@ static void put_value(const struct tt_setting *row, const struct tt_settings *se
     case TT_KIND_ISA:
     case TT_KIND_NETWORK:
     case TT_KIND_EXECUTOR:
+    case TT_KIND_IMPORT:
         tt_put(t, "%s", words_of[row->kind][*(const uint64_t *)field]);
         break;
     case TT_KIND_DEVICE:

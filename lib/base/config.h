@@ -25,10 +25,12 @@ enum tt_kind {
     TT_KIND_DEVICE, /* auto, none, current, or a number */
     TT_KIND_NETWORK, /* auto, tcp or ucx */
     TT_KIND_EXECUTOR, /* auto, host, led or spin */
+    TT_KIND_IMPORT, /* given or all */
     TT_KIND_PATH, /* of a file; empty: none */
 };
 enum tt_network { TT_NETWORK_AUTO, TT_NETWORK_TCP, TT_NETWORK_UCX };
 enum tt_executor { TT_EXECUTOR_AUTO, TT_EXECUTOR_HOST, TT_EXECUTOR_LED, TT_EXECUTOR_SPIN };
+enum tt_import { TT_IMPORT_GIVEN, TT_IMPORT_ALL };
 enum { TT_DEVICE_AUTO, TT_DEVICE_NONE, TT_DEVICE_CURRENT, TT_DEVICE_FIRST };
 enum tt_origin {
     TT_FROM_DEFAULT,
@@ -66,6 +68,7 @@ struct tt_settings {
     uint64_t executor; /* enum tt_executor */
     uint64_t device_pad_bytes; /* of a rank's operands, and as many of its results; 0: as the device is */
     bool device_mapped; /* all memory that calls use is handed over (led.h) */
+    uint64_t device_import; /* enum tt_import: which memory of a device other processes are given */
     uint64_t network; /* enum tt_network */
     uint64_t heartbeat_ms; /* a host that is silent for so long is gone; 0: as the system has it */
     uint64_t first_number; /* message and sequence numbers start here */

@@ -314,6 +314,16 @@ static uint64_t pad_bytes(const struct tt_led *led)
     return bytes / led->cell_bytes * led->cell_bytes;
 }
 
+static void warn_of_imports(const struct tt_comm *comm)
+{
+    if (comm->rank == 0 && comm->settings.device_import == TT_IMPORT_ALL)
+        tt_log(TT_LOG_WARN,
+            "%s: device_import is all: the ranks on device %d map all memory of it that calls use, as a "
+            "whole, and "
+            "may read and write it (docs/settings.md)",
+            comm->identity.name, comm->device->number);
+}
+
 static tutti_status make(struct tt_comm *comm)
 {
     struct tt_device *d = comm->device;
@@ -350,6 +360,7 @@ tutti_status tt_led_connect(struct tt_comm *comm, const struct tt_device_info *i
     comm->device->not_led = why;
     if (why != NULL)
         return TUTTI_OK;
+    warn_of_imports(comm);
     tutti_status status = make(comm);
     if (status == TUTTI_OK)
         status = find_rows(comm->device->led, infos, stride);

@@ -58,7 +58,10 @@ static bool place_buffer(const struct tt_led *led, const struct tt_staged *op, s
         s->kind = TT_PLACE_SEGMENT;
         return true;
     }
-    if (tt_device_memory_has((void *)what.base))
+    bool all = led->comm->settings.device_import == TT_IMPORT_ALL;
+    if (all && op->staging.gate.led.call != 0) /* a capture may not stand the export of any memory */
+        tt_exporter_ask(exporter, &what, TT_EXPORT_USED);
+    else if (tt_device_memory_has((void *)what.base))
         tt_exporter_ask(exporter, &what, TT_EXPORT_GIVEN);
     return false;
 }

@@ -104,6 +104,7 @@ Test(config, environment)
     setenv("TUTTI_EXECUTOR", "host", 1);
     setenv("TUTTI_DEVICE_PAD", "2M", 1);
     setenv("TUTTI_DEVICE_MAPPED", "on", 1);
+    setenv("TUTTI_DEVICE_IMPORT", "all", 1);
     struct tt_settings s;
     cr_assert_eq(tt_settings_read(&s, NULL), TUTTI_OK);
     cr_expect_str_eq(s.algorithm, "all_reduce:ring,broadcast:tree");
@@ -117,6 +118,7 @@ Test(config, environment)
     cr_expect_eq(s.executor, TT_EXECUTOR_HOST);
     cr_expect_eq(s.device_pad_bytes, 2 << 20);
     cr_expect(s.device_mapped);
+    cr_expect_eq(s.device_import, TT_IMPORT_ALL);
     cr_expect_eq(s.first_number, UINT64_C(1) << 63);
     cr_expect(s.exact);
     cr_expect_str_eq(s.topology, "0,2/1,3");

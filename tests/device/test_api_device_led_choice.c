@@ -13,7 +13,7 @@
 
 TestSuite(api_device_led_choice, .timeout = 120);
 
-enum { COUNT = 2500, TRIES = 400, SHORT_MS = 50, ENOUGH_MS = 10000 };
+enum { COUNT = 2500, TRIES = 400, SOME = 60, SHORT_MS = 50, ENOUGH_MS = 10000 };
 
 static bool sum(const struct local_desk *d, const void *from, void *to)
 {
@@ -114,6 +114,73 @@ Test(api_device_led_choice, memory_of_mem_alloc_is_not_copied)
 {
     plugin_must_be_stub();
     led_run({ "queues=8", 2, 0, use_given, NULL, 0 });
+}
+
+/* By device_import=all any memory is so, once it was used; what is freed, and allocated anew at the same
+ * address, is another one. */
+static void use_any(struct ranks_me *me)
+{
+    struct local_desk d;
+    uint64_t copies[2] = { 2, 1 };
+    if (!local_prepare(me, &d) ||
+        (d.comm = led_join(me, ";executor=led;device_import=all", LED_LONG_MS)) == NULL)
+        return;
+    bool follows = !led_leads(&d);
+    for (int times = 0; times < 3; times++) {
+        uint32_t expected = 0, one = (uint32_t)(times * me->n + me->rank), got[COUNT];
+        for (int r = 0; r < me->n; r++)
+            expected += (uint32_t)(times * me->n + r);
+        for (int i = 0; i < SOME; i++) {
+            local_give(&d, GIVEN, &one, sizeof one);
+            copies[0] = copies_of_call(&d, d.areas[GIVEN], d.areas[GOT]);
+            memcpy(got, local_take(&d, GOT, sizeof got), sizeof got);
+            ranks_expect(me, got[0] == expected, "the sum is %u, not %u", got[0], expected);
+            uint64_t before = d.stub->calls("copy");
+            if (me->rank == 1)
+                tutti_send(d.areas[GIVEN], COUNT, TUTTI_UINT32, 0, d.comm, local_on(&d));
+            copies[1] = d.stub->calls("copy") - before;
+            if (me->rank == 0)
+                tutti_recv(d.areas[GOT], COUNT, TUTTI_UINT32, 1, d.comm, local_on(&d));
+            memcpy(got, local_take(&d, GOT, sizeof got), sizeof got);
+            ranks_expect(me, me->rank != 0 || got[0] == one + 1, "%u came", got[0]);
+            ranks_meet(me);
+        }
+        ranks_expect(me, !follows || copies[0] == 0, "%d copies of a call", (int)copies[0]);
+        ranks_expect(me, me->rank != 1 || copies[1] == 0, "%d copies of a message", (int)copies[1]);
+        for (int a = 0; a < 2; a++) {
+            void *memory = NULL;
+            d.dev->memory.free(d.areas[a]); /* which it complains of: as is said of this setting */
+            local_fine(&d, d.dev->memory.alloc(AREA, &memory));
+            d.areas[a] = memory;
+        }
+    }
+    led_get_up(&d);
+}
+
+Test(api_device_led_choice, any_memory_is_not_copied)
+{
+    plugin_must_be_stub();
+    led_run({ "queues=8", 2, 0, use_any, NULL, 0 }, { "queues=1", 3, 0, use_any, NULL, 0 });
+}
+
+/* What cannot be exported is copied. */
+static void use_a_pool(struct ranks_me *me)
+{
+    struct local_desk d;
+    if (!local_prepare(me, &d) ||
+        (d.comm = led_join(me, ";executor=led;device_import=all", LED_LONG_MS)) == NULL)
+        return;
+    for (int i = 0; i < 20; i++) {
+        uint64_t copies = copies_of_call(&d, d.areas[GIVEN], d.areas[GOT]);
+        ranks_expect(me, led_leads(&d) || copies == 2, "%d copies", (int)copies);
+    }
+    led_get_up(&d);
+}
+
+Test(api_device_led_choice, memory_of_a_pool_is_copied)
+{
+    plugin_must_be_stub();
+    led_run({ "queues=8,exports=0", 2, 0, use_a_pool, NULL, 0 });
 }
 
 /* The leader may not unmap it while the graph lives, and does when that has gone. */
