@@ -146,7 +146,7 @@ static void take_time(struct ranks_me *me)
     ranks_meet(me);
     local_fine(&d, d.dev->wait_word(d.stream, word, 1));
     ranks_ok(me, pass(&d, 0, 1, COUNT), "a message");
-    ranks_sleep_us(900000);
+    ranks_sleep_us(600000);
     ranks_ok(me, tutti_comm_state(d.comm), "state");
     ranks_meet(me);
     __atomic_store_n(word, 1, __ATOMIC_RELEASE);
@@ -174,7 +174,7 @@ static void call_circle(const struct local_desk *d, size_t count)
 
 static void abort_held(struct ranks_me *me)
 {
-    for (int round = 0; round < 2 * me->n; round++) {
+    for (int round = 0; round < me->n; round++) {
         struct local_desk d;
         ranks_at(me, "round %d", round);
         if (!led_sit_down(me, &d, LED_LONG_MS))
@@ -296,8 +296,8 @@ static void kill_at_drawn_moments(int n, int times)
 
 Test(api_device_fetch_ends, kills_at_drawn_moments)
 {
-    kill_at_drawn_moments(2, 12);
-    kill_at_drawn_moments(3, 15);
+    kill_at_drawn_moments(2, 6);
+    kill_at_drawn_moments(3, 9);
 }
 
 /* --- Graphs */
