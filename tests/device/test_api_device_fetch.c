@@ -219,6 +219,7 @@ static void keep(struct ranks_me *me)
     uint32_t *word = memory;
     *word = 0;
     ranks_ok(me, tutti_mem_register(d.comm, d.areas[GIVEN], AREA, &registered), "mem_register");
+    ranks_ok(me, tutti_mem_register(d.comm, d.areas[2], AREA, &registered), "mem_register");
     local_fine(&d, d.dev->memory.classify(d.areas[GIVEN], &what));
     ranks_meet(me);
     if (me->rank == 0) {
@@ -228,7 +229,6 @@ static void keep(struct ranks_me *me)
             "the receiver has unmapped what it is to fetch");
         ranks_meet(me);
         local_fine(&d, d.dev->stream.sync(d.stream));
-        ranks_ok(me, tutti_mem_register(d.comm, d.areas[2], AREA, &registered), "mem_register");
         local_fine(&d, d.dev->memory.classify(d.areas[2], &what));
         send_to(&d, d.areas[2], AREA, 1);
         local_fine(&d, d.dev->stream.sync(d.stream));
