@@ -160,7 +160,7 @@ static inline bool tt_gate_is_decided(const struct tt_gate *g)
 static inline enum tt_served tt_gate_served(const struct tt_gate *g)
 {
     if (g->led.meeting != NULL)
-        return TT_SERVED_LED;
+        return g->led.meeting->way == TT_MEET_AT_LEADER ? TT_SERVED_LED : TT_SERVED_DIRECT;
     if (!tt_gate_is_decided(g))
         return TT_SERVED_UNKNOWN;
     return g->local.decision != NULL && g->local.decision->by_kernel ? TT_SERVED_LOCAL : TT_SERVED_HOST;

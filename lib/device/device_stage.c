@@ -324,7 +324,7 @@ tutti_status tt_stage_spin(struct tt_comm_batch *b, struct tt_staged *op)
         tt_device_mark(d, tt_spin_over(d->spin), (uint32_t)(call.first + step - 1));
     if (step == op->kernels) {
         b->slice = 0;
-        b->round = tt_stage_round(b, b->round + 1);
+        tt_stage_next_round(b);
     }
     return status;
 }
