@@ -484,10 +484,9 @@ tutti_status tutti_comm_destroy(tutti_comm *comm);
 /* As destroy, but nobody waits and nobody is harmed: returns at once, and the handle is dead. The library
  * keeps this rank's end until its calls on streams are over, and then for the peers, until all of them have
  * released or destroyed theirs, or ended, or until linger_ms have passed (-1: no bound). A peer that calls
- * what this rank has not called gets PEER_LOST, but may finalize, or call a barrier. A process that ends
- * gives its calls two seconds. Errors: INVALID_ARGUMENT (comm, linger_ms), INVALID_USAGE (inside a group;
- * made before a fork), OUT_OF_MEMORY, SYSTEM_ERROR (no thread): then the handle lives. Source:
- * ncclCommDestroy. */
+ * what this rank has not called gets PEER_LOST, but may finalize, or call a barrier. The end of the process
+ * waits two seconds for that. Errors: INVALID_ARGUMENT (comm, linger_ms), INVALID_USAGE (inside a group; made
+ * before a fork), OUT_OF_MEMORY, SYSTEM_ERROR (no thread): then the handle lives. Source: ncclCommDestroy. */
 tutti_status tutti_comm_release(tutti_comm *comm, int64_t linger_ms);
 
 /* ---- Memory ---- */

@@ -24,7 +24,7 @@
 #include "run/run.h"
 #include "stream/stream.h"
 
-enum { NAP_MS = 2, LONGEST_NAP_MS = 50, EXIT_MS = 2000 };
+enum { NAP_MS = 2, LONGEST_NAP_MS = 50, EXIT_MS = 2000, CLOSE_MS = 3000 };
 
 struct released {
     struct released *next;
@@ -37,7 +37,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     struct released *first;
     bool served; /* the thread runs */
-    _Atomic bool exiting;
+    _Atomic int64_t exit_ns; /* then nobody lingers any more, for the process ends; 0: it does not */
 } ends;
 
 static void after_fork_in_child(void)
@@ -121,7 +121,8 @@ static bool is_through(struct released *r)
     }
     if (peers > 0 && peers == in_barrier)
         join_barrier(r);
-    return peers == 0 || tt_now_ns() >= r->until_ns || atomic_load(&ends.exiting);
+    int64_t now_ns = tt_now_ns(), exit_ns = atomic_load(&ends.exit_ns);
+    return peers == 0 || now_ns >= r->until_ns || (exit_ns != 0 && now_ns >= exit_ns);
 }
 
 /* Takes an end that is through out of the list. */
@@ -184,11 +185,11 @@ tutti_status tt_release(struct tt_comm *comm, int64_t linger_ms)
     return status;
 }
 
-/* Nobody is kept for any more, but what has been sent goes out: closing an end sees to that. */
+/* Peers that end soon find this rank; and what has been sent goes out, for closing an end sees to that. */
 static void __attribute__((destructor)) end_process(void)
 {
-    int64_t until_ns = tt_deadline_ns(EXIT_MS);
-    atomic_store(&ends.exiting, true);
+    int64_t until_ns = tt_deadline_ns(EXIT_MS + CLOSE_MS);
+    atomic_store(&ends.exit_ns, tt_deadline_ns(EXIT_MS));
     for (bool left = true; left && tt_now_ns() < until_ns;) {
         pthread_mutex_lock(&lock);
         left = ends.served;

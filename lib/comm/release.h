@@ -7,8 +7,8 @@
 #include "run/comm.h"
 
 /* Makes the handle dead. A thread of the library frees the communicator when its calls are over and no peer
- * needs it, or linger_ms later (-1: no bound); at the end of the process, when its calls are over, for which
- * that waits a moment. After an error the handle lives. */
+ * needs it, or linger_ms later (-1: no bound); the end of the process waits two seconds for that. After an
+ * error the handle lives. */
 tutti_status tt_release(struct tt_comm *comm, int64_t linger_ms);
 
 #endif

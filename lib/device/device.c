@@ -18,7 +18,6 @@
 #include "transports/arena.h"
 
 enum { SIDES = 2, CHUNKS_LEAST = 8 /* of a schedule that has more than ranks */, DRAIN_MS = 1000 };
-enum { SLICE_OF_ALL = 5 << 20 };
 
 const char *tt_device_sysfs = "/sys";
 
@@ -70,28 +69,12 @@ tutti_status tt_device_adopt(const struct tt_settings *settings, int device)
     return status;
 }
 
-/* Slices are as long as the pinned memory has room for, since each is several pieces of work, and there is a
- * bound of those: so long that all slices of a call of 1 GiB can be enqueued. */
-uint64_t tt_device_slice_bytes(int n)
-{
-    return SLICE_OF_ALL / (uint64_t)n;
-}
-
 /* Two slices of operands and two of results fill the pinned memory. */
 static uint64_t cells_bytes(int n, uint64_t slot_bytes)
 {
     uint64_t chunks = n > CHUNKS_LEAST ? (uint64_t)n : CHUNKS_LEAST, all = tt_slice_of_all(slot_bytes, n);
     uint64_t slice = chunks * slot_bytes < all ? chunks * slot_bytes : all;
     return SIDES * TT_WINDOW * slice;
-}
-
-tutti_status tt_device_settings(struct tt_settings *settings, int n)
-{
-    int number;
-    tutti_status status = tt_device_resolve(settings, &number);
-    if (status == TUTTI_OK && number >= 0 && settings->slice_bytes == 0)
-        settings->slice_bytes = tt_device_slice_bytes(n);
-    return status;
 }
 
 /* --- Life */

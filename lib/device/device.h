@@ -46,6 +46,7 @@ struct tt_device_mark { /* so many pieces of work are over when the gate's word 
 };
 
 struct tt_device_marks { /* of which there may be so many */
+    uint64_t enqueued, completed; /* pieces of work */
     struct tt_device_mark ring[TT_DEVICE_MARKS];
     uint32_t first, count;
 };
@@ -85,9 +86,7 @@ struct tt_device { /* of a communicator; used by who calls on it */
     uint64_t operations; /* collectives so far, from first_number on */
     struct tt_prepared_cache prepared; /* for their schedules: the worker has others */
 
-    uint64_t enqueued, completed; /* pieces of work */
     struct tt_device_marks marks;
-
     struct tt_device *next; /* of those that device_watch.c watches */
 };
 

@@ -91,7 +91,7 @@ static enum tt_dev_error launch(struct tt_device *d, const struct tt_fused_param
         .params_bytes = sizeof *params };
     if (params->rects == 0)
         return TT_DEV_OK;
-    d->enqueued++;
+    d->marks.enqueued++;
     return d->dev->launch(&launch, stream);
 }
 

@@ -130,7 +130,7 @@ static enum tt_dev_error copy(
     void *stream = b->ops[0].stream;
     if (bytes == 0)
         return TT_DEV_OK;
-    d->enqueued++;
+    d->marks.enqueued++;
     return side == TT_IN ? d->dev->copy(staged, (const uint8_t *)op->call.send + from, bytes, stream)
                          : d->dev->copy((uint8_t *)op->call.recv + from, staged, bytes, stream);
 }
@@ -144,7 +144,7 @@ static enum tt_dev_error await(
     const struct tt_comm_batch *b, const struct tt_staged *op, uint32_t slice, uint32_t step)
 {
     struct tt_device *d = b->device;
-    d->enqueued++;
+    d->marks.enqueued++;
     return d->dev->wait_word(
         b->ops[0].stream, tt_device_seen(d, op->staging.gate.done), word(op, slice, step));
 }
@@ -159,7 +159,7 @@ static void tell_peers(const struct tt_comm_batch *b, const struct tt_staged *op
 static enum tt_dev_error tell_ready(struct tt_comm_batch *b, const struct tt_staged *op, uint32_t slice)
 {
     struct tt_device *d = b->device;
-    d->enqueued++;
+    d->marks.enqueued++;
     return d->dev->write_word(
         b->ops[0].stream, tt_device_seen(d, op->staging.gate.ready), word(op, slice, 1));
 }
@@ -176,7 +176,7 @@ tutti_status tt_led_enqueue_operands(struct tt_comm_batch *b, struct tt_staged *
         error = d->dev->copy(tt_device_seen(d, gate->factor), o->scalar, o->element_bytes, b->ops[0].stream);
     if (error == TT_DEV_OK)
         error = copy(b, op, TT_IN, slice);
-    d->enqueued++;
+    d->marks.enqueued++;
     if (error == TT_DEV_OK)
         error = tell_ready(b, op, slice);
     tell_peers(b, op, 2 * slice + 1);
@@ -210,7 +210,7 @@ static enum tt_dev_error launch(
         .block = TT_FUSED_BLOCK,
         .params = &params,
         .params_bytes = sizeof params };
-    b->device->enqueued++;
+    b->device->marks.enqueued++;
     return led->dev->launch(&launch, b->ops[0].stream);
 }
 
@@ -223,7 +223,7 @@ static enum tt_dev_error enqueue_kernels(struct tt_comm_batch *b, struct tt_stag
     enum tt_dev_error error = is_message(op) ? tell_ready(b, op, slice) : TT_DEV_OK;
     if (error == TT_DEV_OK)
         error = await(b, op, slice, 1);
-    d->enqueued++;
+    d->marks.enqueued++;
     if (error == TT_DEV_OK)
         error = d->dev->copy(led->reach->bases_there, tt_device_seen(d, led->reach->bases),
             TT_LED_KERNELS * sizeof *led->reach->bases, b->ops[0].stream);

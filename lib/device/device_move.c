@@ -20,7 +20,7 @@ static enum tt_dev_error copy(
     void *user = (void *)r->user;
     if (r->rows == 0)
         return TT_DEV_OK;
-    d->enqueued++;
+    d->marks.enqueued++;
     if (r->rows == 1)
         return m->back ? d->dev->copy(user, r->cell, r->row_bytes, stream)
                        : d->dev->copy(r->cell, user, r->row_bytes, stream);

@@ -131,7 +131,7 @@ static tutti_status decide(struct tt_comm *comm, struct tt_pair *pair, const str
     pair->copied = can_copy(pair->ends[0], pair->ends[1]);
     if (pair->copied && enqueue(pair, d->dev, first, message->stream) != TT_DEV_OK)
         status = fail(comm);
-    d->enqueued += 3 * (uint64_t)pair->copied;
+    d->marks.enqueued += 3 * (uint64_t)pair->copied;
     atomic_store(&pair->turn, TURNS * message->index + (status == TUTTI_OK ? TURNS : DECIDING | CANCELLED));
     tt_doorbell_ring(tt_local_peers_bell(comm));
     return status;
@@ -182,7 +182,7 @@ static enum tt_dev_error follow(
 {
     if (!pair->copied || !message->first || bytes_of(message) == 0)
         return TT_DEV_OK;
-    d->enqueued++;
+    d->marks.enqueued++;
     return d->dev->event.wait(pair->done, message->stream, false);
 }
 
@@ -202,7 +202,7 @@ tutti_status tt_pair_settle(
     atomic_store_explicit(&decision->call, message->number, memory_order_release);
     if (!*copied)
         return TUTTI_OK;
-    d->enqueued++;
+    d->marks.enqueued++;
     error = d->dev->write_word(message->stream, tt_device_seen(d, gate->ready), gate->base + gate->slices);
     tt_device_mark(d, gate->done, gate->base + gate->slices);
     return error == TT_DEV_OK ? TUTTI_OK : fail(comm);

@@ -10,6 +10,24 @@
 /* Collectives come after all messages, on every communicator and at all ranks. */
 enum { ROUNDS_OF_MESSAGES = 1 << 30 };
 
+enum { SLICE_OF_ALL = 5 << 20 };
+
+/* Slices are as long as the pinned memory has room for, since each is several pieces of work, and there is a
+ * bound of those: so long that all slices of a call of 1 GiB can be enqueued. */
+uint64_t tt_device_slice_bytes(int n)
+{
+    return SLICE_OF_ALL / (uint64_t)n;
+}
+
+tutti_status tt_device_settings(struct tt_settings *settings, int n)
+{
+    int number;
+    tutti_status status = tt_device_resolve(settings, &number);
+    if (status == TUTTI_OK && number >= 0 && settings->slice_bytes == 0)
+        settings->slice_bytes = tt_device_slice_bytes(n);
+    return status;
+}
+
 static bool is_p2p(const struct tt_call *call)
 {
     return tt_collectives[call->collective].p2p;
@@ -317,7 +335,7 @@ tutti_status tt_stage_spin(struct tt_comm_batch *b, struct tt_staged *op)
     if (step == 1 && b->captured == NULL)
         status = tt_local_peers_await(b->comm, &op->rendezvous, 1);
     if (status == TUTTI_OK &&
-        tt_spin_enqueue(d->spin, &call, step - 1, b->ops[0].stream, &d->enqueued) != TT_DEV_OK)
+        tt_spin_enqueue(d->spin, &call, step - 1, b->ops[0].stream, &d->marks.enqueued) != TT_DEV_OK)
         status = tt_fail(TUTTI_DEVICE_ERROR, "%s: rank %d, device %d: cannot enqueue: %s",
             b->comm->identity.name, b->comm->rank, d->number, d->dev->why());
     if (b->captured == NULL)
@@ -331,13 +349,21 @@ tutti_status tt_stage_spin(struct tt_comm_batch *b, struct tt_staged *op)
 
 /* --- How much is enqueued */
 
+uint32_t tt_stage_count_events(const struct tt_comm_batch *b)
+{
+    uint32_t events = 1;
+    for (int i = 1; i < b->count; i++)
+        events += b->ops[i].stream != b->ops[0].stream;
+    return events;
+}
+
 static void pass(struct tt_device *d)
 {
     for (; d->marks.count > 0; d->marks.count--, d->marks.first = (d->marks.first + 1) % TT_DEVICE_MARKS) {
         const struct tt_device_mark *m = &d->marks.ring[d->marks.first];
         if ((int32_t)(atomic_load_explicit(m->done, memory_order_acquire) - m->value) < 0)
             return;
-        d->completed = m->enqueued;
+        d->marks.completed = m->enqueued;
     }
 }
 
@@ -349,12 +375,12 @@ void tt_device_mark(struct tt_device *d, const _Atomic uint32_t *done, uint32_t 
     if (d->marks.count == TT_DEVICE_MARKS)
         return;
     uint32_t next = (d->marks.first + d->marks.count++) % TT_DEVICE_MARKS;
-    d->marks.ring[next] = (struct tt_device_mark){ d->enqueued, done, value };
+    d->marks.ring[next] = (struct tt_device_mark){ d->marks.enqueued, done, value };
 }
 
 static bool has_room(const struct tt_device *d, uint32_t pieces, uint32_t marks)
 {
-    return d->enqueued + pieces - d->completed <= TT_DEVICE_ENQUEUED &&
+    return d->marks.enqueued + pieces - d->marks.completed <= TT_DEVICE_ENQUEUED &&
            d->marks.count + marks <= TT_DEVICE_MARKS;
 }
 

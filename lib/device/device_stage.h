@@ -71,6 +71,8 @@ enum tt_dev_error tt_fuse_move(struct tt_comm_batch *b, unsigned side);
 /* Enqueues the next step of a call that kernels of several devices do, and advances b->slice and b->round. */
 tutti_status tt_stage_spin(struct tt_comm_batch *b, struct tt_staged *op);
 
+/* How many events joining or forking the streams takes at most. */
+uint32_t tt_stage_count_events(const struct tt_comm_batch *b);
 uint32_t tt_stage_gate(const struct tt_staged *op);
 /* What is moved of a buffer, but for where its cells are. */
 struct tt_device_move tt_stage_move(const struct tt_staged *op, unsigned side);

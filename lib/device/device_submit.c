@@ -51,7 +51,7 @@ static enum tt_dev_error enqueue_factor(const struct tt_comm_batch *b, const str
     const struct tt_operator *o = op->call.created;
     if (o == NULL || o->scalar == NULL)
         return TT_DEV_OK;
-    d->enqueued++;
+    d->marks.enqueued++;
     return d->dev->copy(
         tt_device_seen(d, op->staging.gate.factor), o->scalar, o->element_bytes, b->ops[0].stream);
 }
@@ -65,7 +65,7 @@ static enum tt_dev_error enqueue_operands(struct tt_comm_batch *b, struct tt_sta
         error = move(b, op, TT_IN, slice);
     if (op->followed)
         return error;
-    d->enqueued++;
+    d->marks.enqueued++;
     if (error == TT_DEV_OK)
         error = d->dev->write_word(b->ops[0].stream, tt_device_seen(d, gate->ready), gate->base + slice + 1);
     if (b->captured == NULL)
@@ -85,7 +85,7 @@ static enum tt_dev_error enqueue_wait(struct tt_comm_batch *b, const struct tt_s
 {
     struct tt_device *d = b->device;
     const struct tt_gate *gate = &last_of(op)->staging.gate;
-    d->enqueued++;
+    d->marks.enqueued++;
     return d->dev->wait_word(b->ops[0].stream, tt_device_seen(d, gate->done), gate->base + slice + 1);
 }
 
@@ -127,7 +127,7 @@ static tutti_status decide(struct tt_comm_batch *b, struct tt_staged *op)
     tutti_status status = tt_local_await(b->comm, &op->local, &by_kernel);
     op->way = by_kernel ? TT_BY_KERNEL : TT_BY_HOST;
     if (by_kernel && b->captured == NULL) {
-        d->enqueued++;
+        d->marks.enqueued++;
         tt_device_mark(d, op->staging.gate.local.looked, (uint32_t)op->local.number);
     }
     return status;
@@ -261,15 +261,6 @@ static tutti_status enqueue_step(struct tt_comm_batch *b)
     return TUTTI_OK;
 }
 
-/* How many events joining or forking the streams takes at most. */
-static uint32_t count_events(const struct tt_comm_batch *b)
-{
-    uint32_t events = 1;
-    for (int i = 1; i < b->count; i++)
-        events += b->ops[i].stream != b->ops[0].stream;
-    return events;
-}
-
 /* Makes the first stream, which gets all the work, wait for the other streams and for the communicator's last
  * call. */
 static enum tt_dev_error join_streams(const struct tt_comm_batch *b)
@@ -277,7 +268,7 @@ static enum tt_dev_error join_streams(const struct tt_comm_batch *b)
     struct tt_device *d = b->device;
     void *lead = b->ops[0].stream;
     enum tt_dev_error error = TT_DEV_OK;
-    d->enqueued += count_events(b);
+    d->marks.enqueued += tt_stage_count_events(b);
     if (b->captured == NULL && d->ordered) /* on any stream: one that is gone may have had the same handle */
         error = d->dev->event.wait(d->order_event, lead, false);
     for (int i = 1; i < b->count && error == TT_DEV_OK; i++) {
@@ -295,7 +286,7 @@ static enum tt_dev_error join_streams(const struct tt_comm_batch *b)
 static enum tt_dev_error fork_streams(const struct tt_comm_batch *b)
 {
     struct tt_device *d = b->device;
-    d->enqueued += count_events(b);
+    d->marks.enqueued += tt_stage_count_events(b);
     void *lead = b->ops[0].stream, *last = b->captured == NULL ? d->order_event : d->capture.last;
     enum tt_dev_error error = b->captured == NULL ? d->dev->event.record(d->order_event, lead, false)
                                                   : tt_captured_leave(b->captured, d, lead);
@@ -354,7 +345,7 @@ static tutti_status set_batch(struct submission *t, struct tt_comm_batch *b, str
         .device = comm->device,
         .ops = ops,
         .turns = t->turns + from,
-        .enqueued = comm->device->enqueued };
+        .enqueued = comm->device->marks.enqueued };
     b->fetched.round = TT_NO_ROUND;
     tutti_status status = use(t, b);
     if (status != TUTTI_OK)
@@ -548,7 +539,7 @@ static tutti_status submit(struct submission *t, const struct tt_batch *batch)
         status = run_rounds(t);
     for (int i = 0; i < t->begun; i++)
         if (t->batches[i].captured != NULL)
-            t->batches[i].device->enqueued = t->batches[i].enqueued;
+            t->batches[i].device->marks.enqueued = t->batches[i].enqueued;
     for (int i = t->begun; i < t->count; i++)
         if (status != TUTTI_OK)
             withdraw(&t->batches[i]);

@@ -236,7 +236,8 @@ static tutti_status inspect_completed(struct tt_pending *p)
     uint64_t completed = peer != TT_NONE ? control->completed_by(op->endpoint, peer) : 0;
     bool over = completed > op->messages.sequence;
     struct tt_peer_place place;
-    if (completed == TT_ALL_OVER && p->call.collective == TT_BARRIER)
+    if (completed == TT_ALL_OVER && p->call.collective == TT_BARRIER &&
+        control->peer_state(op->endpoint, peer, &place) == TT_PEER_ALIVE)
         return TUTTI_OK; /* it comes to that (release.c) */
     if (over && p->suspect && completed == TT_ALL_OVER) {
         control->peer_state(op->endpoint, peer, &place);

@@ -389,7 +389,7 @@ static void connect_without(struct ranks_me *me)
         if (!local_prepare(me, &d))
             return;
         if (me->rank == 1)
-            d.stub->fail(functions[k], k == 0 ? 2 : 1, TT_DEV_UNSUPPORTED);
+            d.stub->fail(functions[k], k == 2 ? 1 : 2, TT_DEV_UNSUPPORTED);
         ranks_meet(me);
         if ((d.comm = led_join(me, ";executor=led", LED_LONG_MS)) == NULL)
             return;

@@ -78,7 +78,7 @@ Test(api_device_spin_choice, devices_that_cannot)
 Test(api_device_spin_choice, what_fails_while_ranks_connect)
 {
     plugin_must_be_stub();
-    static const struct obstacle obstacles[] = { { "preload", 1, "rank 1: preload", 0 },
+    static const struct obstacle obstacles[] = { { "preload", 2, "rank 1: preload", 0 },
         { "segment_alloc", 1, "rank 1: its pad", 0 }, { "segment_import", 1, "has not mapped its pad", 0 },
         { "launch", 1, "rank 1: launch", 0 }, { "launch", 2, "rank 1: launch", 0 },
         { "fill", 1, "rank 1: its pad", 0 } };
