@@ -353,9 +353,13 @@ static void little_space(struct ranks_me *me)
 
 Test(api_init, little_address_space)
 {
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-    ranks_run(&(struct ranks_plan){ .n = 2, .run = little_space });
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    const bool may_have_little = false; /* a sanitizer maps terabytes */
+#else
+    const bool may_have_little = true;
 #endif
+    if (may_have_little)
+        ranks_run(&(struct ranks_plan){ .n = 2, .run = little_space });
 }
 
 /* --- Ids that are damaged */
