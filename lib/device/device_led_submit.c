@@ -233,8 +233,10 @@ static enum tt_dev_error enqueue_kernels(struct tt_comm_batch *b, struct tt_stag
     }
     if (error == TT_DEV_OK)
         error = launch(b, op, slice, TT_LED_SLICE);
-    if (error != TT_DEV_OK && !out && b->captured == NULL)
+    if (error != TT_DEV_OK && b->captured == NULL && !out)
         tt_led_lose(led, word(op, slice, 2));
+    else if (error != TT_DEV_OK && b->captured == NULL) /* its end is told in place of the other one's */
+        d->dev->write_word(b->ops[0].stream, tt_device_seen(d, g->over), word(op, slice, 2));
     tell_peers(b, op, 2 * slice + 2);
     bool copies = g->sides[TT_OUT].host != NULL; /* its worker does */
     return error == TT_DEV_OK && copies ? await(b, op, slice, 2) : error;

@@ -49,10 +49,15 @@ static void is_cancelled(const struct local_desk *d)
         (unsigned long long)atomic_load(&led->rows[led->leader]->turn));
 }
 
-static tutti_status sum(const struct local_desk *d)
+static tutti_status sum_of(const struct local_desk *d, size_t count)
 {
     return tutti_all_reduce(
-        d->areas[GIVEN], d->areas[GOT], COUNT, TUTTI_INT32, TUTTI_SUM, d->comm, local_on(d));
+        d->areas[GIVEN], d->areas[GOT], count, TUTTI_INT32, TUTTI_SUM, d->comm, local_on(d));
+}
+
+static tutti_status sum(const struct local_desk *d)
+{
+    return sum_of(d, COUNT);
 }
 
 /* --- Ranks that call different things */
@@ -447,13 +452,16 @@ Test(api_device_led_ends, connecting_without_a_leader)
 }
 
 /* Of a call that is under way: all are told, and no stream is left waiting. A leader's kernel may have been
- * let go, by its worker, before it is to be enqueued: then there is none to wait for. */
+ * let go, by its worker, before it is to be enqueued: then there is none to wait for. Of a group of slices a
+ * kernel that does all may stand in the stream, when the one that tells is refused. */
 static const struct tt_led *refused;
+static const struct tt_dev *real;
+static int accepted;
 
 static enum tt_dev_error refuse_late(const struct tt_dev_launch *launch, void *stream)
 {
-    (void)launch;
-    (void)stream;
+    if (accepted-- > 0)
+        return real->launch(launch, stream);
     for (int ms = 0; ms < 10000 && atomic_load(&refused->rows[0]->turn) % 2 == 0; ms++)
         ranks_sleep_us(1000);
     return TT_DEV_UNSUPPORTED;
@@ -463,20 +471,28 @@ static void launch_fails(struct ranks_me *me)
 {
     struct local_desk d;
     static struct tt_dev other;
-    if (!led_sit_down(me, &d, LED_LONG_MS))
+    bool second = me->context != NULL;
+    size_t count = second ? AREA / 4 : COUNT;
+    if (!local_prepare(me, &d) ||
+        (d.comm = led_join(me, ";executor=led;device_pad=512K", LED_LONG_MS)) == NULL)
         return;
-    ranks_ok(me, sum(&d), "all_reduce");
+    ranks_ok(me, sum_of(&d, count), "all_reduce");
     local_settle(&d);
+    ranks_meet(me);
     if (led_leads(&d)) {
         refused = device_of(&d)->led;
+        real = d.dev;
+        accepted = second;
         other = *d.dev;
         other.launch = refuse_late;
         device_of(&d)->led->dev = &other;
     }
-    tutti_status status = sum(&d);
-    ranks_expect(me, !led_leads(&d) || status == TUTTI_DEVICE_ERROR, "status %d", status);
+    int64_t since_ms = ranks_now_ms();
+    tutti_status status = sum_of(&d, count);
+    ranks_expect(me, !led_leads(&d) || (status == TUTTI_DEVICE_ERROR && accepted == -1), "status %d", status);
     local_drains(&d);
     ranks_same_error(me, d.comm, TUTTI_DEVICE_ERROR, "rank 0|cannot enqueue");
+    ranks_expect(me, ranks_now_ms() - since_ms < 8000, "they have waited for what does not come");
     is_cancelled(&d);
     ranks_meet(me);
     ranks_ok(me, tutti_comm_destroy(d.comm), "tutti_comm_destroy");
@@ -515,7 +531,8 @@ static void enqueue_fails(struct ranks_me *me)
 Test(api_device_led_ends, an_enqueue_that_fails)
 {
     plugin_must_be_stub();
-    led_run({ "queues=8", N, 0, enqueue_fails, NULL, 0 }, { "queues=8", N, 0, launch_fails, NULL, 0 });
+    led_run({ "queues=8", N, 0, enqueue_fails, NULL, 0 }, { "queues=8", N, 0, launch_fails, NULL, 0 },
+        { "queues=8", N, 0, launch_fails, "the second", 0 });
 }
 
 /* The leader's device gives up while its kernel is awaited: there is none to wait for. */
