@@ -159,13 +159,36 @@ static void *serve(void *unused)
     return NULL;
 }
 
+/* Peers that end soon find this rank; and what has been sent goes out, for closing an end sees to that. */
+static void end_process(void)
+{
+    int64_t until_ns = tt_deadline_ns(EXIT_MS + CLOSE_MS);
+    atomic_store(&ends.exit_ns, tt_deadline_ns(EXIT_MS));
+    for (bool left = true; left && tt_now_ns() < until_ns;) {
+        pthread_mutex_lock(&lock);
+        left = ends.served;
+        pthread_mutex_unlock(&lock);
+        if (left)
+            tt_sleep_ms(1);
+    }
+}
+
+/* What is asked for last is done first at an exit: so for ends on a device this is asked for when the runtime
+ * is there, which has asked for its own. */
+static void await_exit(void)
+{
+    atexit(end_process);
+}
+
 tutti_status tt_release(struct tt_comm *comm, int64_t linger_ms)
 {
+    static pthread_once_t once[2] = { PTHREAD_ONCE_INIT, PTHREAD_ONCE_INIT };
     struct released *one = malloc(sizeof *one);
     tutti_status status = one != NULL ? TUTTI_OK : tt_fail(TUTTI_OUT_OF_MEMORY, "release: no memory");
     pthread_t thread;
     if (status != TUTTI_OK)
         return status;
+    pthread_once(&once[comm->device != NULL], await_exit);
     *one = (struct released){ .comm = comm, .linger_ms = linger_ms };
     pthread_mutex_lock(&lock);
     if (!ends.served)
@@ -183,18 +206,4 @@ tutti_status tt_release(struct tt_comm *comm, int64_t linger_ms)
     if (status != TUTTI_OK)
         free(one);
     return status;
-}
-
-/* Peers that end soon find this rank; and what has been sent goes out, for closing an end sees to that. */
-static void __attribute__((destructor)) end_process(void)
-{
-    int64_t until_ns = tt_deadline_ns(EXIT_MS + CLOSE_MS);
-    atomic_store(&ends.exit_ns, tt_deadline_ns(EXIT_MS));
-    for (bool left = true; left && tt_now_ns() < until_ns;) {
-        pthread_mutex_lock(&lock);
-        left = ends.served;
-        pthread_mutex_unlock(&lock);
-        if (left)
-            tt_sleep_ms(1);
-    }
 }
