@@ -54,4 +54,7 @@ void tt_comm_open_devices(struct tt_comm *const *comms, int count)
             spins[n++] = comms[i]->device->spin;
     if (n > 0 && n == count)
         tt_spin_open(spins, n);
+    for (int i = 0; i < n && n == count; i++)
+        if (spins[i]->serves)
+            tt_watch_spin(comms[i]->device);
 }

@@ -87,7 +87,10 @@ struct tt_device { /* of a communicator; used by who calls on it */
     struct tt_prepared_cache prepared; /* for their schedules: the worker has others */
 
     struct tt_device_marks marks;
-    struct tt_device *next; /* of those that device_watch.c watches */
+    struct { /* of device_watch.c, behind its lock */
+        struct tt_device *next;
+        struct tt_spin *spin; /* that serves; NULL: there is none, or not yet */
+    } watch;
 };
 
 /* What ranks tell each other of their devices when they connect. */
@@ -172,6 +175,7 @@ tutti_status tt_device_try_words(struct tt_device *device, const struct tt_dev_f
 tutti_status tt_device_broken(const struct tt_device *device);
 /* A thread of the process looks whether that is so, from begin to end (device_watch.c). */
 tutti_status tt_watch_begin(struct tt_device *device);
+void tt_watch_spin(struct tt_device *device); /* and at its kernels that meet, which serve from now on */
 void tt_watch_end(struct tt_device *device);
 /* How many places of a device kernels that wait may have, of all communicators of the process; NULL: that is
  * not counted. */

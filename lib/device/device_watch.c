@@ -75,8 +75,8 @@ static void look_at(const struct tt_device *d)
     struct tt_comm *comm = d->comm;
     struct tt_dev_capture capture;
     bool busy = atomic_load(&comm->streams.queued) > 0 || tt_replays_live(d);
-    if (d->spin != NULL)
-        tt_spin_watch(d->spin);
+    if (d->watch.spin != NULL)
+        tt_spin_watch(d->watch.spin);
     if (!busy || atomic_load(&comm->status) != TUTTI_OK || d->dev->use(d->number) != TT_DEV_OK)
         return;
     if (d->dev->stream.capture(TT_DEV_STREAM_PER_THREAD, &capture) == TT_DEV_BROKEN ||
@@ -104,7 +104,7 @@ static void *run(void *argument)
     while (atomic_load(&watch.number) == number) {
         pthread_mutex_lock(&watch.lock);
         for (struct tt_device *d = watch.first; d != NULL && atomic_load(&watch.number) == number;
-             d = d->next)
+             d = d->watch.next)
             look_at(d);
         pthread_mutex_unlock(&watch.lock);
         nap(number);
@@ -148,11 +148,18 @@ tutti_status tt_watch_begin(struct tt_device *d)
         status = tt_thread_start(
             "that watches devices", run, (void *)(uintptr_t)atomic_load(&watch.number), &watch.thread);
     if (status == TUTTI_OK) {
-        d->next = watch.first;
+        d->watch.next = watch.first;
         watch.first = d;
     }
     pthread_mutex_unlock(&watch.lock);
     return status;
+}
+
+void tt_watch_spin(struct tt_device *d)
+{
+    pthread_mutex_lock(&watch.lock);
+    d->watch.spin = d->spin;
+    pthread_mutex_unlock(&watch.lock);
 }
 
 /* The last one takes the thread with it. */
@@ -161,10 +168,10 @@ void tt_watch_end(struct tt_device *d)
     pthread_mutex_lock(&watch.lock);
     struct tt_device **at = &watch.first;
     while (*at != NULL && *at != d)
-        at = &(*at)->next;
+        at = &(*at)->watch.next;
     bool found = *at == d;
     if (found)
-        *at = d->next;
+        *at = d->watch.next;
     bool last = found && watch.first == NULL;
     pthread_t thread = watch.thread;
     if (last)
