@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/handle.h"
 #include "device/device_led.h"
+#include "ends_rig.h"
 #include "led_rig.h"
 
 TestSuite(api_device_fetch_ends, .timeout = 120);
@@ -30,12 +31,6 @@ static tutti_status pass(const struct local_desk *d, int from, int to, size_t co
         return tutti_send(d->areas[GIVEN], count, TUTTI_UINT8, to, d->comm, local_on(d));
     return d->me->rank == to ? tutti_recv(d->areas[GOT], count, TUTTI_UINT8, from, d->comm, local_on(d))
                              : TUTTI_OK;
-}
-
-static void await_end(const struct local_desk *d)
-{
-    while (tutti_comm_state(d->comm) == TUTTI_OK)
-        ranks_sleep_us(1000);
 }
 
 /* Nobody has waited for what will not come (device_led.c): that takes ten seconds. */
@@ -71,7 +66,7 @@ static void differ(struct ranks_me *me)
         if (me->rank == 1)
             local_fine(&d, d.dev->fill(d.areas[GOT], 0xa5, AREA, d.stream));
         pass(&d, 0, 1, me->rank == 0 ? differences[k].sent : differences[k].received);
-        await_end(&d);
+        ends_await(d.comm);
         local_drains(&d);
         snprintf(
             words, sizeof words, "found by rank 1|rank 0 sent a message of %zu bytes", differences[k].sent);
@@ -117,7 +112,7 @@ static void stay_away(struct ranks_me *me)
             pass(&d, sends ? 0 : 1, sends ? 1 : 0, COUNT);
         if (me->rank == 0 && grouped)
             tutti_group_end();
-        await_end(&d);
+        ends_await(d.comm);
         drains_soon(&d, since);
         tutti_error error = ranks_same_error(me, d.comm, TUTTI_TIMEOUT, "found by rank 0|waiting for rank 1");
         ranks_expect(me, error.peer == 1, "the peer is %d", error.peer);
@@ -241,32 +236,14 @@ Test(api_device_fetch_ends, no_kernel_after_a_sender_has_left)
 
 /* --- Processes that die at any moment */
 
-struct death {
-    int victim;
-    uint32_t after_us;
-    size_t count;
-};
-
-static void *die(void *argument)
-{
-    const struct death *death = argument;
-    ranks_sleep_us(death->after_us);
-    raise(SIGKILL);
-    return NULL;
-}
-
 static void call_until_a_death(struct ranks_me *me)
 {
-    const struct death *death = me->context;
+    const struct ends_death *death = me->context;
     struct local_desk d;
-    pthread_t thread;
     if (!led_sit_down(me, &d, LED_LONG_MS))
         return;
     led_shorten_messages(d.comm);
-    ranks_at(me, "rank %d is to die after %u us, %zu bytes", death->victim, death->after_us, death->count);
-    ranks_meet(me);
-    if (me->rank == death->victim)
-        pthread_create(&thread, NULL, die, (void *)death);
+    ends_die_soon(me, death);
     for (int i = 0; tutti_comm_state(d.comm) == TUTTI_OK; i++) {
         call_circle(&d, death->count);
         if (i % 4 == 3) /* kernels take their time here */
@@ -287,7 +264,7 @@ static void kill_at_drawn_moments(int n, int times)
     uint64_t random = 3;
     plugin_must_be_stub();
     for (int i = 0; i < times; i++) {
-        struct death death = { i % n, ranks_below(&random, i % 2 ? 6000 : 900),
+        struct ends_death death = { i % n, ranks_below(&random, i % 2 ? 6000 : 900),
             ranks_below(&random, 2) ? COUNT : 3 * LED_PART + 9 };
         led_run({ i % 3 ? "queues=8,delay=20" : "queues=1", n, 0, call_until_a_death, &death,
             1U << death.victim });
@@ -372,7 +349,7 @@ static void enqueue_fails(struct ranks_me *me)
         int64_t since = tt_now_ns();
         pass(&d, 0, 1, COUNT);
         drains_soon(&d, since);
-        await_end(&d);
+        ends_await(d.comm);
         ranks_same_error(me, d.comm, TUTTI_DEVICE_ERROR, function);
         ranks_meet(me);
         led_get_up(&d);
@@ -429,7 +406,7 @@ static void break_device(struct ranks_me *me)
         d.stub->fail("event_create", 1, TT_DEV_BROKEN);
         d.dev->event.create(false, &event);
     }
-    await_end(&d);
+    ends_await(d.comm);
     if (me->rank == 0)
         drains_soon(&d, since);
     ranks_same_error(me, d.comm, TUTTI_DEVICE_ERROR, "rank 1|device 0");

@@ -9,6 +9,7 @@
 
 #include "base/handle.h"
 #include "device/device_led.h"
+#include "ends_rig.h"
 #include "led_rig.h"
 
 TestSuite(api_device_led_ends, .timeout = 240);
@@ -62,46 +63,19 @@ static tutti_status sum(const struct local_desk *d)
 
 /* --- Ranks that call different things */
 
-struct difference {
-    bool gathers;
-    size_t count;
-    tutti_type type;
-    tutti_op op;
-    int root;
-    const char *words;
-};
-static const struct difference differences[] = {
-    { false, 1024, TUTTI_INT32, TUTTI_SUM, 0, "reduce of 1024 int32, sum" },
-    { false, 1000, TUTTI_INT32, TUTTI_SUM, 0, "reduce of 1000 int32, sum" },
-    { false, 1024, TUTTI_FLOAT32, TUTTI_SUM, 0, "reduce of 1024 float32, sum" },
-    { false, 1024, TUTTI_INT32, TUTTI_MAX, 0, "reduce of 1024 int32, max" },
-    { false, 1024, TUTTI_INT32, TUTTI_SUM, 1, "root 1" },
-    { false, 0, TUTTI_INT32, TUTTI_SUM, 0, "reduce of 0 int32, sum" },
-    { true, 300, TUTTI_INT32, TUTTI_SUM, 0, "all_gather of 300 int32" },
-};
-enum { DIFFERENCES = sizeof differences / sizeof differences[0] };
-
 static void differ(struct ranks_me *me)
 {
-    for (int k = N; k < N * DIFFERENCES; k++) {
+    for (int k = N; k < N * ENDS_DIFFERENCES; k++) {
         struct local_desk d;
-        char words[128];
-        const struct difference *c = &differences[me->rank == k % N ? k / N : 0];
+        const struct ends_difference *difference = &ends_differences[k / N];
         ranks_at(me, "difference %d at rank %d", k / N, k % N);
         if (!led_sit_down(me, &d, LED_LONG_MS))
             return;
         poison(&d);
         ranks_meet(me);
-        if (c->gathers)
-            tutti_all_gather(d.areas[GIVEN], d.areas[GOT], c->count, c->type, d.comm, local_on(&d));
-        else
-            tutti_reduce(
-                d.areas[GIVEN], d.areas[GOT], c->count, c->type, c->op, c->root, d.comm, local_on(&d));
+        ends_call(&d, me->rank == k % N ? difference : &ends_differences[0]);
         local_drains(&d);
-        snprintf(words, sizeof words, "called %s|%s", differences[0].words, differences[k / N].words);
-        while (tutti_comm_state(d.comm) == TUTTI_OK) /* of a call of nothing the stream has passed before */
-            ranks_sleep_us(1000);
-        ranks_same_error(me, d.comm, TUTTI_MISMATCH, words);
+        ends_differ(me, d.comm, difference);
         is_poisoned(&d);
         ranks_meet(me);
         led_get_up(&d);
@@ -188,8 +162,7 @@ static void stay_away(struct ranks_me *me)
         ranks_meet(me);
         if (me->rank != away)
             sum(&d);
-        while (tutti_comm_state(d.comm) == TUTTI_OK)
-            ranks_sleep_us(1000);
+        ends_await(d.comm);
         local_drains(&d);
         snprintf(words, sizeof words, "all_reduce of 1024 int32|not called yet by rank %d", away);
         tutti_error error = ranks_same_error(me, d.comm, TUTTI_TIMEOUT, words);
@@ -283,31 +256,13 @@ Test(api_device_led_ends, no_kernel_after_a_rank_has_left)
 
 /* --- Processes that die at any moment */
 
-struct death {
-    int victim; /* a rank: its process dies */
-    uint32_t after_us;
-    size_t count;
-};
-
-static void *die(void *argument)
-{
-    const struct death *death = argument;
-    ranks_sleep_us(death->after_us);
-    raise(SIGKILL);
-    return NULL;
-}
-
 static void call_until_a_death(struct ranks_me *me)
 {
-    const struct death *death = me->context;
+    const struct ends_death *death = me->context;
     struct local_desk d;
-    pthread_t thread;
     if (!led_sit_down(me, &d, LED_LONG_MS))
         return;
-    ranks_at(me, "rank %d is to die after %u us, %zu elements", death->victim, death->after_us, death->count);
-    ranks_meet(me);
-    if (me->rank == death->victim)
-        pthread_create(&thread, NULL, die, (void *)death);
+    ends_die_soon(me, death);
     for (int i = 0; tutti_comm_state(d.comm) == TUTTI_OK; i++) {
         tutti_all_reduce(
             d.areas[GIVEN], d.areas[GOT], death->count, TUTTI_INT32, TUTTI_SUM, d.comm, local_on(&d));
@@ -329,7 +284,7 @@ static void kill_at_drawn_moments(int n, int per_process, int times)
     plugin_must_be_stub();
     for (int i = 0; i < times; i++) {
         int victim = i % ((n + per_process - 1) / per_process) * per_process;
-        struct death death = { victim, ranks_below(&random, i % 2 ? 6000 : 900),
+        struct ends_death death = { victim, ranks_below(&random, i % 2 ? 6000 : 900),
             ranks_below(&random, 2) ? COUNT : 2 * LED_SLICE / 4 + 9 };
         led_run({ "queues=8,delay=20", n, per_process, call_until_a_death, &death, 1U << victim });
     }
@@ -519,8 +474,7 @@ static void enqueue_fails(struct ranks_me *me)
             sum(&d);
         }
         local_drains(&d);
-        while (tutti_comm_state(d.comm) == TUTTI_OK)
-            ranks_sleep_us(1000);
+        ends_await(d.comm);
         ranks_same_error(me, d.comm, TUTTI_DEVICE_ERROR, function);
         is_cancelled(&d);
         ranks_meet(me);
@@ -551,8 +505,7 @@ static void break_device(struct ranks_me *me)
         d.stub->fail("event_create", 1, TT_DEV_BROKEN);
         d.dev->event.create(false, &event);
     }
-    while (tutti_comm_state(d.comm) == TUTTI_OK)
-        ranks_sleep_us(1000);
+    ends_await(d.comm);
     if (!led_leads(&d))
         local_drains(&d);
     ranks_same_error(me, d.comm, TUTTI_DEVICE_ERROR, "rank 0|all_reduce of 1024 int32|device 0");

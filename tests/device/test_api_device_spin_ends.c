@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "spin/spin.h"
+#include "ends_rig.h"
 #include "spin_rig.h"
 
 TestSuite(api_device_spin_ends, .timeout = 240);
@@ -24,52 +25,20 @@ static tutti_status sum(const struct local_desk *d)
     return sum_of(d, d->comm, COUNT);
 }
 
-static void await_end(const tutti_comm *comm)
-{
-    while (tutti_comm_state(comm) == TUTTI_OK)
-        ranks_sleep_us(1000);
-}
-
 /* --- Ranks that call different things */
-
-struct difference {
-    bool gathers;
-    size_t count;
-    tutti_type type;
-    tutti_op op;
-    int root;
-    const char *words;
-};
-static const struct difference differences[] = {
-    { false, 1024, TUTTI_INT32, TUTTI_SUM, 0, "reduce of 1024 int32, sum" },
-    { false, 1000, TUTTI_INT32, TUTTI_SUM, 0, "reduce of 1000 int32, sum" },
-    { false, 1024, TUTTI_FLOAT32, TUTTI_SUM, 0, "reduce of 1024 float32, sum" },
-    { false, 1024, TUTTI_INT32, TUTTI_MAX, 0, "reduce of 1024 int32, max" },
-    { false, 1024, TUTTI_INT32, TUTTI_SUM, 1, "root 1" },
-    { false, 0, TUTTI_INT32, TUTTI_SUM, 0, "reduce of 0 int32, sum" },
-    { true, 300, TUTTI_INT32, TUTTI_SUM, 0, "all_gather of 300 int32" },
-};
-enum { DIFFERENCES = sizeof differences / sizeof differences[0] };
 
 static void differ(struct ranks_me *me)
 {
-    for (int k = N; k < N * DIFFERENCES; k++) {
+    for (int k = N; k < N * ENDS_DIFFERENCES; k++) {
         struct local_desk d;
-        char words[128];
-        const struct difference *c = &differences[me->rank == k % N ? k / N : 0];
+        const struct ends_difference *difference = &ends_differences[k / N];
         ranks_at(me, "difference %d at rank %d", k / N, k % N);
         if (!spin_sit_down(me, &d, SPIN_LONG_MS))
             return;
         ranks_meet(me);
-        if (c->gathers)
-            tutti_all_gather(d.areas[GIVEN], d.areas[GOT], c->count, c->type, d.comm, local_on(&d));
-        else
-            tutti_reduce(
-                d.areas[GIVEN], d.areas[GOT], c->count, c->type, c->op, c->root, d.comm, local_on(&d));
+        ends_call(&d, me->rank == k % N ? difference : &ends_differences[0]);
         local_drains(&d);
-        snprintf(words, sizeof words, "called %s|%s", differences[0].words, differences[k / N].words);
-        await_end(d.comm);
-        ranks_same_error(me, d.comm, TUTTI_MISMATCH, words);
+        ends_differ(me, d.comm, difference);
         ranks_meet(me);
         spin_get_up(&d);
     }
@@ -85,7 +54,7 @@ static void differ_alike(struct ranks_me *me)
     tutti_all_reduce(d.areas[GIVEN], d.areas[GOT], COUNT, me->rank == 1 ? TUTTI_UINT32 : TUTTI_INT32,
         TUTTI_SUM, d.comm, local_on(&d));
     local_drains(&d);
-    await_end(d.comm);
+    ends_await(d.comm);
     ranks_same_error(me, d.comm, TUTTI_MISMATCH, "of 1024 int32, sum|of 1024 uint32, sum");
     ranks_meet(me);
     spin_get_up(&d);
@@ -113,7 +82,7 @@ static void call_without_stream(struct ranks_me *me)
                                               tutti_no_stream());
     ranks_expect(me, me->rank != 1 || status == TUTTI_MISMATCH, "status %d", status);
     local_drains(&d);
-    await_end(d.comm);
+    ends_await(d.comm);
     ranks_same_error(me, d.comm, TUTTI_MISMATCH,
         "called all_reduce of 1024 int32, sum, on a CUDA stream|called all_reduce of 1024 int32, sum");
     ranks_meet(me);
@@ -141,7 +110,7 @@ static void stay_away(struct ranks_me *me)
         ranks_meet(me);
         if (me->rank != away)
             sum_of(&d, d.comm, away == 1 ? LONG / 4 : COUNT);
-        await_end(d.comm);
+        ends_await(d.comm);
         local_drains(&d);
         snprintf(words, sizeof words, "all_reduce of|int32|not called yet by rank %d", away);
         tutti_error error = ranks_same_error(me, d.comm, TUTTI_TIMEOUT, words);
@@ -218,7 +187,7 @@ static void abort_waiting(struct ranks_me *me)
         ranks_meet(me);
         if (me->rank == (round == 0 ? 0 : me->n - 1))
             ranks_ok(me, tutti_comm_abort(d.comm), "tutti_comm_abort");
-        await_end(d.comm);
+        ends_await(d.comm);
         is_out_of_it(&d);
         ranks_same_error(me, d.comm, TUTTI_ABORTED, "abort");
         ranks_meet(me);
@@ -247,7 +216,7 @@ static void leave_first(struct ranks_me *me)
     ranks_meet(me);
     if (me->rank > 0) {
         sum(&d);
-        await_end(d.comm);
+        ends_await(d.comm);
         local_drains(&d);
         ranks_expect(me, tutti_comm_state(d.comm) == TUTTI_PEER_LOST, "state %d", tutti_comm_state(d.comm));
         ranks_ok(me, tutti_comm_destroy(d.comm), "tutti_comm_destroy");
@@ -263,34 +232,16 @@ Test(api_device_spin_ends, a_rank_that_leaves)
 
 /* --- Processes that die at any moment */
 
-struct death {
-    int victim; /* a rank: its process dies */
-    uint32_t after_us;
-    size_t count;
-};
-
-static void *die(void *argument)
-{
-    const struct death *death = argument;
-    ranks_sleep_us(death->after_us);
-    raise(SIGKILL);
-    return NULL;
-}
-
 static void call_until_a_death(struct ranks_me *me)
 {
-    const struct death *death = me->context;
+    const struct ends_death *death = me->context;
     struct local_desk d;
-    pthread_t thread;
     void *large[2];
     if (!spin_sit_down(me, &d, SPIN_LONG_MS))
         return;
     for (int i = 0; i < 2; i++)
         local_fine(&d, d.dev->memory.alloc(LONG * 4, &large[i]));
-    ranks_at(me, "rank %d is to die after %u us, %zu elements", death->victim, death->after_us, death->count);
-    ranks_meet(me);
-    if (me->rank == death->victim)
-        pthread_create(&thread, NULL, die, (void *)death);
+    ends_die_soon(me, death);
     for (int i = 0; tutti_comm_state(d.comm) == TUTTI_OK; i++) {
         tutti_all_reduce(large[0], large[1], death->count, TUTTI_INT32, TUTTI_SUM, d.comm, local_on(&d));
         if (i % 4 == 3) /* kernels take their time here */
@@ -309,7 +260,7 @@ static void kill_at_drawn_moments(int n, int per_process, int times)
     plugin_must_be_stub();
     for (int i = 0; i < times; i++) {
         int victim = i % ((n + per_process - 1) / per_process) * per_process;
-        struct death death = { victim, ranks_below(&random, i % 2 ? 6000 : 900),
+        struct ends_death death = { victim, ranks_below(&random, i % 2 ? 6000 : 900),
             ranks_below(&random, 2) ? COUNT : LONG };
         spin_run({ "queues=8,delay=20", n, per_process, call_until_a_death, &death, 1U << victim, 0 });
     }
@@ -338,7 +289,7 @@ static void launch_fails(struct ranks_me *me)
         } else {
             sum(&d);
         }
-        await_end(d.comm);
+        ends_await(d.comm);
         is_out_of_it(&d);
         ranks_same_error(me, d.comm, TUTTI_DEVICE_ERROR, "launch");
         ranks_meet(me);
@@ -379,8 +330,8 @@ static void cross(struct ranks_me *me)
         }
     }
     if (*opposite) {
-        await_end(d.comm);
-        await_end(other);
+        ends_await(d.comm);
+        ends_await(other);
         ranks_expect(me, tutti_comm_state(d.comm) == TUTTI_TIMEOUT, "state %d", tutti_comm_state(d.comm));
     }
     local_fine(&d, d.dev->stream.sync(d.stream));
@@ -426,7 +377,7 @@ static void replay_alone(struct ranks_me *me)
     ranks_meet(me);
     if (me->rank != 1)
         local_fine(&d, d.dev->graph.launch(runnable, d.stream));
-    await_end(d.comm);
+    ends_await(d.comm);
     local_drains(&d);
     tutti_error error = ranks_same_error(me, d.comm, TUTTI_TIMEOUT, "a replay of captured calls|rank 1");
     ranks_expect(me, error.peer == 1, "the peer is %d", error.peer);
@@ -449,7 +400,7 @@ static void replay_and_call(struct ranks_me *me)
     else
         sum(&d);
     local_drains(&d);
-    await_end(d.comm);
+    ends_await(d.comm);
     tutti_status state = tutti_comm_state(d.comm);
     ranks_expect(me, state == TUTTI_MISMATCH || state == TUTTI_TIMEOUT, "state %d: %s", state,
         tutti_get_last_error(d.comm));
@@ -469,7 +420,7 @@ static void replay_and_die(struct ranks_me *me)
     if (me->rank == 1)
         raise(SIGKILL);
     local_fine(&d, d.dev->graph.launch(runnable, d.stream));
-    await_end(d.comm);
+    ends_await(d.comm);
     local_drains(&d);
     ranks_expect(me, tutti_comm_state(d.comm) == TUTTI_PEER_LOST, "state %d: %s", tutti_comm_state(d.comm),
         tutti_get_last_error(d.comm));
