@@ -273,20 +273,19 @@ tutti_status tt_led_enqueue_results(struct tt_comm_batch *b, struct tt_staged *o
 
 /* --- Messages of a round */
 
-static bool is_fetched(const struct tt_staged *op, uint32_t round, uint32_t slice)
+static bool is_fetched(const struct tt_staged *op, uint32_t slice)
 {
-    return op->round == round && op->way == TT_LED && is_message(op) &&
-           slice < tt_led_slices(&op->staging.gate);
+    return op->way == TT_LED && is_message(op) && slice < tt_led_slices(&op->staging.gate);
 }
 
 tutti_status tt_led_enqueue_offers(struct tt_comm_batch *b, bool *more)
 {
     tutti_status status = TUTTI_OK;
-    for (int i = 0; i < b->count && status == TUTTI_OK; i++) {
-        if (!is_fetched(&b->ops[i], b->round, b->slice))
+    for (int i = b->begin; i < b->end && status == TUTTI_OK; i++) {
+        if (!is_fetched(b->turns[i], b->slice))
             continue;
-        status = tt_led_enqueue_operands(b, &b->ops[i], b->slice);
-        *more = *more || is_fetched(&b->ops[i], b->round, b->slice + 1);
+        status = tt_led_enqueue_operands(b, b->turns[i], b->slice);
+        *more = *more || is_fetched(b->turns[i], b->slice + 1);
     }
     return status;
 }
@@ -294,11 +293,11 @@ tutti_status tt_led_enqueue_offers(struct tt_comm_batch *b, bool *more)
 tutti_status tt_led_enqueue_fetches(struct tt_comm_batch *b, bool receives)
 {
     tutti_status status = TUTTI_OK;
-    uint32_t round = b->fetched.round, slice = b->fetched.slice;
-    for (int i = 0; i < b->count && status == TUTTI_OK; i++)
-        if (is_fetched(&b->ops[i], round, slice) && b->ops[i].rendezvous.receives == receives)
-            status = tt_led_enqueue_results(b, &b->ops[i], slice);
+    uint32_t slice = b->fetched.slice;
+    for (int i = b->fetched.begin; i < b->fetched.end && status == TUTTI_OK; i++)
+        if (is_fetched(b->turns[i], slice) && b->turns[i]->rendezvous.receives == receives)
+            status = tt_led_enqueue_results(b, b->turns[i], slice);
     if (!receives) /* those who receive came first */
-        b->fetched.round = TT_NO_ROUND;
+        b->fetched.end = b->fetched.begin;
     return status;
 }

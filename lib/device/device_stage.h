@@ -41,7 +41,8 @@ struct tt_comm_batch { /* the calls of one communicator */
     uint32_t round, slice; /* what comes next; TT_NO_ROUND: nothing */
     int begin, end; /* of the turns: those that the round has */
     struct { /* of which messages that a kernel fetches have their operands enqueued, and no more */
-        uint32_t round, slice;
+        int begin, end; /* of the turns */
+        uint32_t slice;
     } fetched;
     int arrived; /* messages that are not decided on */
     uint64_t enqueued; /* of the device, before; a capture is none */

@@ -221,7 +221,8 @@ static tutti_status enqueue_step(struct tt_comm_batch *b)
     uint32_t ahead = b->slice == 0 && count_undecided(b) > 0 ? TT_WINDOW : 1;
     tutti_status status = TUTTI_OK;
     struct tt_staged *first = b->turns[b->begin];
-    b->fetched.round = b->round;
+    b->fetched.begin = b->begin;
+    b->fetched.end = b->end;
     b->fetched.slice = b->slice;
     if (first->way == TT_LED && !is_p2p(first))
         return enqueue_led_step(b, first);
@@ -346,7 +347,6 @@ static tutti_status set_batch(struct submission *t, struct tt_comm_batch *b, str
         .ops = ops,
         .turns = t->turns + from,
         .enqueued = comm->device->marks.enqueued };
-    b->fetched.round = TT_NO_ROUND;
     tutti_status status = use(t, b);
     if (status != TUTTI_OK)
         return status;
