@@ -247,6 +247,41 @@ Test(api_ends, who_finalizes_need_not_know_who_releases)
             &(struct ranks_plan){ .n = 4, .kind = (enum ranks_kind)kind, .run = finalize_with_released });
 }
 
+/* But of one whose end has gone they are told; nor do they hang when another rank still wants something of
+ * one that is there. */
+static void finalize_in_vain(struct ranks_me *me)
+{
+    bool gone = me->context != NULL;
+    tutti_comm *comm = ranks_join(me, NULL);
+    tutti_status status = TUTTI_OK;
+    float x = 1;
+    if (me->rank == 0) {
+        ranks_ok(me, tutti_comm_release(comm, gone ? 0 : -1), "release");
+        *flag(me) = 1;
+        await_flag(me, 3);
+        return;
+    }
+    await_flag(me, 1);
+    pause_ms(me->rank == 2 ? 300 : 100); /* rank 0 has looked, and sees rank 1 in the barrier */
+    if (me->rank == 1 || gone)
+        status = tutti_comm_finalize(comm);
+    else
+        status = tutti_recv(&x, 1, TUTTI_FLOAT32, 0, comm, tutti_no_stream());
+    ranks_expect(me, status == TUTTI_PEER_LOST, "%d: %s", (int)status, tutti_get_last_error(comm));
+    ++*flag(me);
+    ranks_ok(me, tutti_comm_destroy(comm), "destroy");
+}
+
+Test(api_ends, who_finalizes_in_vain_is_told)
+{
+    for (int gone = 0; gone < 2; gone++)
+        ranks_run(&(struct ranks_plan){ .n = 3,
+            .kind = RANKS_PROCESSES,
+            .run = finalize_in_vain,
+            .limit_s = 30,
+            .context = gone ? "gone" : NULL });
+}
+
 /* Who calls what a released rank has not called is told so, and need not wait until its end has gone. */
 static void release_is_told(struct ranks_me *me)
 {

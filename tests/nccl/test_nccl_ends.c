@@ -95,6 +95,37 @@ Test(nccl_ends, finalize_waits)
     nccl_run(&(struct nccl_plan){ "finalize", NCCL_EVERYWHERE, 2, finalize_waits, 0, true });
 }
 
+/* One without blocking is being finalized until all ranks have called, and says so as long. */
+static void finalize_goes_on(struct nccl_desk *d)
+{
+    _Atomic int *asked = d->me->shared;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclResult_t state = ncclSuccess;
+    ncclUniqueId id = nccl_id(d);
+    ncclComm_t comm = NULL;
+    config.blocking = 0;
+    ncclCommInitRankConfig(&comm, 2, id, d->me->rank, &config);
+    EXPECT(nccl_await(d, comm) == ncclSuccess);
+    while (d->me->rank == 1 && *asked == 0)
+        ranks_sleep_us(1000);
+    ncclResult_t begun = ncclCommFinalize(comm);
+    if (d->me->rank == 0) {
+        EXPECT(begun == ncclInProgress);
+        for (int again = 0; again < 3; again++) {
+            OK(ncclCommGetAsyncError(comm, &state));
+            EXPECT(state == ncclInProgress);
+        }
+        *asked = 1;
+    }
+    EXPECT(nccl_await(d, comm) == ncclSuccess);
+    OK(ncclCommDestroy(comm));
+}
+
+Test(nccl_ends, finalize_goes_on)
+{
+    nccl_run(&(struct nccl_plan){ "finalize goes on", NCCL_EVERYWHERE, 2, finalize_goes_on, 0, true });
+}
+
 struct watchdog {
     struct nccl_desk *d;
     ncclComm_t comm;
