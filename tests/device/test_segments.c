@@ -531,6 +531,18 @@ Test(segments, used_are_bounded)
     cr_expect(found(exporter, registered, 5000, &key, &offset), "what was handed over has gone");
 }
 
+/* What was freed counts no more among those that are kept. */
+Test(segments, used_may_be_freed_for_ever)
+{
+    struct leader leader = leader_start("");
+    struct tt_exporter *exporter = follow(&leader);
+    for (int i = 0; i < TT_EXPORT_USED_MOST + 40; i++) {
+        struct tt_dev_segment segment = segment_of(5000);
+        cr_assert(comes_to_be_used(exporter, segment.base), "number %d is not", i);
+        cr_assert_eq(dev->segment.free(&segment), TT_DEV_OK);
+    }
+}
+
 /* Neither process keeps a descriptor of what it has handed over, or mapped; the stub has one for each. */
 Test(segments, descriptors_are_closed)
 {
