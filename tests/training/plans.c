@@ -63,11 +63,12 @@ static void put_graph(FILE *f, const struct tr_graph *g)
 
 static void put_placed(FILE *f, const struct tr_placed *p)
 {
+    char text[3];
     for (int i = 0; i < p->n_shards; i++) {
         const struct tr_shard *s = &p->shards[i];
         fprintf(f, "S%d t%d un%d", i, s->tensor, s->unrounded);
         for (int a = 0; a < TR_AXES; a++)
-            fprintf(f, " [%.2s]", s->on[a]);
+            fprintf(f, " [%s]", tr_placement_text(s->on[a], text));
         fprintf(f, " count%" PRId64 " elem%d sizes", tr_shard_count(p, i, 1), tr_shard_element(p, i));
         for (int d = 0; d < p->g->tensors[s->tensor].dims; d++)
             fprintf(f, " %" PRId64, tr_shard_size(p, i, d));

@@ -103,7 +103,7 @@ Test(compare, operations_are_those_of_what_a_rank_has)
                 double flops = i->code == TR_COMPUTE ? by_values(&p.tapes[r], i) : -1;
                 found += flops >= 0;
                 cr_expect(flops < 0 || flops == i->flops, "%s: rank %d, %s of %s has %.0f, and not %.0f",
-                    options[n], r, tr_ops[i->op].name, tr_instr_name(&p.tapes[r], i), i->flops, flops);
+                    options[n], r, tr_op(i->op)->name, tr_instr_name(&p.tapes[r], i), i->flops, flops);
             }
         cr_expect_gt(found, 20);
         tr_prepared_free(&p);

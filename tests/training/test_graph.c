@@ -309,7 +309,7 @@ Test(graph, nodes_are_in_an_order_in_which_they_may_run)
             there[i] = g->tensors[i].role == TR_PARAMETER || g->tensors[i].role == TR_INPUT;
         for (int i = 0; i < g->n_nodes; i++) {
             for (int x = 0; x < g->nodes[i].ins; x++)
-                cr_assert(there[g->nodes[i].in[x]], "%s reads %s too early", tr_ops[g->nodes[i].op].name,
+                cr_assert(there[g->nodes[i].in[x]], "%s reads %s too early", tr_op(g->nodes[i].op)->name,
                     g->tensors[g->nodes[i].in[x]].name);
             for (int x = 0; x < g->nodes[i].outs; x++)
                 there[g->nodes[i].out[x]] = true;
@@ -349,35 +349,31 @@ Test(graph, an_odd_layer_has_its_own_name)
     tr_graph_free(&g);
 }
 
-static bool legal_placement(const char p[2], bool result)
+/* A partial result enters nothing but its own fold, which no operation is; packing moves it. */
+static bool legal_operand(struct tr_placement p, int op)
 {
-    switch (p[0]) {
-    case 'E':
-    case 'R':
-    case 'F':
-        return p[1] == ' ';
-    case 'S':
-        return strchr("btcr", p[1]) != NULL && p[1];
-    case 'X':
-        return p[1] == 'c';
-    case 'G':
-        return p[1] == 'b';
-    case 'T':
-    case 'V':
-    case 'W':
-    case 'U':
-        return strchr("#01234567", p[1]) != NULL && p[1];
-    case 'Z':
-    case 'N':
-        return p[1] == 't';
-    case 'Y':
-        return p[1] == 't' || p[1] == 'c';
-    case 'H':
-        return p[1] == 'z';
-    case 'P': /* a partial result enters nothing but its own fold, which no operation is; packing moves it */
-        return (result && strchr("+m1bszqc", p[1]) != NULL && p[1]) || !memcmp(p, "Pz", 2);
-    default:
-        return false;
+    return p.kind != TR_P || op == TR_PACK || op == TR_DEAL;
+}
+
+/* What is written again is what was read. */
+static void write_rule(
+    char text[80], const struct tr_placement *in, int ins, const struct tr_placement *out, int outs, int turn)
+{
+    int used = 0;
+    for (int x = 0; x < ins + outs; x++) {
+        char place[3];
+        struct tr_placement p = x < ins ? in[x] : out[x - ins];
+        tr_placement_text(p, place);
+        if (place[0] == 'H' && p.kind == TR_S)
+            place[1] = 's'; /* which people read as Hz */
+        if ((p.shift || p.term) && place[1] == '0' + turn)
+            place[1] = '#';
+        place[1] = place[1] == ' ' ? 0 : place[1];
+        used += snprintf(text + used, 80 - (size_t)used, "%s%s",
+            x == 0     ? ""
+            : x == ins ? " -> "
+                       : " ",
+            place);
     }
 }
 
@@ -403,18 +399,19 @@ Test(ops, every_rule_can_be_read)
             for (int i = 0; i < graphs[k].n_nodes && !user; i++)
                 if (graphs[k].nodes[i].op == op)
                     user = &graphs[k].nodes[i];
-        cr_assert(user != NULL && tr_ops[op].rules[0] != NULL, "%s: in no model", tr_ops[op].name);
-        for (int r = 0; r < TR_RULES && tr_ops[op].rules[r]; r++, seen++) {
-            const char *rule = tr_ops[op].rules[r];
-            char in[TR_INS][2], out[TR_OUTS][2];
+        cr_assert(user != NULL && tr_op(op)->rules[0] != NULL, "%s: in no model", tr_op(op)->name);
+        for (int r = 0; r < TR_RULES && tr_op(op)->rules[r]; r++, seen++) {
+            const char *rule = tr_op(op)->rules[r];
+            struct tr_placement in[TR_INS], out[TR_OUTS];
             int ins, outs;
-            cr_assert(tr_rule_parse(rule, in, &ins, out, &outs), "%s: %s", tr_ops[op].name, rule);
+            char text[80];
+            cr_assert(tr_rule_parse(rule, 9, in, &ins, out, &outs), "%s: %s", tr_op(op)->name, rule);
             cr_assert(ins == user->ins && outs == user->outs, "%s: %s is of %d and %d operands",
-                tr_ops[op].name, rule, user->ins, user->outs);
+                tr_op(op)->name, rule, user->ins, user->outs);
+            write_rule(text, in, ins, out, outs, 9);
+            cr_assert_str_eq(text, rule, "%s: %s is read as %s", tr_op(op)->name, rule, text);
             for (int x = 0; x < ins; x++)
-                cr_assert(legal_placement(in[x], op == TR_PACK), "%s: %s", tr_ops[op].name, rule);
-            for (int x = 0; x < outs; x++)
-                cr_assert(legal_placement(out[x], true), "%s: %s", tr_ops[op].name, rule);
+                cr_assert(legal_operand(in[x], op), "%s: %s", tr_op(op)->name, rule);
         }
     }
     cr_assert_gt(seen, 3 * TR_OPS - 10);
@@ -424,13 +421,14 @@ Test(ops, every_rule_can_be_read)
 
 Test(ops, what_is_no_rule_is_not_read)
 {
-    char in[TR_INS][2], out[TR_OUTS][2];
+    struct tr_placement in[TR_INS], out[TR_OUTS];
     int ins, outs;
-    cr_assert_not(tr_rule_parse("R R", in, &ins, out, &outs));
-    cr_assert_not(tr_rule_parse(NULL, in, &ins, out, &outs));
-    cr_assert(tr_rule_parse("Sc Sr -> P+", in, &ins, out, &outs));
-    cr_assert(ins == 2 && outs == 1 && !memcmp(in[0], "Sc", 2) && !memcmp(in[1], "Sr", 2) &&
-              !memcmp(out[0], "P+", 2));
+    cr_assert_not(tr_rule_parse("R R", 0, in, &ins, out, &outs));
+    cr_assert_not(tr_rule_parse(NULL, 0, in, &ins, out, &outs));
+    cr_assert(tr_rule_parse("Sc Sr -> P+", 0, in, &ins, out, &outs));
+    cr_assert(ins == 2 && outs == 1 && tr_placement_is(in[0], tr_placement_of("Sc", 0)) &&
+              tr_placement_is(in[1], tr_placement_of("Sr", 0)) &&
+              tr_placement_is(out[0], tr_placement_of("P+", 0)));
 }
 
 Test(graph, illegal_sizes_are_named)

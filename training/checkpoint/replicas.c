@@ -50,8 +50,8 @@ static int64_t number(const struct tr_runner *r, const struct tr_holding *h, int
     const struct tr_plan *plan = t->placed->plan;
     const struct tr_mesh *m = &plan->mesh;
     const struct tr_tensor *w = &t->placed->g->tensors[h->parameter];
-    bool cut = tr_table_placement(plan, w, TR_TP)[0] == 'S',
-         expert = tr_table_placement(plan, w, TR_EP)[0] == 'S';
+    bool cut = tr_table_placement(plan, w, TR_TP).kind == TR_S,
+         expert = tr_table_placement(plan, w, TR_EP).kind == TR_S;
     int values = kind == ROUNDED ? h->values : kind == TR_VALUES ? tr_kept_values(h) : -1;
     bool part = plan->zero && (values < 0 || tr_count(t, values) == h->shard_count);
     int64_t n = tr_heading_entry(t->placed->g, h->parameter) * COMPARED + kind;

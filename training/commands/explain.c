@@ -46,7 +46,7 @@ static void say_placements(const struct tr_placed *p)
         if (!shown(p, s->unit))
             continue;
         bool compute = s->code == TR_COMPUTE;
-        printf("%s%-16s %-26s", compute ? "  " : "* ", compute ? tr_ops[s->op].name : tr_code_names[s->code],
+        printf("%s%-16s %-26s", compute ? "  " : "* ", compute ? tr_op(s->op)->name : tr_code_names[s->code],
             p->g->tensors[p->shards[s->out[0]].tensor].name);
         for (int x = 0; x < s->ins; x++)
             printf("%s%s", x ? " | " : "", tr_shard_text(p, s->in[x], text));

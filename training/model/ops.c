@@ -9,7 +9,7 @@
 
 /* Rules for an axis that cuts nothing, sequences, tokens, channels, in this order; what is not there cannot
  * be. The first that fits is taken. */
-const struct tr_op_row tr_ops[TR_OPS] = {
+static const struct tr_op_row tr_ops[TR_OPS] = {
     [TR_EMBED] = { "embed", { "R R -> R", "R Sb -> Sb", "R St -> St", "Sr R -> P1" }, false },
     [TR_POSITION] = { "position", { "R R -> R", "Sb R -> Sb", "St R -> St" }, true },
     [TR_LAYER_NORM] = { "layer_norm", { "R R R -> R R R", "Sb R R -> Sb Sb Sb", "St R R -> St St St" },
@@ -115,43 +115,39 @@ const struct tr_op_row tr_ops[TR_OPS] = {
     [TR_UNPACK] = { "unpack", { "R -> R", "Sb -> Sb", "Xc -> St", "Sc -> Sc", "Yc -> R" }, false },
     [TR_ARRANGE] = { "arrange", { "R -> R", "Sb -> Sb", "Yt -> R", "Sc -> Sc" }, false },
     [TR_DEAL] = { "deal", { "R -> R", "Sb -> Sb", "Pz -> Pq", "Sc -> Sc" }, false },
-    [TR_HALVES] = { "halves", { "R -> R", "Sb -> Sb", "Hz -> Zt", "Sc -> Sc" }, false },
+    [TR_HALVES] = { "halves", { "R -> R", "Sb -> Sb", "Hs -> Zt", "Sc -> Sc" }, false },
     [TR_SLICE] = { "slice", { "R -> Sc" }, false },
     [TR_ROUND] = { "round", { "R -> R", "Sb -> Sb", "St -> St", "Sc -> Sc", "Sr -> Sr", "F -> F" }, true },
 };
 
-static const char *placement(const char *s, char *to)
+const struct tr_op_row *tr_op(int op)
+{
+    return &tr_ops[op];
+}
+
+static const char *placement(const char *s, int turn, struct tr_placement *to)
 {
     while (*s == ' ')
         s++;
-    to[0] = *s++;
-    to[1] = *s && *s != ' ' ? *s++ : ' ';
+    *to = tr_placement_of(s, turn);
+    while (*s && *s != ' ')
+        s++;
     return s;
 }
 
-bool tr_rule_parse(const char *rule, char in[TR_INS][2], int *ins, char out[TR_OUTS][2], int *outs)
+bool tr_rule_parse(const char *rule, int turn, struct tr_placement in[TR_INS], int *ins,
+    struct tr_placement out[TR_OUTS], int *outs)
 {
     const char *arrow = rule ? strstr(rule, " -> ") : NULL;
     *ins = *outs = 0;
     if (!arrow)
         return false;
     while (rule < arrow)
-        rule = placement(rule, in[(*ins)++]);
+        rule = placement(rule, turn, &in[(*ins)++]);
     rule = arrow + 4;
     while (*rule)
-        rule = placement(rule, out[(*outs)++]);
+        rule = placement(rule, turn, &out[(*outs)++]);
     return true;
-}
-
-void tr_rule_turn(char place[2], int turn)
-{
-    if (place[1] != '#')
-        return;
-    place[1] = (char)('0' + turn);
-    if (turn == 0 && place[0] == 'T')
-        memcpy(place, "St", 2);
-    if (turn == 0 && place[0] == 'W')
-        place[0] = 'U';
 }
 
 int tr_place_matters(int op)

@@ -2,50 +2,15 @@
 /* ops.h: the table of operations: what each may be given in pieces, and what it then gives.
  *
  * A rule says for one axis of the mesh which placements of the inputs give which placements of the outputs,
- * "Sc Sr -> P+". The axes of a mesh are independent, so one rule is chosen for each. Placements:
- *
- *   R   all ranks of the axis have the whole          S?  each has a part of the dimension with that letter
- *   F   each has a part of the flat array (ZeRO)      P?  each has a partial result, and the fold of all is
- *       it: P+ sum over channels or the vocabulary        Pm maximum P1 one rank has it, the others +0
- *       Pb sum over blocks of tokens of each sequence Ps sum over sequences
- *   O   the first rank of the axis has the whole, and the others nothing
- *   Xc  each has a part of the tokens, and in it the channels of each rank side by side: as St, but packed
- *       for an all-to-all
- *
- *   Yc  all have all channels, those of each rank side by side: as R, but as an all-gather makes it
- *   Pc  as P+, but so packed for a reduce-scatter
- *
- * Of a ring, whose ranks hand parts of the tokens on, with a digit j; in a rule, # stands for its node's:
- *
- *   Tj  as St, of the rank j before         Vj  what the keys of the rank j before give to the tokens here
- *   Wj  a gradient for the rank j before    Uj  a gradient for the tokens here, of the rank j behind
- *
- * Of a map by which a rank has a part of each half of the sequence (map.h):
- *
- *   Zt  each has two such parts             Yt  all have all tokens, in the order of ranks
- *   Pz  as Pb, of each half apart           Pq  that, with what is due at each rank side by side
- *   Hz  what both halves give is whole, and not yet added
- *
- * Of a grid of cells, whose convolutions read a row beyond their own (space.c):
- *
- *   Nt  as St, and beside it the nearest row of each neighbour; +0 beyond the border
- *
- * Of what is counted of each sequence:
- *
- *   Gb  all have those of all ranks, in their order
- *
- * Of rows that go to experts, by how many only the run knows (exchange.h):
- *
- *   E   each has those for the experts that are here, of all ranks, as Sb those of its own tokens
+ * "Sc Sr -> P+" (placement.h). The axes of a mesh are independent, so one rule is chosen for each.
  *
  * A partial result enters nothing but its own fold. So whatever a paradigm or a pass forgets, doubles or
- * puts in the wrong place is a placement that no rule has, and the check names it before anything has run.
- * The vocabulary of placements grew out of OneFlow's SBP (Yuan et al. 2021), GSPMD (Xu et al. 2021) and
- * DTensor; folds that know which leaves they sum are Tutti's own. */
+ * puts in the wrong place is a placement that no rule has, and the check names it before anything has run. */
 #ifndef TRAINING_MODEL_OPS_H
 #define TRAINING_MODEL_OPS_H
 
 #include "training/model/graph.h"
+#include "training/model/placement.h"
 
 enum tr_op {
     TR_EMBED, /* w, tokens -> x */
@@ -139,13 +104,11 @@ struct tr_op_row {
     bool in_place; /* the first output may lie where the first input does */
 };
 
-extern const struct tr_op_row tr_ops[TR_OPS];
+const struct tr_op_row *tr_op(int op);
 
-/* Whether a row of rules has "in.. -> out.." for these; placements are two characters each. */
-bool tr_rule_parse(const char *rule, char in[TR_INS][2], int *ins, char out[TR_OUTS][2], int *outs);
-
-/* The # of a rule's placement for a node of this turn: T0 is St, and W0 is U0. */
-void tr_rule_turn(char place[2], int turn);
+/* The placements of a rule "in.. -> out.." for a node of this turn. */
+bool tr_rule_parse(const char *rule, int turn, struct tr_placement in[TR_INS], int *ins,
+    struct tr_placement out[TR_OUTS], int *outs);
 
 /* The input that tells which tokens an operation works on, where it must know their places in the sequence;
  * -1: it need not. */

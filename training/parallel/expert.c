@@ -34,7 +34,7 @@ int tr_data_rank(const struct tr_plan *p, const int at[TR_AXES])
 
 int tr_replica_axes(const struct tr_plan *p, const struct tr_tensor *w)
 {
-    bool shared = p->mesh.size[TR_EP] > 1 && tr_table_placement(p, w, TR_EP)[0] == 'R';
+    bool shared = p->mesh.size[TR_EP] > 1 && tr_table_placement(p, w, TR_EP).kind == TR_R;
     return (p->mesh.size[TR_DP] > 1 || !shared ? 1 << TR_DP : 0) | (shared ? 1 << TR_EP : 0);
 }
 

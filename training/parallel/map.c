@@ -75,12 +75,10 @@ double tr_seen(const struct tr_plan *p, const struct tr_places *at)
     return seen_from_first(before + at->queries, at->keys) - seen_from_first(before, at->keys);
 }
 
-void tr_mapped(const struct tr_plan *p, enum tr_axis axis, char place[2])
+void tr_mapped(const struct tr_plan *p, enum tr_axis axis, struct tr_placement *place)
 {
-    if (axis != TR_CP || !tr_zigzag(p))
+    if (axis != TR_CP || !tr_zigzag(p) || place->dim != 't')
         return;
-    if (!memcmp(place, "St", 2))
-        place[0] = 'Z';
-    if (!memcmp(place, "Pb", 2))
-        place[1] = 'z';
+    place->zigzag |= place->kind == TR_S;
+    place->halves |= place->kind == TR_P;
 }

@@ -55,6 +55,6 @@ struct tr_places {
 double tr_seen(const struct tr_plan *p, const struct tr_places *at);
 
 /* A placement of a rule or of a table, as the map has it: St becomes Zt, and Pb becomes Pz. */
-void tr_mapped(const struct tr_plan *p, enum tr_axis axis, char place[2]);
+void tr_mapped(const struct tr_plan *p, enum tr_axis axis, struct tr_placement *place);
 
 #endif

@@ -29,13 +29,13 @@ bool tr_plan_has(const struct tr_plan *p, const struct tr_paradigm *paradigm)
     return false;
 }
 
-const char *tr_table_placement(const struct tr_plan *p, const struct tr_tensor *t, enum tr_axis axis)
+struct tr_placement tr_table_placement(const struct tr_plan *p, const struct tr_tensor *t, enum tr_axis axis)
 {
     for (int i = p->n_paradigms - 1; i >= 0 && p->mesh.size[axis] > 1; i--)
         for (const struct tr_table_row *r = p->paradigms[i]->rows; r->tensors; r++)
             if (p->paradigms[i]->axis == axis && matches(r->tensors, t))
-                return r->placement;
-    return "R";
+                return tr_placement_of(r->placement, 0);
+    return tr_whole;
 }
 
 int tr_plan_rank(const struct tr_plan *p, int stage)

@@ -10,6 +10,7 @@
 
 #include "training/mesh.h"
 #include "training/model/graph.h"
+#include "training/model/placement.h"
 
 struct tr_table_row {
     const char *tensors, *placement;
@@ -163,7 +164,7 @@ bool tr_server_check(const struct tr_plan *p, struct tr_error *e);
 bool tr_offload_check(const struct tr_plan *p, struct tr_error *e);
 
 /* The placement that the tables give: "R" where none says anything, or the axis has one rank. */
-const char *tr_table_placement(const struct tr_plan *p, const struct tr_tensor *t, enum tr_axis axis);
+struct tr_placement tr_table_placement(const struct tr_plan *p, const struct tr_tensor *t, enum tr_axis axis);
 /* Sizes that do not divide, and what would. */
 bool tr_plan_check(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e);
 

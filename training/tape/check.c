@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void declared(const struct tr_checking *c, int value, char on[TR_AXES][2])
+static void declared(const struct tr_checking *c, int value, struct tr_placement on[TR_AXES])
 {
     const struct tr_tensor *t = tr_checked_tensor(c, value);
     if (t && t->role == TR_D_PARAMETER) /* a gradient that waits lies as what it will update */
@@ -18,41 +18,41 @@ static void declared(const struct tr_checking *c, int value, char on[TR_AXES][2]
     bool part = t && t->role == TR_PARAMETER &&
                 (c->t->values[value].host ? tr_zero_cuts : tr_zero_cuts_parameter)(c->plan, t);
     for (int a = 0; a < TR_AXES; a++) {
-        const char *place = t ? tr_table_placement(c->plan, t, a) : "R";
-        memcpy(on[a], place[1] ? place : "R ", 2);
+        on[a] = t ? tr_table_placement(c->plan, t, a) : tr_whole;
         if (part && tr_replica_axes(c->plan, t) & 1 << a)
-            memcpy(on[a], "F ", 2);
+            on[a] = tr_flat;
     }
 }
 
-static bool result_is_declared(const struct tr_checking *c, int value, enum tr_axis a, const char place[2])
+static bool result_is_declared(
+    const struct tr_checking *c, int value, enum tr_axis a, struct tr_placement place)
 {
     const struct tr_tensor *t = tr_checked_tensor(c, value);
     if (t->role == TR_D_PARAMETER || t->role == TR_LEAVES)
-        return (tr_table_placement(c->plan, &c->g->tensors[t->of], a)[0] == 'S') ==
-               (place[0] == 'S' && place[1] == 'r');
-    const char *wanted = tr_table_placement(c->plan, t, a);
-    bool partial = t->role == TR_D_ACTIVATION && place[0] == 'P';
-    return wanted[0] == 'R' || !memcmp(wanted, place, 2) || partial;
+        return (tr_table_placement(c->plan, &c->g->tensors[t->of], a).kind == TR_S) ==
+               (place.kind == TR_S && place.dim == 'r');
+    struct tr_placement wanted = tr_table_placement(c->plan, t, a);
+    bool partial = t->role == TR_D_ACTIVATION && place.kind == TR_P;
+    return wanted.kind == TR_R || tr_placement_is(wanted, place) || partial;
 }
 
 static bool rule_fits(struct tr_checking *c, const struct tr_instr *i, enum tr_axis a, const char *rule)
 {
-    char in[TR_INS][2], out[TR_OUTS][2];
+    struct tr_placement in[TR_INS], out[TR_OUTS];
     int ins, outs;
-    if (!tr_rule_parse(rule, in, &ins, out, &outs) || ins < i->ins || outs < i->outs)
+    if (!tr_rule_parse(rule, i->turn, in, &ins, out, &outs) || ins < i->ins || outs < i->outs)
         return false;
     if ((i->op == TR_PACK || i->op == TR_UNPACK || i->op == TR_SLICE) &&
         a != i->axis) { /* it lies on others as it did */
-        memcpy(c->values[i->out[0]].on[a], c->values[i->in[0]].on[a], 2);
+        c->values[i->out[0]].on[a] = c->values[i->in[0]].on[a];
         return true;
     }
     for (int x = 0; x < i->ins; x++)
-        tr_rule_turn(in[x], i->turn), tr_mapped(c->plan, a, in[x]);
+        tr_mapped(c->plan, a, &in[x]);
     for (int x = 0; x < i->outs; x++)
-        tr_rule_turn(out[x], i->turn), tr_mapped(c->plan, a, out[x]);
+        tr_mapped(c->plan, a, &out[x]);
     for (int x = 0; x < i->ins; x++)
-        if (memcmp(c->values[i->in[x]].on[a], in[x], 2))
+        if (!tr_placement_is(c->values[i->in[x]].on[a], in[x]))
             return false;
     /* who moves it may put it elsewhere, and who rounds it leaves it there */
     bool makes = i->op != TR_PACK && i->op != TR_UNPACK && i->op != TR_SLICE && i->op != TR_ROUND;
@@ -60,12 +60,13 @@ static bool rule_fits(struct tr_checking *c, const struct tr_instr *i, enum tr_a
         if (makes && !result_is_declared(c, i->out[x], a, out[x]))
             return false;
     for (int x = 0; x < i->outs; x++)
-        memcpy(c->values[i->out[x]].on[a], out[x], 2);
+        c->values[i->out[x]].on[a] = out[x];
     return true;
 }
 
 /* The tokens that are here have the places in the sequence that the instruction takes them to have. */
-static bool at_its_place(const struct tr_checking *c, int n, const char on[TR_AXES][2], struct tr_error *e)
+static bool at_its_place(
+    const struct tr_checking *c, int n, const struct tr_placement on[TR_AXES], struct tr_error *e)
 {
     const struct tr_instr *i = &c->t->instrs[n];
     int64_t first = tr_first_token(c->t->placed, on, c->t->at),
@@ -88,19 +89,20 @@ static bool at_its_place(const struct tr_checking *c, int n, const char on[TR_AX
 static bool compute(struct tr_checking *c, int n, struct tr_error *e)
 {
     const struct tr_instr *i = &c->t->instrs[n];
-    char on[TR_OUTS][TR_AXES][2], text[64 + TR_INS * (TR_NAME + 8)]; /* all inputs by name */
+    struct tr_placement on[TR_OUTS][TR_AXES];
+    char place[3], text[64 + TR_INS * (TR_NAME + 8)]; /* all inputs by name */
     for (int a = 0; a < TR_AXES; a++) {
         int r = 0;
-        while (r < TR_RULES && tr_ops[i->op].rules[r] && !rule_fits(c, i, a, tr_ops[i->op].rules[r]))
+        while (r < TR_RULES && tr_op(i->op)->rules[r] && !rule_fits(c, i, a, tr_op(i->op)->rules[r]))
             r++;
         for (int x = 0; x < i->outs; x++)
-            memcpy(on[x][a], c->values[i->out[x]].on[a], 2);
-        if (r < TR_RULES && tr_ops[i->op].rules[r])
+            on[x][a] = c->values[i->out[x]].on[a];
+        if (r < TR_RULES && tr_op(i->op)->rules[r])
             continue;
         int used = snprintf(text, sizeof text, "on axis %s no rule of the operation takes", tr_axis_names[a]);
         for (int x = 0; x < i->ins; x++)
             used += snprintf(text + used, sizeof text - (size_t)used, "%s %s %.2s", x ? "," : "",
-                tr_checked_name(c, i->in[x]), c->values[i->in[x]].on[a]);
+                tr_checked_name(c, i->in[x]), tr_placement_text(c->values[i->in[x]].on[a], place));
         return tr_checked_wrong(c, n, e, text);
     }
     double mean = 1.0f / (float)((int64_t)c->plan->batch / tr_updates(c->plan) * tr_targets(c->g));
@@ -173,14 +175,14 @@ static bool load(struct tr_checking *c, int n, struct tr_error *e)
 
 /* Whether a collective on axis a may make `to` of this value. */
 static bool takes(
-    struct tr_checking *c, int n, int value, enum tr_axis a, const char to[2], struct tr_error *e)
+    struct tr_checking *c, int n, int value, enum tr_axis a, struct tr_placement to, struct tr_error *e)
 {
     const struct tr_instr *i = &c->t->instrs[n];
     const struct tr_tensor *t = tr_checked_tensor(c, value);
-    const char *from = c->values[value].on[a];
-    bool partial = from[0] == 'P', moves = i->code == TR_ALL_GATHER || i->code == TR_BROADCAST ||
-                                           i->code == TR_ALL_TO_ALL || i->code == TR_SHIFT ||
-                                           i->code == TR_HALO || i->code == TR_ALL_TO_ALL_V;
+    struct tr_placement from = c->values[value].on[a];
+    bool partial = from.kind == TR_P, moves = i->code == TR_ALL_GATHER || i->code == TR_BROADCAST ||
+                                              i->code == TR_ALL_TO_ALL || i->code == TR_SHIFT ||
+                                              i->code == TR_HALO || i->code == TR_ALL_TO_ALL_V;
     char text[128];
     if (!moves && !partial)
         return tr_checked_said(
@@ -189,7 +191,8 @@ static bool takes(
     if (tr_collective(from, to) != code)
         return tr_checked_said(c, n, e, value, a, "this collective does not take that");
     for (int b = (int)a + 1; b < TR_AXES; b++)
-        if ((!memcmp(from, "Pb", 2) || !memcmp(from, "St", 2)) && !memcmp(c->values[value].on[b], from, 2)) {
+        if (from.dim == 't' && !from.zigzag && !from.halves && !from.shift && !from.term && !from.packed &&
+            !from.halo && tr_placement_is(c->values[value].on[b], from)) {
             snprintf(text, sizeof text, "axis %s cuts the tokens of a part of this axis, and is due before",
                 tr_axis_names[b]);
             return tr_checked_said(c, n, e, value, a, text);
@@ -206,15 +209,15 @@ static bool takes(
 }
 
 /* On the axes of a call a value now lies so. */
-static void set(struct tr_checking *c, int n, int value, const char to[2])
+static void set(struct tr_checking *c, int n, int value, struct tr_placement to)
 {
     for (int a = 0; a < TR_AXES; a++)
         if (c->t->instrs[n].axes & 1 << a)
-            memcpy(c->values[value].on[a], to, 2);
+            c->values[value].on[a] = to;
 }
 
 /* What is made for a bucket, or for what was made of one: its members have the types of the first one's. */
-static bool unpack(struct tr_checking *c, int n, int bucket, const char to[2], struct tr_error *e)
+static bool unpack(struct tr_checking *c, int n, int bucket, struct tr_placement to, struct tr_error *e)
 {
     int out = c->t->instrs[n].out[0];
     c->values[out].source = bucket;
@@ -230,46 +233,55 @@ static bool unpack(struct tr_checking *c, int n, int bucket, const char to[2], s
     return true;
 }
 
-/* What a collective makes of what lies so. */
-static const char *made_of(const struct tr_checking *c, const struct tr_instr *i, const char from[2])
+/* What a collective makes of what lies so; false if it takes no such. */
+static bool made_of(
+    const struct tr_checking *c, const struct tr_instr *i, struct tr_placement from, struct tr_placement *to)
 {
     const struct tr_tensor *t = tr_checked_tensor(c, i->in[0]);
-    if (!memcmp(from, "Pz", 2) || !memcmp(from, "Pq", 2))
-        return "Hz";
     switch (i->code) {
     case TR_REDUCE:
-        return "O ";
+        return tr_move(from, TR_MOVE_REDUCE, 0, to);
     case TR_REDUCE_SCATTER:
-        return !t || t->role == TR_D_PARAMETER ? "F " : from[1] == 'c' ? "Sc" : "St";
+        return tr_move(from, TR_MOVE_REDUCE_SCATTER,
+            from.packed                       ? from.packed
+            : !t || t->role == TR_D_PARAMETER ? 'f'
+                                              : 't',
+            to);
     case TR_ALL_TO_ALL:
     case TR_ALL_TO_ALL_V:
-        return i->axes == 1 << TR_EP ? (from[0] == 'E' ? "Sb" : "E ") : from[0] == 'S' ? "Xc" : "Sc";
+        return tr_move(from, TR_MOVE_ALL_TO_ALL,
+            i->axes == 1 << TR_EP ? (from.dim == 'e' ? 'b' : 'e')
+            : from.dim == 't'     ? 'c'
+                                  : 't',
+            to);
+    case TR_SHIFT:
+        return tr_move(from, TR_MOVE_SHIFT, 0, to);
     case TR_HALO:
-        return "Nt";
+        return tr_move(from, TR_MOVE_HALO, 0, to);
     case TR_ALL_GATHER:
-        return !memcmp(from, "Zt", 2)   ? "Yt"
-               : !memcmp(from, "Sc", 2) ? "Yc"
-               : !memcmp(from, "Sb", 2) ? "Gb"
-                                        : "R ";
+        return tr_move(from, TR_MOVE_ALL_GATHER, 0, to);
+    case TR_BROADCAST:
+        return tr_move(from, TR_MOVE_BROADCAST, 0, to);
     default:
-        return "R ";
+        return tr_move(from, TR_MOVE_ALL_REDUCE, 0, to);
     }
 }
 
 /* On one of its axes, which is the only one, but for what all ranks with other sequences reduce. */
-static bool on_axis(struct tr_checking *c, int n, enum tr_axis a, char to[2], struct tr_error *e)
+static bool on_axis(struct tr_checking *c, int n, enum tr_axis a, struct tr_placement *to, struct tr_error *e)
 {
     const struct tr_instr *i = &c->t->instrs[n];
-    int in = i->in[0], turn;
-    memcpy(to, made_of(c, i, c->values[in].on[a]), 2);
-    if (i->code == TR_SHIFT && tr_shifted(c->values[in].on[a], to, &turn) && i->turn != turn)
+    int in = i->in[0];
+    struct tr_placement from = c->values[in].on[a];
+    bool shifted = made_of(c, i, from, to);
+    if (i->code == TR_SHIFT && shifted && i->turn != to->shift - from.shift)
         return tr_checked_said(c, n, e, in, a, "it is due at another rank");
     if (i->code == TR_HALO && !tr_check_halo(c, n, a, e))
         return false;
-    if (!c->values[in].holds && !takes(c, n, in, a, to, e))
+    if (!c->values[in].holds && !takes(c, n, in, a, *to, e))
         return false;
     for (int v = -1; (v = tr_check_member(c, in, v)) >= 0;)
-        if (!takes(c, n, v, a, to, e))
+        if (!takes(c, n, v, a, *to, e))
             return false;
     return i->code != TR_ALL_TO_ALL_V || tr_check_exchange(c, n, e);
 }
@@ -279,11 +291,11 @@ static bool collective(struct tr_checking *c, int n, struct tr_error *e)
 {
     const struct tr_instr *i = &c->t->instrs[n];
     int in = i->in[0], bucket = c->values[in].holds ? in : c->values[in].source;
-    char to[2];
+    struct tr_placement to = tr_whole;
     if (i->axes == TR_WORLD || in == c->t->losses || in == c->t->leaves)
         return i->fold == TUTTI_SUM || tr_checked_wrong(c, n, e, "leaves are summed");
     for (int a = 0; a < TR_AXES; a++)
-        if (i->axes & 1 << a && !on_axis(c, n, a, to, e))
+        if (i->axes & 1 << a && !on_axis(c, n, a, &to, e))
             return false;
     memcpy(c->values[i->out[0]].on, c->values[in].on, sizeof c->values->on);
     set(c, n, i->out[0], to);
@@ -294,7 +306,8 @@ static bool collective(struct tr_checking *c, int n, struct tr_error *e)
 bool tr_check_term(const struct tr_checking *c, int n, int value, struct tr_error *e)
 {
     for (int a = 0; a < TR_AXES; a++)
-        if (strchr("PH", c->values[value].on[a][0]) && memcmp(c->values[value].on[a], "Ps", 2))
+        if ((c->values[value].on[a].kind == TR_P || c->values[value].on[a].halves) &&
+            c->values[value].on[a].dim != 'b')
             return tr_checked_said(
                 c, n, e, value, a, "it must be complete before it enters the sum over sequences");
     return true;
@@ -322,7 +335,7 @@ static bool count_in(struct tr_checking *c, int n, int value, int parameter, int
     if (c->counted[parameter] == micro % tr_check_parts(c)) {
         c->counted[parameter]++;
         if (c->t->server >= 0 && c->counted[parameter] == tr_check_parts(c))
-            memcpy(c->values[value].on[TR_DP], "R ", 2);
+            c->values[value].on[TR_DP] = tr_whole;
         return true;
     }
     snprintf(text, sizeof text, "%s %d of %s enters the sum where %d is due", part_name(c), micro,
@@ -342,14 +355,14 @@ static bool finished(struct tr_checking *c, int n, int value, int parameter, str
         return tr_checked_wrong(c, n, e, text);
     }
     for (int a = 0; a < TR_AXES; a++) {
-        const char *on = c->values[value].on[a];
-        bool applied_alone = c->plan->server_async && a == TR_DP && on[1] == 's';
-        if ((on[0] == 'P' && !applied_alone) || on[0] == 'H')
+        struct tr_placement on = c->values[value].on[a];
+        bool applied_alone = c->plan->server_async && a == TR_DP && on.kind == TR_P && on.dim == 'b';
+        if ((on.kind == TR_P && !applied_alone) || on.halves)
             return tr_checked_said(c, n, e, value, a, "the gradient is still a partial sum");
-        if (on[0] == 'O')
+        if (on.kind == TR_O)
             return tr_checked_said(c, n, e, value, a, "one rank has the gradient, and it was not broadcast");
         bool part = tr_replica_axes(c->plan, w) & 1 << a && tr_zero_cuts(c->plan, w);
-        if ((on[0] == 'F') != part)
+        if ((on.dim == 'f') != part)
             return tr_checked_said(c, n, e, value, a, "ZeRO wants a part, and nothing else does");
     }
     if (w->values_of != parameter && !tr_ends_apart(c->plan))
@@ -387,7 +400,7 @@ static bool update(struct tr_checking *c, int n, struct tr_error *e)
         memcpy(c->values[i->out[0]].on, c->values[i->in[i->ins - 1]].on, sizeof c->values->on);
     for (int a = 0; a < TR_AXES && tr_zero_cuts(c->plan, w); a++)
         if (tr_replica_axes(c->plan, w) & 1 << a)
-            memcpy(c->values[i->out[0]].on[a], "F ", 2);
+            c->values[i->out[0]].on[a] = tr_flat;
     if (!finished(c, n, i->in[0], i->parameter, e))
         return false;
     if (c->plan->async)
@@ -467,18 +480,20 @@ static bool each(struct tr_checking *c, int n, struct tr_error *e)
 static bool lasting(const struct tr_checking *c, struct tr_error *e)
 {
     for (int v = 0; v < c->t->n_values; v++) {
-        char on[TR_AXES][2];
+        struct tr_placement on[TR_AXES];
+        char now[3], next[3];
         const struct tr_known *k = &c->values[v];
         if (k->flight >= 0)
             return tr_fail(e, "rank %d: nobody waits for instruction %d, %s of %s", c->t->rank, k->flight,
                 tr_code_names[c->t->instrs[k->flight].code], tr_checked_name(c, v));
         declared(c, v, on);
         for (int a = 0; a < TR_AXES && c->t->values[v].lasts; a++)
-            if (memcmp(on[a], k->on[a], 2))
+            if (!tr_placement_is(on[a], k->on[a]))
                 return tr_fail(e,
                     "rank %d: after the step %s is %c on axis %s, and the next step reads it as %c: each "
                     "rank has renewed its part, and no all_gather follows",
-                    c->t->rank, tr_checked_name(c, v), k->on[a][0], tr_axis_names[a], on[a][0]);
+                    c->t->rank, tr_checked_name(c, v), *tr_placement_text(k->on[a], now), tr_axis_names[a],
+                    *tr_placement_text(on[a], next));
     }
     return true;
 }
@@ -510,7 +525,7 @@ bool tr_check_types(const struct tr_tape *t, struct tr_error *e)
         .live = tr_new(values + 1, sizeof(int)) };
     for (int v = 0; v < t->n_values; v++) {
         for (int a = 0; a < TR_AXES; a++)
-            memcpy(c.values[v].on[a], "R ", 2);
+            c.values[v].on[a] = tr_whole;
         c.values[v].micro = -1;
         c.values[v].lost = c.values[v].flight = c.values[v].source = -1;
         if (t->values[v].within >= 0)

@@ -19,7 +19,8 @@ static bool rounded_too_early(struct tr_checking *c, int n, int value, struct tr
     if (!t || element(c, value) != TR_BFLOAT16)
         return false;
     for (int a = 0; a < TR_AXES; a++)
-        if (strchr("PVWUH", c->values[value].on[a][0]))
+        if (c->values[value].on[a].kind == TR_P || c->values[value].on[a].term ||
+            c->values[value].on[a].halves)
             return !tr_checked_said(
                 c, n, e, value, a, "it was rounded before it is whole; legal is to round the sum");
     if (t->role != TR_D_PARAMETER || c->counted[t->of] == tr_check_parts(c))

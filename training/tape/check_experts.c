@@ -28,7 +28,7 @@ bool tr_check_exchange(struct tr_checking *c, int n, struct tr_error *e)
         if (!counts || counts != &c->g->tensors[rows->counts])
             return tr_checked_wrong(
                 c, n, e, "what it sends and what comes is not counted by the counts of these rows");
-        if (memcmp(c->values[i->in[1 + side]].on[TR_EP], side ? "E " : "Sb", 2))
+        if (!tr_placement_is(c->values[i->in[1 + side]].on[TR_EP], tr_placement_of(side ? "E" : "Sb", 0)))
             return tr_checked_said(c, n, e, i->in[1 + side], TR_EP,
                 "legal are the counts of the tokens that are here, and then those of the experts");
     }

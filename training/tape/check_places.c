@@ -21,16 +21,16 @@ bool tr_checked_wrong(const struct tr_checking *c, int n, struct tr_error *e, co
 {
     const struct tr_instr *i = &c->t->instrs[n];
     return tr_fail(e, "rank %d, instruction %d, %s of %s, micro-batch %d: %s", c->t->rank, n,
-        i->code == TR_COMPUTE ? tr_ops[i->op].name : tr_code_names[i->code], tr_instr_name(c->t, i), i->micro,
+        i->code == TR_COMPUTE ? tr_op(i->op)->name : tr_code_names[i->code], tr_instr_name(c->t, i), i->micro,
         what);
 }
 
 bool tr_checked_said(
     const struct tr_checking *c, int n, struct tr_error *e, int value, enum tr_axis a, const char *rest)
 {
-    char text[256];
+    char text[256], place[3];
     snprintf(text, sizeof text, "%s is %.2s on axis %s; %s", tr_checked_name(c, value),
-        c->values[value].on[a], tr_axis_names[a], rest);
+        tr_placement_text(c->values[value].on[a], place), tr_axis_names[a], rest);
     return tr_checked_wrong(c, n, e, text);
 }
 

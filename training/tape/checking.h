@@ -6,7 +6,7 @@
 #include "training/tape/check.h"
 
 struct tr_known {
-    char on[TR_AXES][2];
+    struct tr_placement on[TR_AXES];
     bool written;
     int micro; /* whose sequences are in it, from the LOAD on; -1: of none, as a parameter */
     int lost; /* the instruction that took its place; -1 */

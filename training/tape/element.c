@@ -23,7 +23,7 @@ tutti_type tr_element_type(enum tr_element e)
 static bool is_partial(const struct tr_shard *s)
 {
     for (int a = 0; a < TR_AXES; a++)
-        if (strchr("PVWUH", s->on[a][0]))
+        if (s->on[a].kind == TR_P || s->on[a].term || s->on[a].halves)
             return true;
     return false;
 }

@@ -77,7 +77,7 @@ bool tr_owns(const struct tr_tape *t, const struct tr_holding *h)
     if (plan->mesh.servers)
         return t->server >= 0;
     const struct tr_tensor *w = &t->placed->g->tensors[h->parameter];
-    bool cut = tr_table_placement(plan, w, TR_TP)[0] == 'S';
+    bool cut = tr_table_placement(plan, w, TR_TP).kind == TR_S;
     bool first = t->at[TR_CP] == 0 && t->at[TR_CU] == 0;
     return (cut || t->at[TR_TP] == 0) && (plan->zero || tr_replica_rank(plan, w, t->at) == 0) && first;
 }
@@ -126,7 +126,7 @@ static void add_leaves(struct tr_tape *t, int leaves)
 /* Whether a rank of cp has its part of the leaves alone: a picture has one loss, which all ranks have. */
 static bool cuts_loss(const struct tr_tape *t, int value)
 {
-    return t->placed->shards[t->values[value].shard].on[TR_CP][0] != 'R';
+    return t->placed->shards[t->values[value].shard].on[TR_CP].kind != TR_R;
 }
 
 static void losses(struct tr_tape *t, const int *loss_values)

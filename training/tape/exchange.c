@@ -19,7 +19,7 @@ static const struct tr_tensor *tensor_of(const struct tr_tape *t, int value)
 /* Whether it has the rows for the experts that are here, or their counts. */
 static bool of_experts(const struct tr_tape *t, int value)
 {
-    return t->placed->shards[t->values[value].shard].on[TR_EP][0] == 'E';
+    return t->placed->shards[t->values[value].shard].on[TR_EP].dim == 'e';
 }
 
 void tr_lower_exchange(const struct tr_tape *t, struct tr_instr *i)

@@ -57,7 +57,7 @@ static void load_picture(struct tr_runner *r, const struct tr_instr *i, struct d
 {
     const struct tr_graph *g = r->tape->placed->g;
     const struct tr_shard *shard = &r->tape->placed->shards[r->tape->values[i->out[0]].shard];
-    struct tr_cells cells = { g->grid, i->first / g->grid - (shard->on[TR_CP][0] == 'N'),
+    struct tr_cells cells = { g->grid, i->first / g->grid - shard->on[TR_CP].halo,
         tokens_here(r, i) / g->grid, g->columns };
     void *to = tr_at(r, i->out[0]);
     if (targets)

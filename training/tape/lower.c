@@ -231,7 +231,7 @@ static int64_t scratch_bytes(const struct tr_placed *p, const struct tr_step *s)
 
 static bool may_take(const struct tr_step *s)
 {
-    return s->code == TR_COMPUTE && tr_ops[s->op].in_place;
+    return s->code == TR_COMPUTE && tr_op(s->op)->in_place;
 }
 
 static void emit(struct lowering *l, const struct tr_step *s, const struct tr_slot *slot, int unit)

@@ -17,57 +17,12 @@ const char *const tr_code_names[TR_CODES] = { "compute", "all_reduce", "reduce_s
     "reduce", "broadcast", "all_to_all", "shift", "halo", "all_to_all_v", "send", "recv", "load", "count",
     "tie", "norm", "losses", "update", "wait", "down", "up" };
 
-static bool same(const char a[2], const char b[2])
+int tr_collective(struct tr_placement from, struct tr_placement to)
 {
-    return a[0] == b[0] && a[1] == b[1];
-}
-
-bool tr_shifted(const char from[2], char to[2], int *turn)
-{
-    memcpy(to, same(from, "St") || same(from, "Zt") ? "T0" : from, 2);
-    *turn = to[0] == 'W' ? '0' - to[1] : 1;
-    if (to[0] == 'T')
-        to[1]++;
-    else if (to[0] == 'W')
-        to[0] = 'U';
-    else
-        return false;
-    return true;
-}
-
-int tr_collective(const char from[2], const char to[2])
-{
-    char shifted[2];
-    int turn;
-    if (tr_shifted(from, shifted, &turn) && same(shifted, to))
-        return TR_SHIFT;
-    if (same(from, "St") && same(to, "Nt"))
-        return TR_HALO;
-    if ((same(from, "Sc") && same(to, "Yc")) || (same(from, "Sb") && same(to, "Gb")))
-        return TR_ALL_GATHER;
-    if (same(from, "Pc"))
-        return same(to, "Sc") ? (int)TR_REDUCE_SCATTER : -1;
-    if ((same(from, "Sb") && to[0] == 'E') || (from[0] == 'E' && same(to, "Sb")))
-        return TR_ALL_TO_ALL;
-    if (same(from, "Zt"))
-        return same(to, "Yt") ? (int)TR_ALL_GATHER : -1;
-    if (same(from, "Pz") || same(from, "Pq"))
-        return !same(to, "Hz") ? -1 : same(from, "Pz") ? (int)TR_ALL_REDUCE : (int)TR_REDUCE_SCATTER;
-    if (from[0] == 'P' && to[0] == 'R')
-        return TR_ALL_REDUCE;
-    if (from[0] == 'P' && (to[0] == 'F' || same(to, "St")))
-        return TR_REDUCE_SCATTER;
-    if ((same(from, "St") || from[0] == 'F') && to[0] == 'R')
-        return TR_ALL_GATHER;
-    if (from[0] == 'P' && to[0] == 'O')
-        return TR_REDUCE;
-    if (from[0] == 'O' && to[0] == 'R')
-        return TR_BROADCAST;
-    if ((same(from, "St") || same(from, "Xc")) && same(to, "Sc"))
-        return TR_ALL_TO_ALL;
-    if (same(from, "Sc") && (same(to, "St") || same(to, "Xc")))
-        return TR_ALL_TO_ALL;
-    return -1;
+    static const enum tr_code codes[TR_MOVES] = { TR_ALL_REDUCE, TR_REDUCE_SCATTER, TR_ALL_GATHER, TR_REDUCE,
+        TR_BROADCAST, TR_ALL_TO_ALL, TR_SHIFT, TR_HALO };
+    int m = tr_move_between(from, to);
+    return m < 0 ? -1 : (int)codes[m];
 }
 
 /* On the way from one placement to another there is a third. A stream of tokens is never cut by channels, so
@@ -75,47 +30,53 @@ int tr_collective(const char from[2], const char to[2])
 static const struct {
     char from[3], to[3], by[3];
     bool pictures;
-} ways[] = { { "St", "Sc", "Xc", false }, { "Sc", "St", "Xc", false }, { "Zt", "R ", "Yt", false },
-    { "Pz", "Zt", "Pq", false }, { "Pq", "Zt", "Hz", false }, { "Sc", "R ", "Yc", true },
+} ways[] = { { "St", "Sc", "Xc", false }, { "Sc", "St", "Xc", false }, { "Zt", "R", "Yt", false },
+    { "Pz", "Zt", "Pq", false }, { "Pq", "Zt", "Hs", false }, { "Sc", "R", "Yc", true },
     { "P+", "Sc", "Pc", true } };
 
-static const char *next_on_way(const struct tr_placed *p, const char from[2], const char to[2])
+static struct tr_placement next_on_way(
+    const struct tr_placed *p, struct tr_placement from, struct tr_placement to)
 {
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
-        if (same(ways[i].from, from) && same(ways[i].to, to) && (!ways[i].pictures || p->g->grid))
-            return ways[i].by;
+        if (tr_placement_is(tr_placement_of(ways[i].from, 0), from) &&
+            tr_placement_is(tr_placement_of(ways[i].to, 0), to) && (!ways[i].pictures || p->g->grid))
+            return tr_placement_of(ways[i].by, 0);
     return to;
 }
 
-/* What each rank has whole it may cut, and nothing is sent. */
-static bool is_free(const struct tr_placed *p, const char from[2], const char to[2])
+static bool is_whole(struct tr_placement p)
 {
-    return same(from, "R ") && same(to, "Sc") && p->g->grid;
+    return tr_placement_is(p, tr_whole);
 }
 
-static bool reaches(const struct tr_placed *p, const char from[2], const char to[2])
+/* What each rank has whole it may cut, and nothing is sent. */
+static bool is_free(const struct tr_placed *p, struct tr_placement from, struct tr_placement to)
 {
-    return tr_collective(from, to) >= 0 || next_on_way(p, from, to) != to || is_free(p, from, to);
+    return is_whole(from) && tr_placement_is(to, tr_placement_of("Sc", 0)) && p->g->grid;
+}
+
+static bool reaches(const struct tr_placed *p, struct tr_placement from, struct tr_placement to)
+{
+    return tr_collective(from, to) >= 0 || !tr_placement_is(next_on_way(p, from, to), to) ||
+           is_free(p, from, to);
 }
 
 /* The operation that changes the layout alone. */
-static int packing(const char from[2])
+static int packing(struct tr_placement from)
 {
-    return same(from, "Xc")   ? TR_UNPACK
-           : same(from, "Yt") ? TR_ARRANGE
-           : same(from, "Yc") ? TR_UNPACK
-           : same(from, "R ") ? TR_SLICE
-           : same(from, "Pz") ? TR_DEAL
-           : same(from, "Hz") ? TR_HALVES
-                              : TR_PACK;
+    if (from.halves && !from.packed)
+        return from.kind == TR_P ? TR_DEAL : TR_HALVES;
+    if (from.packed && from.kind != TR_P)
+        return from.packed == 't' ? TR_ARRANGE : TR_UNPACK;
+    return is_whole(from) ? TR_SLICE : TR_PACK;
 }
 
-tutti_op tr_fold_op(const char from[2])
+tutti_op tr_fold_op(struct tr_placement from)
 {
-    return from[1] == 'm' ? TUTTI_MAX : TUTTI_SUM;
+    return from.kind == TR_P && from.fold == TR_FOLD_MAX ? TUTTI_MAX : TUTTI_SUM;
 }
 
-static int find(const struct tr_placed *p, int tensor, char on[TR_AXES][2], bool unrounded)
+static int find(const struct tr_placed *p, int tensor, struct tr_placement on[TR_AXES], bool unrounded)
 {
     for (int i = 0; i < p->n_shards; i++)
         if (p->shards[i].tensor == tensor && !memcmp(p->shards[i].on, on, sizeof p->shards[i].on) &&
@@ -125,7 +86,7 @@ static int find(const struct tr_placed *p, int tensor, char on[TR_AXES][2], bool
 }
 
 /* The shard of a tensor with these placements, made if there is none. */
-static int shard_of(struct tr_placed *p, int tensor, char on[TR_AXES][2], bool unrounded)
+static int shard_of(struct tr_placed *p, int tensor, struct tr_placement on[TR_AXES], bool unrounded)
 {
     int i = find(p, tensor, on, unrounded);
     if (i >= 0)
@@ -148,11 +109,9 @@ static struct tr_step *add_step(struct tr_placed *p)
 /* The shard of a parameter or of an input, as the tables place it. */
 static int given(struct tr_placed *p, int tensor)
 {
-    char on[TR_AXES][2];
-    for (int a = 0; a < TR_AXES; a++) {
-        const char *place = tr_table_placement(p->plan, &p->g->tensors[tensor], a);
-        memcpy(on[a], p->plan->mesh.size[a] == 1 ? "R " : place[1] ? place : "R ", 2);
-    }
+    struct tr_placement on[TR_AXES];
+    for (int a = 0; a < TR_AXES; a++)
+        on[a] = tr_table_placement(p->plan, &p->g->tensors[tensor], a);
     return shard_of(p, tensor, on, false);
 }
 
@@ -162,12 +121,12 @@ static bool is_given(const struct tr_tensor *t)
 }
 
 /* How many collectives on this axis make `want` of a shard that is there: 0, 1, or -1 for none. */
-static int distance(const struct tr_placed *p, int tensor, enum tr_axis axis, const char want[2])
+static int distance(const struct tr_placed *p, int tensor, enum tr_axis axis, struct tr_placement want)
 {
     int best = -1;
     for (int i = 0; i < p->n_shards; i++)
         if (p->shards[i].tensor == tensor && !p->shards[i].unrounded) {
-            if (same(p->shards[i].on[axis], want))
+            if (tr_placement_is(p->shards[i].on[axis], want))
                 return 0;
             if (is_given(&p->g->tensors[tensor]) || !reaches(p, p->shards[i].on[axis], want))
                 continue;
@@ -178,35 +137,35 @@ static int distance(const struct tr_placed *p, int tensor, enum tr_axis axis, co
     return best;
 }
 
-static bool result_fits(const struct tr_placed *p, int tensor, enum tr_axis axis, const char place[2])
+static bool result_fits(const struct tr_placed *p, int tensor, enum tr_axis axis, struct tr_placement place)
 {
     const struct tr_tensor *t = &p->g->tensors[tensor];
     if (t->role == TR_D_PARAMETER || t->role == TR_LEAVES) {
-        const char *of = tr_table_placement(p->plan, &p->g->tensors[t->of], axis);
-        return (of[0] == 'S') == same(place, "Sr");
+        struct tr_placement of = tr_table_placement(p->plan, &p->g->tensors[t->of], axis);
+        return (of.kind == TR_S) == tr_placement_is(place, tr_placement_of("Sr", 0));
     }
-    const char *wanted = tr_table_placement(p->plan, t, axis);
+    struct tr_placement wanted = tr_table_placement(p->plan, t, axis);
     bool partial =
-        t->role == TR_D_ACTIVATION && place[0] == 'P'; /* who reads it will ask for the right one */
-    return wanted[0] == 'R' || same(wanted, place) || partial;
+        t->role == TR_D_ACTIVATION && place.kind == TR_P; /* who reads it will ask for the right one */
+    return wanted.kind == TR_R || tr_placement_is(wanted, place) || partial;
 }
 
 struct choice {
-    char in[TR_INS][2], out[TR_OUTS][2];
+    struct tr_placement in[TR_INS], out[TR_OUTS];
 };
 
 static bool choose(
     struct tr_placed *p, const struct tr_node *n, enum tr_axis axis, struct choice *c, struct tr_error *e)
 {
     int best = -1;
-    for (int r = 0; r < TR_RULES && tr_ops[n->op].rules[r]; r++) {
-        struct choice try = { .in = { "" } };
+    for (int r = 0; r < TR_RULES && tr_op(n->op)->rules[r]; r++) {
+        struct choice try = { .in = { { 0 } } };
         int ins, outs, cost = 0;
-        tr_rule_parse(tr_ops[n->op].rules[r], try.in, &ins, try.out, &outs);
+        tr_rule_parse(tr_op(n->op)->rules[r], n->turn, try.in, &ins, try.out, &outs);
         for (int i = 0; i < TR_INS; i++)
-            tr_rule_turn(try.in[i], n->turn), tr_mapped(p->plan, axis, try.in[i]);
+            tr_mapped(p->plan, axis, &try.in[i]);
         for (int i = 0; i < TR_OUTS; i++)
-            tr_rule_turn(try.out[i], n->turn), tr_mapped(p->plan, axis, try.out[i]);
+            tr_mapped(p->plan, axis, &try.out[i]);
         for (int i = 0; i < n->ins && cost >= 0; i++) {
             int far = distance(p, n->in[i], axis, try.in[i]);
             cost = far < 0 ? -1 : cost + far;
@@ -221,7 +180,7 @@ static bool choose(
     }
     if (best >= 0)
         return true;
-    return tr_fail(e, "%s of %s: no rule of this operation fits what lies on axis %s", tr_ops[n->op].name,
+    return tr_fail(e, "%s of %s: no rule of this operation fits what lies on axis %s", tr_op(n->op)->name,
         p->g->tensors[n->out[0]].name, tr_axis_names[axis]);
 }
 
@@ -235,15 +194,15 @@ static int rounded(struct tr_placed *p, const struct tr_node *n, int sum)
     return to;
 }
 
-static int need(struct tr_placed *p, const struct tr_node *n, int tensor, char on[TR_AXES][2]);
+static int need(struct tr_placed *p, const struct tr_node *n, int tensor, struct tr_placement on[TR_AXES]);
 
 /* An exchange of rows reads how many there are: those that leave here, and those that come here. */
 static void with_counts(struct tr_placed *p, const struct tr_node *n, struct tr_step *s, int counts)
 {
-    char on[TR_AXES][2];
+    struct tr_placement on[TR_AXES];
     memcpy(on, p->shards[s->in[0]].on, sizeof on);
     for (int way = 0; way < 2; way++) {
-        memcpy(on[s->axis], way ? "E " : "Sb", 2);
+        on[s->axis] = tr_placement_of(way ? "E" : "Sb", 0);
         s->in[s->ins++] = need(p, n, counts, on);
     }
     s->code = TR_ALL_TO_ALL_V;
@@ -252,12 +211,11 @@ static void with_counts(struct tr_placed *p, const struct tr_node *n, struct tr_
 /* A step that makes `place` on one axis of a shard: a collective, or the packing beside an all-to-all.
  * Returns what it makes. */
 static int convert(
-    struct tr_placed *p, const struct tr_node *n, int from, enum tr_axis axis, const char place[2])
+    struct tr_placed *p, const struct tr_node *n, int from, enum tr_axis axis, struct tr_placement place)
 {
-    char on[TR_AXES][2], before[2];
-    memcpy(before, p->shards[from].on[axis], 2);
+    struct tr_placement on[TR_AXES], before = p->shards[from].on[axis];
     memcpy(on, p->shards[from].on, sizeof on);
-    memcpy(on[axis], place, 2);
+    on[axis] = place;
     int code = tr_collective(before, place), to = shard_of(p, p->shards[from].tensor, on, false);
     bool rounds =
         code >= 0 && tr_shard_element(p, from) == TR_FLOAT32 && tr_shard_element(p, to) == TR_BFLOAT16;
@@ -266,7 +224,6 @@ static int convert(
     struct tr_step s = {
         .code = TR_COMPUTE, .op = packing(before), .phase = n->phase, .unit = n->unit, .axis = axis
     };
-    char shifted[2];
     int counts = p->g->tensors[p->shards[from].tensor].counts;
     s.in[s.ins++] = from, s.out[s.outs++] = to;
     if (code >= 0)
@@ -274,29 +231,29 @@ static int convert(
     if (code == TR_ALL_TO_ALL && counts >= 0)
         with_counts(p, n, &s, counts);
     if (code == TR_SHIFT)
-        tr_shifted(before, shifted, &s.turn);
+        s.turn = place.shift - before.shift;
     *add_step(p) = s;
     return rounds ? rounded(p, n, to) : to;
 }
 
 /* The shard with these placements: there, or by collectives, one axis after the other. */
-static int need(struct tr_placed *p, const struct tr_node *n, int tensor, char on[TR_AXES][2])
+static int need(struct tr_placed *p, const struct tr_node *n, int tensor, struct tr_placement on[TR_AXES])
 {
     int i = find(p, tensor, on, false), from = -1;
     bool passing = false; /* what comes round a ring is handed on and not kept */
     for (int a = 0; a < TR_AXES; a++)
-        passing |= on[a][0] == 'T';
+        passing |= on[a].shift && !on[a].term;
     if (i >= 0 && !passing)
         return i;
     for (int s = 0; s < p->n_shards && from < 0; s++) {
         bool near = p->shards[s].tensor == tensor && !p->shards[s].unrounded;
         for (int a = 0; a < TR_AXES && near; a++)
-            near = same(p->shards[s].on[a], on[a]) || reaches(p, p->shards[s].on[a], on[a]);
+            near = tr_placement_is(p->shards[s].on[a], on[a]) || reaches(p, p->shards[s].on[a], on[a]);
         if (near && !(passing && s == i))
             from = s;
     }
     for (int a = TR_AXES - 1; a >= 0 && from >= 0; a--)
-        while (!same(p->shards[from].on[a], on[a]))
+        while (!tr_placement_is(p->shards[from].on[a], on[a]))
             from = convert(p, n, from, (enum tr_axis)a, next_on_way(p, p->shards[from].on[a], on[a]));
     return from;
 }
@@ -318,18 +275,18 @@ static bool place_node(struct tr_placed *p, const struct tr_node *n, struct tr_e
         .outs = n->outs,
         .turn = n->turn };
     for (int i = 0; i < n->ins; i++) {
-        char on[TR_AXES][2];
+        struct tr_placement on[TR_AXES];
         for (int a = 0; a < TR_AXES; a++)
-            memcpy(on[a], chosen[a].in[i], 2);
+            on[a] = chosen[a].in[i];
         s.in[i] = need(p, n, n->in[i], on);
         if (s.in[i] < 0)
-            return tr_fail(e, "%s: %s cannot be made of what is there", tr_ops[n->op].name,
+            return tr_fail(e, "%s: %s cannot be made of what is there", tr_op(n->op)->name,
                 p->g->tensors[n->in[i]].name);
     }
     for (int i = 0; i < n->outs; i++) {
-        char on[TR_AXES][2];
+        struct tr_placement on[TR_AXES];
         for (int a = 0; a < TR_AXES; a++)
-            memcpy(on[a], chosen[a].out[i], 2);
+            on[a] = chosen[a].out[i];
         s.out[i] = shard_of(p, n->out[i], on, false);
     }
     *add_step(p) = s;
@@ -359,17 +316,16 @@ int64_t tr_shard_size(const struct tr_placed *p, int shard, int i)
     const struct tr_shard *s = &p->shards[shard];
     const struct tr_tensor *t = &p->g->tensors[s->tensor];
     int64_t size = t->size[i];
-    if (s->on[TR_EP][0] == 'E' && t->letter[i] == 't' && t->counts >= 0)
+    if (s->on[TR_EP].dim == 'e' && t->letter[i] == 't' && t->counts >= 0)
         size = tr_most_rows(p->plan, p->g);
     struct tr_pair pairs[TR_PAIRS];
     for (int a = 0; a < TR_AXES; a++)
-        if ((s->on[a][0] == 'S' && s->on[a][1] == t->letter[i] && t->letter[i] != 'b') ||
-            (strchr("XTVWUZHN", s->on[a][0]) && t->letter[i] == 't')) {
+        if (s->on[a].kind == TR_S && s->on[a].dim == t->letter[i] && t->letter[i] != 'b') {
             size /= p->plan->mesh.size[a];
-            if (s->on[a][0] == 'N')
+            if (s->on[a].halo)
                 size += TR_HALOS * p->g->grid;
-            if (strchr("VWU", s->on[a][0])) /* results of pairs of runs */
-                size = size * tr_pairs(p->plan, 0, s->on[a][1] - '0', pairs) / tr_runs_of(p->plan, 1, 0).n;
+            if (s->on[a].term) /* results of pairs of runs */
+                size = size * tr_pairs(p->plan, 0, s->on[a].of, pairs) / tr_runs_of(p->plan, 1, 0).n;
         }
     return size;
 }
@@ -382,11 +338,11 @@ int64_t tr_shard_count(const struct tr_placed *p, int shard, int64_t sequences)
     for (int i = 0; i < t->dims; i++)
         count *= t->letter[i] == 'b' ? sequences : tr_shard_size(p, shard, i);
     for (int a = 0; a < TR_AXES; a++)
-        if (s->on[a][0] == 'G')
+        if (s->on[a].packed == 'b')
             count *= p->plan->mesh.size[a];
-        else if (s->on[a][0] == 'F')
+        else if (s->on[a].dim == 'f')
             count /= p->plan->mesh.size[a];
-        else if (same(s->on[a], "Pz") || same(s->on[a], "Pq") || same(s->on[a], "Hz"))
+        else if (s->on[a].halves)
             count *= TR_RUNS;
     return count;
 }
@@ -395,36 +351,42 @@ int64_t tr_valid_columns(const struct tr_placed *p, int shard, int tp_rank)
 {
     int last = p->g->tensors[p->shards[shard].tensor].dims - 1;
     int64_t here = tr_shard_size(p, shard, last), left = p->g->vocabulary;
-    if (p->shards[shard].on[TR_TP][0] == 'S')
+    if (p->shards[shard].on[TR_TP].kind == TR_S)
         left -= tp_rank * here;
     return left < 0 ? 0 : left < here ? left : here;
 }
 
-int64_t tr_first_token(const struct tr_placed *p, const char on[TR_AXES][2], const int at[TR_AXES])
+int64_t tr_first_token(
+    const struct tr_placed *p, const struct tr_placement on[TR_AXES], const int at[TR_AXES])
 {
     int64_t part = 0, parts = 1;
-    for (int a = 0; a < TR_AXES; a++)
-        if (same(on[a], "St") || same(on[a], "Nt")) {
-            parts *= p->plan->mesh.size[a];
-            part = part * p->plan->mesh.size[a] + at[a];
-        } else if (same(on[a], "Zt")) {
+    for (int a = 0; a < TR_AXES; a++) {
+        if (!tr_placement_cuts_tokens(on[a]))
+            continue;
+        if (on[a].zigzag)
             return tr_runs_of(p->plan, p->g->context, at[a]).first[0];
-        }
+        parts *= p->plan->mesh.size[a];
+        part = part * p->plan->mesh.size[a] + at[a];
+    }
     return part * (p->g->context / parts);
 }
 
-int64_t tr_second_token(const struct tr_placed *p, const char on[TR_AXES][2], const int at[TR_AXES])
+int64_t tr_second_token(
+    const struct tr_placed *p, const struct tr_placement on[TR_AXES], const int at[TR_AXES])
 {
-    return same(on[TR_CP], "Zt") ? tr_runs_of(p->plan, p->g->context, at[TR_CP]).first[1] : 0;
+    return tr_placement_cuts_tokens(on[TR_CP]) && on[TR_CP].zigzag
+               ? tr_runs_of(p->plan, p->g->context, at[TR_CP]).first[1]
+               : 0;
 }
 
 const char *tr_shard_text(const struct tr_placed *p, int shard, char text[64])
 {
     int used = 0;
+    char place[3];
     text[0] = 0;
     for (int a = 0; a < TR_AXES; a++)
         if (p->plan->mesh.size[a] > 1)
             used += snprintf(text + used, 64 - (size_t)used, "%s%s %.2s", used ? ", " : "", tr_axis_names[a],
-                p->shards[shard].on[a]);
+                tr_placement_text(p->shards[shard].on[a], place));
     return used ? text : strcpy(text, "R");
 }

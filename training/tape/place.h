@@ -12,7 +12,7 @@
 
 struct tr_shard {
     int tensor;
-    char on[TR_AXES][2]; /* placements as in ops.h */
+    struct tr_placement on[TR_AXES];
     bool unrounded; /* a sum that a collective made whole, before TR_ROUND */
 };
 
@@ -73,18 +73,18 @@ int64_t tr_shard_size(const struct tr_placed *p, int shard, int i);
 int64_t tr_valid_columns(const struct tr_placed *p, int shard, int tp_rank);
 /* Of a part of the tokens, as these placements cut them on the rank that stands at `at`: the first in the
  * sequence. Of several axes that cut, the later ones cut within the parts of the earlier ones. */
-int64_t tr_first_token(const struct tr_placed *p, const char on[TR_AXES][2], const int at[TR_AXES]);
+int64_t tr_first_token(
+    const struct tr_placed *p, const struct tr_placement on[TR_AXES], const int at[TR_AXES]);
 /* Where the second half of them begins, if that is elsewhere (Zt); else 0. */
-int64_t tr_second_token(const struct tr_placed *p, const char on[TR_AXES][2], const int at[TR_AXES]);
+int64_t tr_second_token(
+    const struct tr_placed *p, const struct tr_placement on[TR_AXES], const int at[TR_AXES]);
 /* "dp Sb, tp R", or "R". */
 const char *tr_shard_text(const struct tr_placed *p, int shard, char text[64]);
 
 /* What a collective makes of a placement: "P+" to "R" is TR_ALL_REDUCE; -1 if there is none. Between parts of
  * tokens and parts of channels there is an all-to-all, and on the side of the tokens a packing, as what goes
  * to one rank must lie together. Zigzag's collectives have a packing beside them, too. */
-int tr_collective(const char from[2], const char to[2]);
-/* What a shift makes of a placement, and by how many ranks; false if it is none that is shifted. */
-bool tr_shifted(const char from[2], char to[2], int *turn);
-tutti_op tr_fold_op(const char from[2]);
+int tr_collective(struct tr_placement from, struct tr_placement to);
+tutti_op tr_fold_op(struct tr_placement from);
 
 #endif

@@ -233,7 +233,7 @@ int64_t tr_held_from(const struct tr_tape *t, const struct tr_holding *h)
 {
     int shard = parameter_shard(t->placed, h->parameter);
     for (int a = TR_EP; a <= TR_TP; a++) /* one of them cuts it, or none */
-        if (t->placed->shards[shard].on[a][0] == 'S')
+        if (t->placed->shards[shard].on[a].kind == TR_S)
             return t->at[a] * tr_shard_count(t->placed, shard, 1);
     return 0;
 }
