@@ -2,7 +2,7 @@
 /* configure.c: the run that the options describe: a model, a plan for a mesh, a schedule. */
 #include "training/options.h"
 
-#include "training/ops/free.h"
+#include "training/kernels/openblas.h"
 #include "training/parallel/balance.h"
 
 #include <stdlib.h>

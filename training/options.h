@@ -3,7 +3,7 @@
 #ifndef TRAINING_OPTIONS_H
 #define TRAINING_OPTIONS_H
 
-#include "training/ops/kernels.h"
+#include "training/kernels/kernels.h"
 #include "training/parallel/paradigms.h"
 #include "training/schedule/schedule.h"
 

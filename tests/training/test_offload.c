@@ -2,7 +2,7 @@
 /* test_offload.c: what goes to the host's memory and comes back is that of closed formulas, and what it frees
  * on the device. That the numbers stay the same is what `tutti-train verify` shows. */
 #include "tests/training/options_rig.h"
-#include "training/ops/threads.h"
+#include "training/kernels/threads.h"
 #include "training/tape/ledger.h"
 
 #include <criterion/criterion.h>

@@ -7,7 +7,7 @@
 #include "training/commands/serving.h"
 #include "training/commands/warmup.h"
 #include "training/launch.h"
-#include "training/ops/free.h"
+#include "training/kernels/openblas.h"
 #include "training/parallel/async.h"
 #include "training/report/report.h"
 

@@ -16,7 +16,7 @@
 #ifndef TRAINING_PARALLEL_MAP_H
 #define TRAINING_PARALLEL_MAP_H
 
-#include "training/ops/stripes.h"
+#include "training/kernels/stripes.h"
 #include "training/parallel/paradigms.h"
 
 enum { TR_RUNS = 2, TR_PAIRS = 3 };

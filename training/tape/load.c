@@ -2,7 +2,7 @@
 /* load.c: what a rank reads of the data: its tokens, rows or cells of each sequence of a micro-batch. */
 #include "training/tape/load.h"
 
-#include "training/ops/stripes.h"
+#include "training/kernels/stripes.h"
 #include "training/tape/compute.h"
 
 /* Tokens of a sequence that are here: from i->first on, or half of them, and half from i->second on. */

@@ -6,7 +6,7 @@
  * needed again: forward, when the gradient comes back; backward, some sends later. */
 #include "training/tape/tape.h"
 
-#include "training/ops/kernels.h"
+#include "training/kernels/kernels.h"
 #include "training/parallel/async.h"
 #include "training/parallel/map.h"
 #include "training/parallel/offload.h"

@@ -6,7 +6,7 @@
 #include "training/tape/run.h"
 
 #include "training/launch.h"
-#include "training/ops/threads.h"
+#include "training/kernels/threads.h"
 #include "training/tape/serve.h"
 #include "training/tape/exchange.h"
 #include "training/tape/finite.h"

@@ -4,7 +4,7 @@
 #define TRAINING_TAPE_RUN_H
 
 #include "training/data/data.h"
-#include "training/ops/kernels.h"
+#include "training/kernels/kernels.h"
 #include "training/resident.h"
 #include "training/tape/audit.h"
 #include "training/tape/ledger.h"

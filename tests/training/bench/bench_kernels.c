@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "training/ops/kernels.h"
+#include "training/kernels/kernels.h"
 
 enum { RUNS = 7 };
 static const double run_seconds = 0.01;

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "training/ops/threads.h"
+#include "training/kernels/threads.h"
 
 enum { RUNS = 9, ARRAYS = 4 };
 static const double run_seconds = 0.02, bar = 4;

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "training/ops/kernels.h"
+#include "training/kernels/kernels.h"
 
 enum { RIG_SETS = 3 };
 extern const char *const rig_sets[RIG_SETS];

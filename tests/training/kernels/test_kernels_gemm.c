@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "tests/training/kernels/kernels_rig.h"
-#include "training/ops/free.h"
+#include "training/kernels/openblas.h"
 
 /* A product with random strides: rows and columns of a, b and c may lie in a larger matrix. */
 static struct tr_gemm product(int64_t m, int64_t n, int64_t chunks, int64_t chunk, int64_t k)

@@ -3,12 +3,12 @@
  *
  * The build compiles this file alone with -mavx512f and its company; kernels.c looks at the processor before
  * anything in here runs. Without these flags the set has no name. */
-#include "training/ops/sets.h"
+#include "training/kernels/sets.h"
 
 #if defined(__AVX512F__)
 #include <immintrin.h>
 #define TR_VECTOR_BYTES 64
-#include "training/ops/vector.h"
+#include "training/kernels/vector.h"
 
 enum { TILE_ROWS = 8, TILE_VECTORS = 2 };
 
@@ -78,7 +78,7 @@ INLINE float vec_fold_lanes(const vec *x)
 
 #define TR_SET tr_kernels_avx512
 #define TR_SET_NAME "avx512"
-#include "training/ops/set.h"
+#include "training/kernels/set.h"
 #else
 const struct tr_kernels tr_kernels_avx512;
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* free.c: OpenBLAS's product behind the table of kernels.
+/* openblas.c: OpenBLAS's product behind the table of kernels.
  *
  * The library is loaded when somebody asks for it, by its name in the dynamic loader, so that tutti-train
  * needs it neither to be built nor to run. It gets one thread: a rank is a process, and there is one for each
  * core already. */
-#include "training/ops/free.h"
+#include "training/kernels/openblas.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>

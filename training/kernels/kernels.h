@@ -9,8 +9,8 @@
  * Kernels know nothing of ranks. What a rank holds of a larger sum, it says by `block`, `chunk` and `first`.
  * No kernel allocates: who calls gives `scratch`, aligned to 64 bytes, where tr_scratch_* asks for it. Arrays
  * are contiguous, rows outermost; results may not overlap inputs, unless a kernel says so. */
-#ifndef TRAINING_OPS_KERNELS_H
-#define TRAINING_OPS_KERNELS_H
+#ifndef TRAINING_KERNELS_KERNELS_H
+#define TRAINING_KERNELS_KERNELS_H
 
 #include <stdbool.h>
 #include <stdint.h>

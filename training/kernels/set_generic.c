@@ -4,7 +4,7 @@
  * Without an instruction that multiplies and adds at once, fmaf is a slow call into the C library, but its
  * bits are right. */
 #define TR_VECTOR_BYTES 16
-#include "training/ops/vector.h"
+#include "training/kernels/vector.h"
 
 enum { TILE_ROWS = 4, TILE_VECTORS = 2 };
 
@@ -72,4 +72,4 @@ INLINE float vec_fold_lanes(const vec *x)
 
 #define TR_SET tr_kernels_generic
 #define TR_SET_NAME "generic"
-#include "training/ops/set.h"
+#include "training/kernels/set.h"

@@ -8,7 +8,7 @@
  * Where the sequence stands in stripes, every block of keys has some that a query sees: of each one as many
  * as tokens stand before the query in its own stripe, and one more if that stripe is not behind the query's.
  * Only the first token of a stripe sees none of some blocks. */
-#include "training/ops/stripes.h"
+#include "training/kernels/stripes.h"
 
 #include <stdbool.h>
 

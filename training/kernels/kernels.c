@@ -3,7 +3,7 @@
  *
  * The set is chosen by what this processor has, never by what the compiler was told for the whole program:
  * one binary runs everywhere and gives the same bits everywhere. */
-#include "training/ops/sets.h"
+#include "training/kernels/sets.h"
 
 #include <stddef.h>
 #include <string.h>

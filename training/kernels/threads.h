@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* threads.h: the optimizer's update by several threads, each with the set's kernels. */
-#ifndef TRAINING_OPS_THREADS_H
-#define TRAINING_OPS_THREADS_H
+#ifndef TRAINING_KERNELS_THREADS_H
+#define TRAINING_KERNELS_THREADS_H
 
 #include "training/error.h"
-#include "training/ops/kernels.h"
+#include "training/kernels/kernels.h"
 
 struct tr_update {
     float *p, *m, *v; /* m: NULL for SGD */

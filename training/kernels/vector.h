@@ -6,8 +6,8 @@
  * vec_at_most, vec_at_least, vec_where_less, vec_root, vec_low_pairs, vec_high_pairs, vec_load_first,
  * vec_store_first, vec_first and vec_fold_lanes. Kernels never hang on what a compiler manages to vectorise
  * or to contract. */
-#ifndef TRAINING_OPS_VECTOR_H
-#define TRAINING_OPS_VECTOR_H
+#ifndef TRAINING_KERNELS_VECTOR_H
+#define TRAINING_KERNELS_VECTOR_H
 #include <float.h>
 #include <math.h>
 #include <stdbool.h>

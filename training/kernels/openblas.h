@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* free.h: kernels whose products are OpenBLAS's, for who lets go of the canonical order (--order free). */
-#ifndef TRAINING_OPS_FREE_H
-#define TRAINING_OPS_FREE_H
+/* openblas.h: kernels whose products are OpenBLAS's, for who lets go of the canonical order
+ * (--order free). */
+#ifndef TRAINING_KERNELS_OPENBLAS_H
+#define TRAINING_KERNELS_OPENBLAS_H
 
-#include "training/ops/kernels.h"
+#include "training/kernels/kernels.h"
 
 /* The set `base` with OpenBLAS's product; `base` itself where this machine has no OpenBLAS. Not for threads:
  * the first call makes it. The bits of a product hang on OpenBLAS, its version and this processor. */

@@ -3,12 +3,12 @@
  *
  * The build compiles this file alone with -mavx2 -mfma; kernels.c looks at the processor before anything in
  * here runs. Without these flags the set has no name. */
-#include "training/ops/sets.h"
+#include "training/kernels/sets.h"
 
 #if defined(__AVX2__) && defined(__FMA__)
 #include <immintrin.h>
 #define TR_VECTOR_BYTES 32
-#include "training/ops/vector.h"
+#include "training/kernels/vector.h"
 
 enum { TILE_ROWS = 6, TILE_VECTORS = 2 };
 
@@ -76,7 +76,7 @@ INLINE float vec_fold_lanes(const vec *x)
 
 #define TR_SET tr_kernels_avx2
 #define TR_SET_NAME "avx2"
-#include "training/ops/set.h"
+#include "training/kernels/set.h"
 #else
 const struct tr_kernels tr_kernels_avx2;
 #endif

@@ -6,8 +6,8 @@
  *
  * The order is that of the numbers read backwards in bits: a half of the places has every second token, a
  * quarter every fourth, an eighth every eighth. */
-#ifndef TRAINING_OPS_STRIPES_H
-#define TRAINING_OPS_STRIPES_H
+#ifndef TRAINING_KERNELS_STRIPES_H
+#define TRAINING_KERNELS_STRIPES_H
 
 #include <stdint.h>
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* set.h: all kernels, for the instruction set of the file that includes this, and their table TR_SET. */
-#include "training/ops/sets.h"
+#include "training/kernels/sets.h"
 
-#include "training/ops/numbers.h"
-#include "training/ops/gemm.h"
-#include "training/ops/narrow.h"
-#include "training/ops/rows.h"
-#include "training/ops/group.h"
-#include "training/ops/softmax.h"
-#include "training/ops/attention.h"
-#include "training/ops/patches.h"
-#include "training/ops/update.h"
+#include "training/kernels/numbers.h"
+#include "training/kernels/gemm.h"
+#include "training/kernels/narrow.h"
+#include "training/kernels/rows.h"
+#include "training/kernels/group.h"
+#include "training/kernels/softmax.h"
+#include "training/kernels/attention.h"
+#include "training/kernels/patches.h"
+#include "training/kernels/update.h"
 
 const struct tr_kernels TR_SET = {
     .name = TR_SET_NAME,

@@ -4,7 +4,7 @@
  * More ranks than cores is a normal case here, so a thread that has nothing to do leaves its core: OpenMP's
  * threads spin between two regions, which takes a whole core from other ranks. An update of few elements is
  * over before a thread is awake, and so the caller does it alone. */
-#include "training/ops/threads.h"
+#include "training/kernels/threads.h"
 
 #include <pthread.h>
 #include <signal.h>
