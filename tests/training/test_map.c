@@ -9,27 +9,27 @@
 
 enum { TOKENS = 48 };
 
-static struct tr_plan plan_of(int cp, enum tr_cp_map map)
+static struct tr_map map_of(int cp, enum tr_cp_map map)
 {
     struct tr_plan p = { .cp_map = map, .mesh = { .size = { 1, 1, cp, 1, 1, 1 }, .n = cp } };
-    return p;
+    return tr_map_of(&p);
 }
 
-static int64_t token_at(const struct tr_plan *p, int64_t place)
+static int64_t token_at(const struct tr_map *m, int64_t place)
 {
-    return tr_striped(p) ? tr_striped_token(TOKENS, place) : place;
+    return m->striped ? tr_striped_token(TOKENS, place) : place;
 }
 
 /* For every cp one order of the sequence will do, so that its ranks have tokens that lie cp apart. */
 Test(map, a_stripe_is_every_cp_th_token)
 {
     for (int cp = 1; cp <= 8; cp *= 2) {
-        struct tr_plan p = plan_of(cp, TR_CP_STRIPED);
+        struct tr_map m = map_of(cp, TR_CP_STRIPED);
         for (int r = 0; r < cp; r++) {
-            struct tr_runs run = tr_runs_of(&p, TOKENS, r);
-            int64_t first = token_at(&p, run.first[0]) % cp;
+            struct tr_runs run = tr_runs_of(&m, TOKENS, r);
+            int64_t first = token_at(&m, run.first[0]) % cp;
             for (int64_t t = 0; t < run.count; t++)
-                cr_expect_eq(token_at(&p, run.first[0] + t) % cp, first, "cp %d, rank %d", cp, r);
+                cr_expect_eq(token_at(&m, run.first[0] + t) % cp, first, "cp %d, rank %d", cp, r);
         }
     }
 }
@@ -38,14 +38,14 @@ Test(map, each_token_has_one_rank)
 {
     for (int map = 0; map < TR_CP_MAPS; map++)
         for (int cp = 1; cp <= 8; cp *= 2) {
-            struct tr_plan p = plan_of(cp, map);
+            struct tr_map m = map_of(cp, map);
             int owners[TOKENS] = { 0 };
             for (int r = 0; r < cp; r++) {
-                struct tr_runs runs = tr_runs_of(&p, TOKENS, r);
+                struct tr_runs runs = tr_runs_of(&m, TOKENS, r);
                 for (int64_t t = 0; t < runs.n * runs.count; t++)
-                    owners[token_at(&p, runs.first[t / runs.count] + t % runs.count)]++;
+                    owners[token_at(&m, runs.first[t / runs.count] + t % runs.count)]++;
                 for (int n = 0; n < runs.n; n++) {
-                    struct tr_owner o = tr_owner_of(&p, (int)(runs.first[n] / runs.count));
+                    struct tr_owner o = tr_owner_of(&m, (int)(runs.first[n] / runs.count));
                     cr_expect(o.rank == r && o.run == n, "%s, cp %d, rank %d", tr_cp_map_names[map], cp, r);
                 }
             }
@@ -55,17 +55,17 @@ Test(map, each_token_has_one_rank)
 }
 
 /* Pairs of a query of rank r and a key of rank k. */
-static void count_pairs(const struct tr_plan *p, int r, int k, int met[TOKENS][TOKENS], double *seen)
+static void count_pairs(const struct tr_map *m, int r, int k, int met[TOKENS][TOKENS], double *seen)
 {
-    struct tr_runs queries = tr_runs_of(p, TOKENS, r), keys = tr_runs_of(p, TOKENS, k);
+    struct tr_runs queries = tr_runs_of(m, TOKENS, r), keys = tr_runs_of(m, TOKENS, k);
     struct tr_pair pairs[TR_PAIRS];
-    int n = tr_pairs(p, r, k, pairs);
+    int n = tr_pairs(m, r, k, pairs);
     for (int x = 0; x < n; x++) {
         int64_t q = queries.first[pairs[x].queries], from = keys.first[pairs[x].keys];
         for (int64_t i = q; i < q + queries.count; i++)
             for (int64_t j = from; j < from + keys.count; j++)
-                met[token_at(p, i)][token_at(p, j)]++;
-        *seen += tr_seen(p, &(struct tr_places){ TOKENS, q, queries.count, from, keys.count });
+                met[token_at(m, i)][token_at(m, j)]++;
+        *seen += tr_seen(m, &(struct tr_places){ TOKENS, q, queries.count, from, keys.count });
     }
 }
 
@@ -73,12 +73,12 @@ Test(map, each_query_meets_each_key_it_sees_once)
 {
     for (int map = 0; map < TR_CP_MAPS; map++)
         for (int cp = 1; cp <= 8; cp *= 2) {
-            struct tr_plan p = plan_of(cp, map);
+            struct tr_map m = map_of(cp, map);
             int met[TOKENS][TOKENS] = { { 0 } };
             double seen = 0;
             for (int r = 0; r < cp; r++)
                 for (int k = 0; k < cp; k++)
-                    count_pairs(&p, r, k, met, &seen);
+                    count_pairs(&m, r, k, met, &seen);
             for (int i = 0; i < TOKENS; i++)
                 for (int j = 0; j <= i; j++)
                     cr_expect_eq(met[i][j], 1, "%s, cp %d, %d %d", tr_cp_map_names[map], cp, i, j);
@@ -91,12 +91,13 @@ Test(map, each_query_meets_each_key_it_sees_once)
 static double counted(const struct tr_prepared *p, int rank)
 {
     const struct tr_graph *g = &p->run.graph;
-    struct tr_runs runs = tr_runs_of(&p->run.plan, g->context, rank);
+    struct tr_map map = tr_map_of(&p->run.plan);
+    struct tr_runs runs = tr_runs_of(&map, g->context, rank);
     double keys = 0;
     for (int n = 0; n < runs.n; n++)
         for (int64_t t = 0; t < runs.count; t++)
-            keys += 1 + (double)(tr_striped(&p->run.plan) ? tr_striped_token(g->context, runs.first[n] + t)
-                                                          : runs.first[n] + t);
+            keys += 1 + (double)(map.striped ? tr_striped_token(g->context, runs.first[n] + t)
+                                             : runs.first[n] + t);
     return keys * 14 * (double)(g->channels * g->layers * p->run.plan.batch);
 }
 

@@ -28,6 +28,24 @@
  * its subtrees. So these gradients are leaves, and cp reduces as many as there are sequences. */
 #include "training/parallel/paradigms.h"
 
+const char *const tr_cp_map_names[TR_CP_MAPS] = { "contiguous", "zigzag", "striped" };
+
+struct tr_map tr_map_of(const struct tr_plan *p)
+{
+    int cp = p->mesh.size[TR_CP];
+    return (struct tr_map){
+        .cp = cp, .zigzag = p->cp_map == TR_CP_ZIGZAG && cp > 1, .striped = p->cp_map == TR_CP_STRIPED
+    };
+}
+
+void tr_mapped(const struct tr_plan *p, enum tr_axis axis, struct tr_placement *place)
+{
+    if (axis != TR_CP || !tr_map_of(p).zigzag || place->dim != 't')
+        return;
+    place->zigzag |= place->kind == TR_S;
+    place->halves |= place->kind == TR_P;
+}
+
 const char *const tr_cp_form_names[TR_CP_FORMS] = { "gather", "ulysses", "ring", "local", "ulysses+ring",
     "scores" };
 

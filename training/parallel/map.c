@@ -2,43 +2,29 @@
 /* map.c: the arithmetic of maps of tokens to ranks. */
 #include "training/parallel/map.h"
 
-#include <string.h>
-
-const char *const tr_cp_map_names[TR_CP_MAPS] = { "contiguous", "zigzag", "striped" };
-
-bool tr_zigzag(const struct tr_plan *p)
+struct tr_runs tr_runs_of(const struct tr_map *m, int64_t tokens, int cp_rank)
 {
-    return p->cp_map == TR_CP_ZIGZAG && p->mesh.size[TR_CP] > 1;
-}
-
-bool tr_striped(const struct tr_plan *p)
-{
-    return p->cp_map == TR_CP_STRIPED;
-}
-
-struct tr_runs tr_runs_of(const struct tr_plan *p, int64_t tokens, int cp_rank)
-{
-    int cp = p->mesh.size[TR_CP];
+    int cp = m->cp;
     struct tr_runs r = { .n = 1, .count = tokens / cp };
-    if (tr_zigzag(p))
+    if (m->zigzag)
         r.n = 2, r.count /= 2;
     r.first[0] = cp_rank * r.count;
     r.first[1] = (2 * cp - 1 - cp_rank) * r.count;
     return r;
 }
 
-struct tr_owner tr_owner_of(const struct tr_plan *p, int n)
+struct tr_owner tr_owner_of(const struct tr_map *m, int n)
 {
-    int cp = p->mesh.size[TR_CP];
+    int cp = m->cp;
     return n < cp ? (struct tr_owner){ n, 0 } : (struct tr_owner){ 2 * cp - 1 - n, 1 };
 }
 
-int tr_pairs(const struct tr_plan *p, int rank_of_queries, int rank_of_keys, struct tr_pair pairs[TR_PAIRS])
+int tr_pairs(const struct tr_map *m, int rank_of_queries, int rank_of_keys, struct tr_pair pairs[TR_PAIRS])
 {
     int n = 0;
-    if (!tr_zigzag(p) || rank_of_keys <= rank_of_queries)
+    if (!m->zigzag || rank_of_keys <= rank_of_queries)
         pairs[n++] = (struct tr_pair){ 0, 0 };
-    if (!tr_zigzag(p))
+    if (!m->zigzag)
         return n;
     pairs[n++] = (struct tr_pair){ 1, 0 };
     if (rank_of_keys >= rank_of_queries)
@@ -67,18 +53,10 @@ static double seen_in_stripes(const struct tr_places *at)
     return sum;
 }
 
-double tr_seen(const struct tr_plan *p, const struct tr_places *at)
+double tr_seen(const struct tr_map *m, const struct tr_places *at)
 {
     int64_t before = at->first - at->begin;
-    if (tr_striped(p))
+    if (m->striped)
         return seen_in_stripes(at);
     return seen_from_first(before + at->queries, at->keys) - seen_from_first(before, at->keys);
-}
-
-void tr_mapped(const struct tr_plan *p, enum tr_axis axis, struct tr_placement *place)
-{
-    if (axis != TR_CP || !tr_zigzag(p) || place->dim != 't')
-        return;
-    place->zigzag |= place->kind == TR_S;
-    place->halves |= place->kind == TR_P;
 }

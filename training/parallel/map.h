@@ -17,9 +17,17 @@
 #define TRAINING_PARALLEL_MAP_H
 
 #include "training/kernels/stripes.h"
-#include "training/parallel/paradigms.h"
+
+#include <stdbool.h>
+#include <stdint.h>
 
 enum { TR_RUNS = 2, TR_PAIRS = 3 };
+
+struct tr_map {
+    int cp; /* ranks */
+    bool zigzag; /* a rank has two runs */
+    bool striped; /* places are in stripes; also of one rank, which so has the bits of many */
+};
 
 /* Runs of neighbouring tokens, of `count` each, in the order in which the rank has them. */
 struct tr_runs {
@@ -27,17 +35,13 @@ struct tr_runs {
     int64_t count, first[TR_RUNS];
 };
 
-/* Whether a rank has two runs. */
-bool tr_zigzag(const struct tr_plan *p);
-/* Whether places are in stripes; also of one rank, which so has the bits of many. */
-bool tr_striped(const struct tr_plan *p);
-struct tr_runs tr_runs_of(const struct tr_plan *p, int64_t tokens, int cp_rank);
+struct tr_runs tr_runs_of(const struct tr_map *m, int64_t tokens, int cp_rank);
 
 /* The n-th run of the sequence: whose it is, and which of that rank's. */
 struct tr_owner {
     int rank, run;
 };
-struct tr_owner tr_owner_of(const struct tr_plan *p, int n);
+struct tr_owner tr_owner_of(const struct tr_map *m, int n);
 
 /* A run of one rank's queries and a run of another's keys. */
 struct tr_pair {
@@ -45,16 +49,13 @@ struct tr_pair {
 };
 /* The pairs of which attention makes results, in the order in which these lie: of zigzag those in which a
  * query sees a key, three inside a rank and two between ranks; of contiguous the one there is. */
-int tr_pairs(const struct tr_plan *p, int rank_of_queries, int rank_of_keys, struct tr_pair pairs[TR_PAIRS]);
+int tr_pairs(const struct tr_map *m, int rank_of_queries, int rank_of_keys, struct tr_pair pairs[TR_PAIRS]);
 
 /* Pairs of a query and a key that it sees, in places of a sequence: queries from `first` on, keys from
  * `begin` on. */
 struct tr_places {
     int64_t tokens, first, queries, begin, keys;
 };
-double tr_seen(const struct tr_plan *p, const struct tr_places *at);
-
-/* A placement of a rule or of a table, as the map has it: St becomes Zt, and Pb becomes Pz. */
-void tr_mapped(const struct tr_plan *p, enum tr_axis axis, struct tr_placement *place);
+double tr_seen(const struct tr_map *m, const struct tr_places *at);
 
 #endif

@@ -11,6 +11,7 @@
 #include "training/mesh.h"
 #include "training/model/graph.h"
 #include "training/model/placement.h"
+#include "training/parallel/map.h"
 
 struct tr_table_row {
     const char *tensors, *placement;
@@ -141,6 +142,10 @@ int tr_first_sequence(const struct tr_plan *p, int dp_rank, int micro);
 bool tr_reduces_each_micro(const struct tr_plan *p);
 /* Which forms, buckets and overlap fit the rest. */
 bool tr_data_check(const struct tr_plan *p, struct tr_error *e);
+/* How the tokens of a sequence are cut; and a placement of a rule or of a table, as that has it: St becomes
+ * Zt on the axis of cp, and Pb becomes Pz. */
+struct tr_map tr_map_of(const struct tr_plan *p);
+void tr_mapped(const struct tr_plan *p, enum tr_axis axis, struct tr_placement *place);
 /* The table of a form and a map; which sizes of cp fit the rest. */
 const struct tr_paradigm *tr_context_table(const struct tr_plan *p);
 extern const struct tr_paradigm tr_context_inside; /* of TR_CP_TWO, on cu */

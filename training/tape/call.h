@@ -3,6 +3,7 @@
 #ifndef TRAINING_TAPE_CALL_H
 #define TRAINING_TAPE_CALL_H
 
+#include "training/parallel/map.h"
 #include "training/tape/compute.h"
 
 /* An operand: its memory and its local sizes. */
@@ -15,6 +16,7 @@ struct tr_call {
     const struct tr_kernels *k;
     const struct tr_graph *g;
     const struct tr_plan *plan;
+    struct tr_map map;
     const struct tr_instr *i;
     int64_t n, block; /* sequences; tokens of a block */
     int64_t runs; /* of neighbouring tokens in the part of a sequence that a rank of cp has */

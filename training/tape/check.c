@@ -72,7 +72,7 @@ static bool at_its_place(
     int64_t first = tr_first_token(c->t->placed, on, c->t->at),
             second = tr_second_token(c->t->placed, on, c->t->at);
     char text[128];
-    if (i->striped != tr_striped(c->plan))
+    if (i->striped != tr_map_of(c->plan).striped)
         return tr_checked_wrong(c, n, e,
             i->striped ? "its tokens are taken to stand in stripes, and are neighbours"
                        : "its tokens are taken to be neighbours, and stand in stripes of the sequence");

@@ -288,13 +288,15 @@ static struct tr_call call_of(const struct tr_runner *r, const struct tr_instr *
     const struct tr_tape *t = r->tape;
     const struct tr_graph *g = t->placed->g;
     const struct tr_plan *plan = t->placed->plan;
+    struct tr_map map = tr_map_of(plan);
     struct tr_call c = { .k = r->k,
         .g = g,
         .plan = plan,
+        .map = map,
         .i = i,
         .n = tr_micro_batch(plan),
         .block = g->context / TR_BLOCKS,
-        .runs = tr_runs_of(plan, g->context, 0).n,
+        .runs = tr_runs_of(&map, g->context, 0).n,
         .tp = plan->mesh.size[TR_TP],
         .tp_rank = t->at[TR_TP],
         .cp = plan->mesh.size[TR_CP],

@@ -19,9 +19,9 @@ static void attention_part(const struct tr_call *c)
         c->i->op == TR_ATTEND_PART_DX || c->i->op == TR_ATTEND_SCORES_DX; /* dy, y, lse, q, kv, scores */
     const struct tr_operand *q = back ? &c->in[3] : &c->in[0], *kv = q + 1;
     int of = (c->cp_rank - c->i->turn + c->cp) % c->cp;
-    struct tr_runs keys = tr_runs_of(c->plan, c->g->context, of);
+    struct tr_runs keys = tr_runs_of(&c->map, c->g->context, of);
     struct tr_pair pairs[TR_PAIRS];
-    int n = tr_pairs(c->plan, c->cp_rank, of, pairs);
+    int n = tr_pairs(&c->map, c->cp_rank, of, pairs);
     int64_t t = keys.count, size = c->g->channels / c->g->heads, heads = q->d[2] / size, y = t * heads * size;
     for (int64_t x = 0; x < c->n * n; x++) {
         const struct tr_pair *p = &pairs[x % n];
@@ -43,10 +43,10 @@ static void attention_part(const struct tr_call *c)
  * `size` floats. Inputs are of the ranks before, or, where this rank has the keys, behind. NULL: nothing. */
 static float *piece(const struct tr_call *c, int64_t s, int own, int n, bool has_keys, int64_t size)
 {
-    struct tr_owner other = tr_owner_of(c->plan, n);
+    struct tr_owner other = tr_owner_of(&c->map, n);
     int cp = c->cp, here = c->cp_rank, turn = ((has_keys ? other.rank - here : here - other.rank) + cp) % cp;
     struct tr_pair pairs[TR_PAIRS];
-    int count = tr_pairs(c->plan, has_keys ? other.rank : here, has_keys ? here : other.rank, pairs);
+    int count = tr_pairs(&c->map, has_keys ? other.rank : here, has_keys ? here : other.rank, pairs);
     for (int x = 0; x < count; x++)
         if (pairs[x].queries == (has_keys ? other.run : own) && pairs[x].keys == (has_keys ? own : other.run))
             return c->in[turn].p + (s * count + x) * size;
@@ -56,11 +56,11 @@ static float *piece(const struct tr_call *c, int64_t s, int own, int n, bool has
 /* Of the runs up to a query's own, as it sees no key behind; of stripes all. */
 static void attention_merge(const struct tr_call *c)
 {
-    struct tr_runs runs = tr_runs_of(c->plan, c->g->context, c->cp_rank);
+    struct tr_runs runs = tr_runs_of(&c->map, c->g->context, c->cp_rank);
     int64_t t = runs.count, heads = c->out[1].d[1], size = c->g->channels / c->g->heads;
     struct tr_attention a = { .heads = heads, .size = size, .queries = t };
     for (int64_t x = 0; x < c->n * c->runs; x++) {
-        int run = (int)(x % c->runs), seen = tr_striped(c->plan) ? c->cp : (int)(runs.first[run] / t) + 1;
+        int run = (int)(x % c->runs), seen = c->map.striped ? c->cp : (int)(runs.first[run] / t) + 1;
         float *part[MOST_RUNS];
         for (int n = 0; n < seen; n++)
             part[n] = piece(c, x / c->runs, run, n, false, heads * t * (size + 2));
@@ -117,7 +117,7 @@ void tr_arrange(const struct tr_call *c)
     int64_t run = c->g->context / runs * width;
     for (int64_t x = 0; x < c->n * halves * runs; x++) { /* in the order of the sequence */
         int64_t s = x / (halves * runs), half = x / runs % halves;
-        struct tr_owner owner = tr_owner_of(c->plan, (int)(x % runs));
+        struct tr_owner owner = tr_owner_of(&c->map, (int)(x % runs));
         int64_t dealt = (((s * c->cp + owner.rank) * halves + half) * c->runs + owner.run) * run;
         memcpy(c->out[0].p + (deal ? dealt : x * run), c->in[0].p + (deal ? x * run : dealt),
             (size_t)run * sizeof(float));

@@ -134,7 +134,8 @@ static void losses(struct tr_tape *t, const int *loss_values)
     const struct tr_plan *plan = t->placed->plan;
     int64_t count = (int64_t)plan->batch * TR_BLOCKS;
     t->losses = tr_add_array(t, -1, -1, TR_MEM_BUFFER, TR_FLOAT64, count);
-    struct tr_runs runs = tr_runs_of(plan, TR_BLOCKS, t->at[TR_CP]);
+    struct tr_map map = tr_map_of(plan);
+    struct tr_runs runs = tr_runs_of(&map, TR_BLOCKS, t->at[TR_CP]);
     for (int n = 0; n < plan->micros * runs.n && t->at[TR_TP] == 0 && t->server < 0; n++) {
         int m = n / runs.n, run = n % runs.n;
         if (loss_values[m] < 0)

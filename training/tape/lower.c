@@ -118,7 +118,7 @@ static int input_value(struct lowering *l, int shard, const struct tr_slot *slot
         i->place = tr_first_sequence(l->p->plan, tr_data_rank(l->p->plan, l->t->at), slot->micro);
         i->first = tr_first_token(l->p, l->p->shards[shard].on, l->t->at);
         i->second = tr_second_token(l->p, l->p->shards[shard].on, l->t->at);
-        i->striped = tr_striped(l->p->plan);
+        i->striped = tr_map_of(l->p->plan).striped;
     }
     renew(l, shard, slot, unit);
     return *at(l, shard, slot->micro);
@@ -144,7 +144,8 @@ static int64_t attention_scratch(const struct tr_placed *p, const struct tr_step
     const struct tr_graph *g = p->g;
     bool back = s->ins > 2, part = s->op == TR_ATTEND_PART || s->op == TR_ATTEND_PART_DX ||
                                    s->op == TR_ATTEND_SCORES || s->op == TR_ATTEND_SCORES_DX;
-    int64_t runs = tr_runs_of(p->plan, g->context, 0).n;
+    struct tr_map map = tr_map_of(p->plan);
+    int64_t runs = tr_runs_of(&map, g->context, 0).n;
     int64_t here = part ? tr_shard_size(p, s->in[back ? 3 : 0], 1) : tr_shard_size(p, s->out[0], 1);
     struct tr_attention a = { .tokens = part         ? here / runs
                                         : g->windows ? g->context / g->windows
@@ -256,7 +257,7 @@ static void emit(struct lowering *l, const struct tr_step *s, const struct tr_sl
         if (placed >= 0) {
             i->first = tr_first_token(p, p->shards[s->in[placed]].on, l->t->at);
             i->second = tr_second_token(p, p->shards[s->in[placed]].on, l->t->at);
-            i->striped = tr_striped(p->plan);
+            i->striped = tr_map_of(p->plan).striped;
         }
         if (s->op == TR_SOFTMAX_DX)
             i->scale = 1.0f / (float)((int64_t)p->plan->batch / tr_updates(p->plan) * tr_targets(p->g));

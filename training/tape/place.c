@@ -318,6 +318,7 @@ int64_t tr_shard_size(const struct tr_placed *p, int shard, int i)
     int64_t size = t->size[i];
     if (s->on[TR_EP].dim == 'e' && t->letter[i] == 't' && t->counts >= 0)
         size = tr_most_rows(p->plan, p->g);
+    struct tr_map map = tr_map_of(p->plan);
     struct tr_pair pairs[TR_PAIRS];
     for (int a = 0; a < TR_AXES; a++)
         if (s->on[a].kind == TR_S && s->on[a].dim == t->letter[i] && t->letter[i] != 'b') {
@@ -325,7 +326,7 @@ int64_t tr_shard_size(const struct tr_placed *p, int shard, int i)
             if (s->on[a].halo)
                 size += TR_HALOS * p->g->grid;
             if (s->on[a].term) /* results of pairs of runs */
-                size = size * tr_pairs(p->plan, 0, s->on[a].of, pairs) / tr_runs_of(p->plan, 1, 0).n;
+                size = size * tr_pairs(&map, 0, s->on[a].of, pairs) / tr_runs_of(&map, 1, 0).n;
         }
     return size;
 }
@@ -359,12 +360,13 @@ int64_t tr_valid_columns(const struct tr_placed *p, int shard, int tp_rank)
 int64_t tr_first_token(
     const struct tr_placed *p, const struct tr_placement on[TR_AXES], const int at[TR_AXES])
 {
+    struct tr_map map = tr_map_of(p->plan);
     int64_t part = 0, parts = 1;
     for (int a = 0; a < TR_AXES; a++) {
         if (!tr_placement_cuts_tokens(on[a]))
             continue;
         if (on[a].zigzag)
-            return tr_runs_of(p->plan, p->g->context, at[a]).first[0];
+            return tr_runs_of(&map, p->g->context, at[a]).first[0];
         parts *= p->plan->mesh.size[a];
         part = part * p->plan->mesh.size[a] + at[a];
     }
@@ -374,9 +376,9 @@ int64_t tr_first_token(
 int64_t tr_second_token(
     const struct tr_placed *p, const struct tr_placement on[TR_AXES], const int at[TR_AXES])
 {
-    return tr_placement_cuts_tokens(on[TR_CP]) && on[TR_CP].zigzag
-               ? tr_runs_of(p->plan, p->g->context, at[TR_CP]).first[1]
-               : 0;
+    struct tr_map map = tr_map_of(p->plan);
+    bool two = tr_placement_cuts_tokens(on[TR_CP]) && on[TR_CP].zigzag;
+    return two ? tr_runs_of(&map, p->g->context, at[TR_CP]).first[1] : 0;
 }
 
 const char *tr_shard_text(const struct tr_placed *p, int shard, char text[64])

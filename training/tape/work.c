@@ -9,24 +9,25 @@ static double seen(const struct tr_tape *t, const struct tr_instr *i)
 {
     const struct tr_plan *plan = t->placed->plan;
     int64_t tokens = t->placed->g->context, cp = plan->mesh.size[TR_CP];
-    struct tr_runs queries = tr_runs_of(plan, tokens, t->at[TR_CP]);
+    struct tr_map map = tr_map_of(plan);
+    struct tr_runs queries = tr_runs_of(&map, tokens, t->at[TR_CP]);
     double sum = 0;
     if (i->op == TR_ATTENTION || i->op == TR_ATTENTION_DX)
-        return tr_seen(plan, &(struct tr_places){ tokens, 0, tokens, 0, tokens });
+        return tr_seen(&map, &(struct tr_places){ tokens, 0, tokens, 0, tokens });
     int64_t window = tokens / (t->placed->g->windows ? t->placed->g->windows : 1);
     if (i->op == TR_ATTEND_WINDOW || i->op == TR_ATTEND_WINDOW_DX)
         return (double)(tokens / cp / window) *
-               tr_seen(plan, &(struct tr_places){ window, 0, window, 0, window });
+               tr_seen(&map, &(struct tr_places){ window, 0, window, 0, window });
     if (i->op == TR_ATTEND || i->op == TR_ATTEND_DX) {
         for (int r = 0; r < queries.n; r++)
-            sum += tr_seen(plan, &(struct tr_places){ tokens, queries.first[r], queries.count, 0, tokens });
+            sum += tr_seen(&map, &(struct tr_places){ tokens, queries.first[r], queries.count, 0, tokens });
         return sum;
     }
     struct tr_pair pairs[TR_PAIRS];
-    int of = (int)((t->at[TR_CP] - i->turn + cp) % cp), n = tr_pairs(plan, t->at[TR_CP], of, pairs);
-    struct tr_runs keys = tr_runs_of(plan, tokens, of);
+    int of = (int)((t->at[TR_CP] - i->turn + cp) % cp), n = tr_pairs(&map, t->at[TR_CP], of, pairs);
+    struct tr_runs keys = tr_runs_of(&map, tokens, of);
     for (int x = 0; x < n; x++)
-        sum += tr_seen(plan, &(struct tr_places){ tokens, queries.first[pairs[x].queries], queries.count,
+        sum += tr_seen(&map, &(struct tr_places){ tokens, queries.first[pairs[x].queries], queries.count,
                                  keys.first[pairs[x].keys], keys.count });
     return sum;
 }
