@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "training/model/ops.h"
+#include "training/model/op.h"
 
 static struct tr_error error;
 static const struct tr_model_options gpt_nano = {
@@ -399,7 +399,8 @@ Test(ops, every_rule_can_be_read)
             for (int i = 0; i < graphs[k].n_nodes && !user; i++)
                 if (graphs[k].nodes[i].op == op)
                     user = &graphs[k].nodes[i];
-        cr_assert(user != NULL && tr_op(op)->rules[0] != NULL, "%s: in no model", tr_op(op)->name);
+        cr_assert(user && tr_op(op)->rules[0] && tr_op(op)->run, "%s: in no model, or no whole row",
+            tr_op(op)->name);
         for (int r = 0; r < TR_RULES && tr_op(op)->rules[r]; r++, seen++) {
             const char *rule = tr_op(op)->rules[r];
             struct tr_placement in[TR_INS], out[TR_OUTS];

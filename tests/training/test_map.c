@@ -105,7 +105,7 @@ static double in_tape(const struct tr_tape *t)
 {
     double sum = 0;
     for (int n = 0; n < t->n_instrs; n++)
-        sum += tr_is_attention(&t->instrs[n]) ? t->instrs[n].flops : 0;
+        sum += tr_is_masked(&t->instrs[n]) ? t->instrs[n].flops : 0;
     return sum;
 }
 

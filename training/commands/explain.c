@@ -76,7 +76,7 @@ static double attention(const struct tr_tape *t)
 {
     double sum = 0;
     for (int n = 0; n < t->n_instrs; n++)
-        if (tr_is_attention(&t->instrs[n]))
+        if (tr_is_masked(&t->instrs[n]))
             sum += t->instrs[n].flops;
     return sum;
 }

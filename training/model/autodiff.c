@@ -50,8 +50,7 @@ static void weight(struct tr_pass *p, int op, int unit, const int *in, int ins, 
     tr_add_node(p->g, op, TR_WEIGHT, unit, in, ins, &dw, 1);
 }
 
-static void weight_leaves(
-    struct tr_pass *p, int op, int unit, const int *in, int ins, const int *w, int count)
+void tr_weight_leaves(struct tr_pass *p, int op, int unit, const int *in, int ins, const int *w, int count)
 {
     int leaves[TR_OUTS] = { 0 };
     for (int i = 0; i < count; i++)
@@ -63,15 +62,15 @@ static void weight_leaves(
 
 /* The gradient of a matrix is a sum over tokens and sequences. Where an axis cuts the tokens, the tokens must
  * come first: then it is made as leaves. */
-static void matrix_gradient(struct tr_pass *p, int op, int leaves_op, int unit, const int *in, int ins, int w)
+void tr_matrix_gradient(struct tr_pass *p, int op, int leaves_op, int unit, const int *in, int ins, int w)
 {
     if (p->g->leaves)
-        weight_leaves(p, leaves_op, unit, in, ins, &w, 1);
+        tr_weight_leaves(p, leaves_op, unit, in, ins, &w, 1);
     else
         weight(p, op, unit, in, ins, w);
 }
 
-static int input(struct tr_pass *p, int op, int unit, const int *in, int ins, int x)
+int tr_input_gradient(struct tr_pass *p, int op, int unit, const int *in, int ins, int x)
 {
     int dx = tr_gradient_of(p, x);
     tr_add_node(p->g, op, TR_BACKWARD, unit, in, ins, &dx, 1);
@@ -83,135 +82,24 @@ static void pending_bias(struct tr_pass *p)
 {
     const struct tr_node *n = p->bias;
     if (n)
-        weight_leaves(p, TR_BIAS_DW, n->unit, &p->d[n->out[0]], 1, &n->in[1], 1);
+        tr_weight_leaves(p, TR_BIAS_DW, n->unit, &p->d[n->out[0]], 1, &n->in[1], 1);
     p->bias = NULL;
 }
 
-static void matmul(struct tr_pass *p, const struct tr_node *n, int dy, int dx_op, int dw_op, int leaves_op)
+void tr_product_gradient(
+    struct tr_pass *p, const struct tr_node *n, int dy, int dx_op, int dw_op, int leaves_op)
 {
     int x = n->in[0], w = n->in[1];
     if (p->g->tensors[x].role != TR_INPUT)
-        tr_give(p, x, input(p, dx_op, n->unit, (int[]){ dy, w }, 2, x), n->unit);
-    matrix_gradient(p, dw_op, leaves_op, n->unit, (int[]){ dy, x }, 2, w);
+        tr_give(p, x, tr_input_gradient(p, dx_op, n->unit, (int[]){ dy, w }, 2, x), n->unit);
+    tr_matrix_gradient(p, dw_op, leaves_op, n->unit, (int[]){ dy, x }, 2, w);
     pending_bias(p);
 }
 
-static void layer_norm(struct tr_pass *p, const struct tr_node *n, int dy)
+static void give(struct tr_pass *p, const struct tr_node *n)
 {
-    int x = n->in[0], mean = n->out[1], scale = n->out[2];
-    int in[] = { dy, x, n->in[1], mean, scale };
-    tr_give(p, x, input(p, TR_LAYER_NORM_DX, n->unit, in, 5, x), n->unit);
-    weight_leaves(p, TR_LAYER_NORM_DW, n->unit, (int[]){ dy, x, mean, scale }, 4, &n->in[1], 2);
-}
-
-static void attend(struct tr_pass *p, const struct tr_node *n, int dy)
-{
-    int in[] = { dy, n->out[0], n->out[1], n->in[0], n->in[1] };
-    int out[] = { tr_gradient_of(p, n->in[0]), tr_gradient_of(p, n->in[1]) };
-    tr_add_node(p->g, TR_ATTEND_DX, TR_BACKWARD, n->unit, in, 5, out, 2);
-    tr_give(p, n->in[0], out[0], n->unit);
-    tr_give(p, n->in[1], out[1], n->unit);
-}
-
-/* The gradient of tensor t that part j of the keys gives. */
-static int part_of(struct tr_pass *p, int t, int j)
-{
-    struct tr_tensor of = p->g->tensors[t];
-    return tr_add_tensor(p->g, TR_D_ACTIVATION, of.unit, of.letter, of.size, "d%d.%s", j, of.name);
-}
-
-/* Each part of the keys once more; its gradients are parts of two sums. */
-static void attend_in_parts(struct tr_pass *p, const struct tr_node *n, int dy)
-{
-    int first = 0, dq[TR_INS] = { 0 }, dkv[TR_INS] = { 0 };
-    while (p->g->nodes[first].out[0] != n->in[0])
-        first++;
-    int q = p->g->nodes[first].in[0], kv = p->g->nodes[first].in[1];
-    for (int j = 0; j < n->ins; j++) {
-        bool scores = p->g->nodes[first + j].op == TR_ATTEND_SCORES;
-        int in[] = { dy, n->out[0], n->out[1], q, kv, scores ? p->g->nodes[first + j].out[1] : -1 };
-        int out[] = { dq[j] = part_of(p, q, j), dkv[j] = part_of(p, kv, j) };
-        tr_add_node(p->g, scores ? TR_ATTEND_SCORES_DX : TR_ATTEND_PART_DX, TR_BACKWARD, n->unit, in,
-            scores ? 6 : 5, out, 2)
-            ->turn = j;
-    }
-    int sum[] = { tr_gradient_of(p, q), tr_gradient_of(p, kv) };
-    tr_add_node(p->g, TR_SUM_KEYS, TR_BACKWARD, n->unit, dq, n->ins, &sum[0], 1);
-    tr_add_node(p->g, TR_SUM_QUERIES, TR_BACKWARD, n->unit, dkv, n->ins, &sum[1], 1);
-    tr_give(p, q, sum[0], n->unit);
-    tr_give(p, kv, sum[1], n->unit);
-}
-
-static void backward(struct tr_pass *p, const struct tr_node *n)
-{
-    int dy = p->d[n->out[0]];
-    switch (n->op) {
-    case TR_COLUMN:
-        matmul(p, n, dy, TR_COLUMN_DX, TR_COLUMN_DW, TR_COLUMN_LEAVES);
-        break;
-    case TR_ROW:
-        matmul(p, n, dy, TR_ROW_DX, TR_ROW_DW, TR_ROW_LEAVES);
-        break;
-    case TR_FILTERS:
-        matmul(p, n, dy, TR_FILTERS_DX, TR_FILTERS_DW, TR_FILTERS_LEAVES);
-        break;
-    case TR_CHANNELS:
-        matmul(p, n, dy, TR_CHANNELS_DX, TR_CHANNELS_DW, TR_CHANNELS_LEAVES);
-        break;
-    case TR_BIAS:
-        p->d[n->in[0]] = dy;
-        p->bias = n;
-        break;
-    case TR_GELU:
-        tr_give(p, n->in[0], input(p, TR_GELU_DX, n->unit, (int[]){ dy, n->in[0] }, 2, n->in[0]), n->unit);
-        break;
-    case TR_ATTENTION:
-    case TR_ATTEND_WINDOW: {
-        int in[] = { dy, n->out[0], n->out[1], n->in[0] };
-        int op = n->op == TR_ATTENTION ? TR_ATTENTION_DX : TR_ATTEND_WINDOW_DX;
-        tr_give(p, n->in[0], input(p, op, n->unit, in, 4, n->in[0]), n->unit);
-        break;
-    }
-    case TR_ATTEND:
-        attend(p, n, dy);
-        break;
-    case TR_ATTEND_MERGE:
-        attend_in_parts(p, n, dy);
-        break;
-    case TR_SPLIT:
-        tr_give(
-            p, n->in[0], input(p, TR_JOIN, n->unit, (int[]){ dy, p->d[n->out[1]] }, 2, n->in[0]), n->unit);
-        break;
-    case TR_ADD:
-        tr_give(p, n->in[0], dy, n->unit);
-        tr_give(p, n->in[1], dy, n->unit);
-        break;
-    case TR_LAYER_NORM:
-        layer_norm(p, n, dy);
-        break;
-    case TR_POSITION:
-        p->d[n->in[0]] = dy;
-        weight_leaves(p, TR_POSITION_DW, n->unit, &dy, 1, &n->in[1], 1);
-        break;
-    case TR_EMBED:
-        matrix_gradient(p, TR_EMBED_DW, TR_EMBED_LEAVES, n->unit, (int[]){ dy, n->in[1] }, 2, n->in[0]);
-        break;
-    case TR_GATE:
-    case TR_DISPATCH:
-    case TR_EXPERT_UP:
-    case TR_EXPERT_DOWN:
-    case TR_COMBINE:
-        tr_moe_backward(p, n);
-        break;
-    case TR_MEAN:
-    case TR_SUM_CELLS:
-    case TR_CENTRE:
-    case TR_GROUP_NORM:
-        tr_cells_backward(p, n);
-        break;
-    default: /* the softmax gives the gradient of the logits itself */
-        break;
-    }
+    if (tr_op(n->op)->gradient)
+        tr_op(n->op)->gradient(p, n, p->d[n->out[0]]);
 }
 
 void tr_autodiff(struct tr_graph *g)
@@ -228,7 +116,7 @@ void tr_autodiff(struct tr_graph *g)
                 if (g->nodes[k].op == TR_SOFTMAX)
                     p.d[g->nodes[k].in[0]] = n.out[0];
         } else
-            backward(&p, &n);
+            give(&p, &n);
         if (p.bias == &n) {
             bias = n;
             p.bias = &bias;

@@ -3,7 +3,7 @@
 #ifndef TRAINING_MODEL_AUTODIFF_H
 #define TRAINING_MODEL_AUTODIFF_H
 
-#include "training/model/ops.h"
+#include "training/model/op.h"
 
 struct tr_pass {
     struct tr_graph *g;
@@ -17,10 +17,14 @@ int tr_gradient_of_parameter(struct tr_pass *p, enum tr_role role, int w);
 /* d is a gradient of t. A second one is added to the first. */
 void tr_give(struct tr_pass *p, int t, int d, int unit);
 
-/* autodiff_cnn.c: the rules of the mean over cells and of group norm. */
-void tr_cells_backward(struct tr_pass *p, const struct tr_node *n);
-
-/* moe.c: the rules of router and experts. */
-void tr_moe_backward(struct tr_pass *p, const struct tr_node *n);
+/* Appends the node that makes a gradient of x, and returns that. */
+int tr_input_gradient(struct tr_pass *p, int op, int unit, const int *in, int ins, int x);
+/* Of a matrix, which sums over tokens and sequences: as leaves where an axis cuts the tokens. */
+void tr_matrix_gradient(struct tr_pass *p, int op, int leaves_op, int unit, const int *in, int ins, int w);
+/* Of parameters w[count]: leaves, one for each sequence, and their folds. */
+void tr_weight_leaves(struct tr_pass *p, int op, int unit, const int *in, int ins, const int *w, int count);
+/* Of a product with a weight: dx, dw or its leaves, and that of the bias behind it. */
+void tr_product_gradient(
+    struct tr_pass *p, const struct tr_node *n, int dy, int dx_op, int dw_op, int leaves_op);
 
 #endif

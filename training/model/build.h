@@ -7,7 +7,7 @@
 #ifndef TRAINING_MODEL_BUILD_H
 #define TRAINING_MODEL_BUILD_H
 
-#include "training/model/ops.h"
+#include "training/model/op.h"
 
 struct tr_builder {
     struct tr_graph *g;

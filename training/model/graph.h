@@ -54,7 +54,7 @@ struct tr_tensor {
 enum tr_phase { TR_FORWARD, TR_BACKWARD, TR_WEIGHT }; /* TR_WEIGHT: gradients of weights, which may wait */
 
 struct tr_node {
-    int op; /* of ops.h */
+    int op; /* of op.h */
     enum tr_phase phase;
     int unit;
     int ins, outs;

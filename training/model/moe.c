@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* moe.c: the mixture of experts of training/reference/moe.c as a part of a graph, forward and backward.
+/* moe.c: the mixture of experts of training/reference/moe.c as a part of a graph.
  *
  *   x -> column (router) -> gate -> probabilities, choices
  *   x, choices -> dispatch -> rows, counts      a row for each token and choice: by experts, then by tokens
@@ -15,7 +15,7 @@
  * value like any other. */
 #include "training/model/moe.h"
 
-#include "training/model/autodiff.h"
+#include "training/model/op.h"
 
 int64_t tr_moe_hidden(const struct tr_graph *g)
 {
@@ -94,83 +94,4 @@ int tr_moe_forward(struct tr_builder *b, int x, const int w[TR_MOE_PARAMETERS])
     int y = tr_build_activation(b, "experts", g->channels, true);
     tr_build_node(b, TR_COMBINE, (int[]){ down, p, choices }, 3, &y, 1);
     return y;
-}
-
-/* ---- backward ---- */
-
-static void add(struct tr_pass *p, int op, enum tr_phase phase, int unit, const int *in, int ins, int out)
-{
-    tr_add_node(p->g, op, phase, unit, in, ins, &out, 1);
-}
-
-/* Gradients of an expert's weight w and bias b. */
-static void weights(struct tr_pass *p, int op, int unit, const int in[3], int w, int b)
-{
-    int out[] = { tr_gradient_of_parameter(p, TR_D_PARAMETER, w),
-        tr_gradient_of_parameter(p, TR_D_PARAMETER, b) };
-    tr_add_node(p->g, op, TR_WEIGHT, unit, in, 3, out, 2);
-}
-
-/* What the operation that reads these choices makes of them; -1: there is none. */
-static int made_by(const struct tr_pass *p, int op, int choices, int out)
-{
-    for (int i = 0; i < p->g->n_nodes; i++)
-        for (int x = 0; x < p->g->nodes[i].ins && p->g->nodes[i].op == op; x++)
-            if (p->g->nodes[i].in[x] == choices)
-                return p->g->nodes[i].out[out];
-    return -1;
-}
-
-static void combine(struct tr_pass *p, const struct tr_node *n, int dy)
-{
-    int down = n->in[0], probabilities = n->in[1], choices = n->in[2];
-    struct tr_tensor of = p->g->tensors[choices];
-    int in[] = { dy, down, probabilities, choices, made_by(p, TR_DISPATCH, choices, 1) },
-        out[] = { tr_gradient_of(p, down),
-            tr_add_tensor(p->g, TR_D_ACTIVATION, of.unit, of.letter, of.size, "d.chosen.%s", of.name) };
-    tr_add_node(p->g, TR_COMBINE_DX, TR_BACKWARD, n->unit, in, 5, out, 2);
-    p->g->tensors[out[1]].wide = true;
-    p->d[down] = out[0], p->d[probabilities] = out[1];
-}
-
-static void gate(struct tr_pass *p, const struct tr_node *n, int dy, int dx)
-{
-    int choices = n->out[1], some = made_by(p, TR_ADMIT, choices, 0),
-        wanted = made_by(p, TR_WANTED, choices, 0);
-    int in[] = { dy, n->out[0], some < 0 ? choices : some, wanted };
-    bool balanced = p->g->balance > 0;
-    add(p, balanced ? TR_BALANCE_DX : TR_GATE_DX, TR_BACKWARD, n->unit, in, balanced ? 4 : 3, dx);
-}
-
-void tr_moe_backward(struct tr_pass *p, const struct tr_node *n)
-{
-    int dy = p->d[n->out[0]], x = n->in[0], counts = n->in[1], dx, unit = n->unit;
-    switch (n->op) {
-    case TR_COMBINE:
-        combine(p, n, dy);
-        break;
-    case TR_EXPERT_DOWN:
-        dx = tr_gradient_of(p, x);
-        add(p, TR_EXPERT_DOWN_DX, TR_BACKWARD, unit, (int[]){ dy, x, counts, n->in[2] }, 4, dx);
-        weights(p, TR_EXPERT_DOWN_DW, unit, (int[]){ dy, x, counts }, n->in[2], n->in[3]);
-        tr_give(p, x, dx, unit);
-        break;
-    case TR_EXPERT_UP:
-        dx = tr_gradient_of(p, x);
-        add(p, TR_EXPERT_UP_DX, TR_BACKWARD, unit, (int[]){ dy, counts, n->in[2] }, 3, dx);
-        weights(p, TR_EXPERT_UP_DW, unit, (int[]){ dy, x, counts }, n->in[2], n->in[3]);
-        tr_give(p, x, dx, unit);
-        break;
-    case TR_DISPATCH:
-        dx = tr_gradient_of(p, x);
-        add(p, TR_DISPATCH_DX, TR_BACKWARD, unit, (int[]){ dy, n->in[1] }, 2, dx);
-        tr_give(p, x, dx, unit);
-        break;
-    default: /* TR_GATE */
-        dx = tr_gradient_of(p, x);
-        p->g->tensors[dx].wide = true;
-        gate(p, n, dy, dx);
-        tr_give(p, x, dx, unit);
-        break;
-    }
 }

@@ -2,7 +2,7 @@
 /* balance.c: cutting layers over stages, by a list or by price. */
 #include "training/parallel/balance.h"
 
-#include "training/model/ops.h"
+#include "training/model/op.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -4,13 +4,12 @@
  * stands between.
  *
  * A pattern names parameters or activations: a leading * stands for anything, "stream" for the residual
- * stream, "inputs" for tokens and targets. Placements are those of ops.h. */
+ * stream, "inputs" for tokens and targets. Placements are those of placement.h. */
 #ifndef TRAINING_PARALLEL_PARADIGMS_H
 #define TRAINING_PARALLEL_PARADIGMS_H
 
 #include "training/mesh.h"
-#include "training/model/graph.h"
-#include "training/model/placement.h"
+#include "training/model/op.h"
 #include "training/parallel/map.h"
 
 struct tr_table_row {
@@ -30,14 +29,6 @@ extern const struct tr_paradigm tr_data_parallel, tr_tensor_parallel, tr_sequenc
 enum tr_dp_form { TR_DP_RING, TR_DP_ROOT, TR_DP_SHARDED, TR_DP_FORMS };
 extern const char *const tr_dp_form_names[TR_DP_FORMS];
 
-/* Which activations are computed again in the backward pass, and not kept for it: recompute.c. */
-enum tr_recompute {
-    TR_RECOMPUTE_NONE,
-    TR_RECOMPUTE_GELU,
-    TR_RECOMPUTE_SELECTIVE,
-    TR_RECOMPUTE_FULL,
-    TR_RECOMPUTES
-};
 extern const char *const tr_recompute_names[TR_RECOMPUTES];
 /* What attention does where cp cuts the tokens. */
 enum tr_cp_form {

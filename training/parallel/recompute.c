@@ -77,10 +77,8 @@ bool tr_recomputes(const struct tr_placed *p, const struct tr_step *s)
         return true;
     switch (p->plan->recompute) {
     case TR_RECOMPUTE_GELU:
-        return s->code == TR_COMPUTE && s->op == TR_GELU;
     case TR_RECOMPUTE_SELECTIVE:
-        return s->code == TR_COMPUTE &&
-               (s->op == TR_GELU || s->op == TR_ATTENTION || s->op == TR_ATTEND || s->op == TR_ATTEND_WINDOW);
+        return s->code == TR_COMPUTE && tr_op(s->op)->again && tr_op(s->op)->again <= p->plan->recompute;
     case TR_RECOMPUTE_FULL:
         return ((s->code == TR_COMPUTE && s->op != TR_ROUND) || !p->plan->recompute_saves) &&
                inside_layer(p, s);

@@ -116,8 +116,8 @@ static bool compute(struct tr_checking *c, int n, struct tr_error *e)
             c, n, e, "columns that are padding of the vocabulary would count, or others would not");
     if (i->op == TR_ADMIT && !tr_check_admit(c, n, e))
         return false;
-    int placed = tr_place_matters(i->op);
-    if (placed >= 0 && !at_its_place(c, n, c->values[i->in[placed]].on, e))
+    int tokens_of = tr_op(i->op)->tokens_of;
+    if (tokens_of && !at_its_place(c, n, c->values[i->in[tokens_of - 1]].on, e))
         return false;
     for (int x = 0; x < i->outs; x++)
         memcpy(c->values[i->out[x]].on, on[x], sizeof on[x]);

@@ -16,7 +16,7 @@
 #include "training/parallel/server.h"
 #include "training/parallel/zero.h"
 #include "training/tape/exchange.h"
-#include "training/tape/experts.h"
+#include "training/tape/site_of.h"
 #include "training/tape/halo.h"
 #include "training/tape/widen.h"
 
@@ -124,124 +124,35 @@ static int input_value(struct lowering *l, int shard, const struct tr_slot *slot
     return *at(l, shard, slot->micro);
 }
 
-/* Floats in whole lines of the cache. */
-static int64_t lines(int64_t floats)
-{
-    return (floats + 15) / 16 * 16;
-}
-
-/* Of the gradient of a convolution's weight: the product, and the patches that it takes. */
-static int64_t convolution_scratch(const struct tr_placed *p, const struct tr_step *s, int64_t t, int64_t c)
-{
-    int64_t taps = TR_TAPS * tr_shard_size(p, s->in[1], 2);
-    bool filters = s->op == TR_FILTERS_DW || s->op == TR_FILTERS_LEAVES;
-    return lines(filters ? tr_scratch_gemm(c, taps, t) : tr_scratch_gemm(taps, c, t)) + lines(t * taps);
-}
-
-/* Of attention, which takes one run of queries and the keys of all, of a run or of a window at a time. */
-static int64_t attention_scratch(const struct tr_placed *p, const struct tr_step *s)
-{
-    const struct tr_graph *g = p->g;
-    bool back = s->ins > 2, part = s->op == TR_ATTEND_PART || s->op == TR_ATTEND_PART_DX ||
-                                   s->op == TR_ATTEND_SCORES || s->op == TR_ATTEND_SCORES_DX;
-    struct tr_map map = tr_map_of(p->plan);
-    int64_t runs = tr_runs_of(&map, g->context, 0).n;
-    int64_t here = part ? tr_shard_size(p, s->in[back ? 3 : 0], 1) : tr_shard_size(p, s->out[0], 1);
-    struct tr_attention a = { .tokens = part         ? here / runs
-                                        : g->windows ? g->context / g->windows
-                                                     : g->context,
-        .size = g->channels / g->heads,
-        .block = g->context / TR_BLOCKS,
-        .queries = g->windows ? g->context / g->windows : here / runs };
-    return tr_scratch_attention(&a);
-}
-
-/* Scratch of a compute instruction, in bytes. A sum over k sequences has a buffer for each level of its
- * tree. */
-static int64_t scratch_bytes(const struct tr_placed *p, const struct tr_step *s)
-{
-    const struct tr_graph *g = p->g;
-    int k = tr_micro_batch(p->plan), levels = 0;
-    int64_t floats = 0, out = tr_shard_count(p, s->out[0], 1);
-    int64_t t =
-        g->tensors[p->shards[s->in[0]].tensor].letter[1] == 't' ? tr_shard_size(p, s->in[0], 1) : g->context;
-    int64_t c = g->tensors[p->shards[s->in[0]].tensor].dims > 2 ? tr_shard_size(p, s->in[0], 2) : 1;
-    while (k > 1 && (k - 1) >> levels)
-        levels++;
-    switch (s->op) {
-    case TR_COLUMN:
-    case TR_COLUMN_DX:
-    case TR_ROW:
-    case TR_ROW_DX:
-        floats = tr_scratch_gemm(k * t, tr_shard_size(p, s->out[0], 2), c);
-        break;
-    case TR_COLUMN_DW:
-    case TR_ROW_DW:
-        floats = tr_scratch_gemm(tr_shard_size(p, s->out[0], 0), tr_shard_size(p, s->out[0], 1), t);
-        floats = lines(floats) + levels * out;
-        break;
-    case TR_FILTERS:
-    case TR_FILTERS_DX:
-    case TR_CHANNELS:
-    case TR_CHANNELS_DX:
-        t = tr_shard_size(p, s->out[0], 1); /* the input may have a halo */
-        floats = lines(tr_scratch_gemm(t, tr_shard_size(p, s->out[0], 2), TR_TAPS * c)) + t * TR_TAPS * c;
-        break;
-    case TR_FILTERS_DW:
-    case TR_CHANNELS_DW:
-        floats = convolution_scratch(p, s, t, c) + levels * out;
-        break;
-    case TR_FILTERS_LEAVES:
-    case TR_CHANNELS_LEAVES:
-        floats = convolution_scratch(p, s, t, c);
-        break;
-    case TR_COLUMN_LEAVES:
-    case TR_ROW_LEAVES:
-        floats = tr_scratch_gemm(tr_shard_size(p, s->out[0], 1), tr_shard_size(p, s->out[0], 2), t);
-        break;
-    case TR_CENTRE:
-    case TR_GROUP_NORM:
-    case TR_GROUP_NORM_DW:
-    case TR_GROUP_NORM_DX:
-        floats = tr_scratch_group_norm(c);
-        break;
-    case TR_EMBED_DW:
-        floats = levels * out;
-        break;
-    case TR_ATTEND_MERGE:
-        floats = 2 * t;
-        break;
-    case TR_ATTEND_PART:
-    case TR_ATTEND_PART_DX:
-    case TR_ATTEND_SCORES:
-    case TR_ATTEND_SCORES_DX:
-    case TR_ATTEND_WINDOW:
-    case TR_ATTEND_WINDOW_DX:
-    case TR_ATTENTION:
-    case TR_ATTENTION_DX:
-    case TR_ATTEND:
-    case TR_ATTEND_DX:
-        floats = attention_scratch(p, s);
-        break;
-    default:
-        floats = tr_experts_scratch(g, s->op, k, (int64_t)k * p->plan->mesh.size[TR_EP]);
-        break;
-    }
-    return floats * 4;
-}
-
 static bool may_take(const struct tr_step *s)
 {
     return s->code == TR_COMPUTE && tr_op(s->op)->in_place;
 }
 
+/* What the operation's row says of it here. */
+static int64_t scratch_bytes(const struct tr_placed *p, const struct tr_step *s, const struct tr_call *c)
+{
+    int64_t floats = tr_op(s->op)->scratch ? tr_op(s->op)->scratch(c) : 0;
+    return floats * 4 + tr_widened_bytes(p, s);
+}
+
+static void put_site(struct tr_instr *i, const struct tr_call *c)
+{
+    i->first = c->first, i->second = c->second, i->striped = c->striped;
+    i->valid = c->valid, i->place = c->earlier, i->scale = c->scale;
+}
+
 static void emit(struct lowering *l, const struct tr_step *s, const struct tr_slot *slot, int unit)
 {
     const struct tr_placed *p = l->p;
+    bool computes = s->code == TR_COMPUTE;
+    struct tr_call c = { .op = s->op };
     int in[TR_INS];
     for (int n = 0; n < s->ins; n++)
         in[n] = input_value(l, s->in[n], slot, unit);
-    int64_t scratch = s->code == TR_COMPUTE ? scratch_bytes(p, s) + tr_widened_bytes(p, s) : 0;
+    if (computes)
+        c = tr_site_of(p, s, l->t->at);
+    int64_t scratch = computes ? scratch_bytes(p, s, &c) : 0;
     int scratch_value = scratch ? tr_add_value(l->t, -1, slot->micro, TR_MEM_SCRATCH, scratch) : -1;
     struct tr_instr *i = instr(l, s->code, slot, unit);
     i->turn = s->turn, i->axis = s->axis;
@@ -251,19 +162,9 @@ static void emit(struct lowering *l, const struct tr_step *s, const struct tr_sl
         i->out[n] = new_value(l, s->out[n], slot->micro);
     if (may_take(s))
         l->t->values[i->out[0]].takes = i->in[0];
-    if (s->code == TR_COMPUTE) {
-        i->valid = tr_valid_columns(p, s->in[0], l->t->at[TR_TP]);
-        int placed = tr_place_matters(s->op);
-        if (placed >= 0) {
-            i->first = tr_first_token(p, p->shards[s->in[placed]].on, l->t->at);
-            i->second = tr_second_token(p, p->shards[s->in[placed]].on, l->t->at);
-            i->striped = tr_map_of(p->plan).striped;
-        }
-        if (s->op == TR_SOFTMAX_DX)
-            i->scale = 1.0f / (float)((int64_t)p->plan->batch / tr_updates(p->plan) * tr_targets(p->g));
-        if (s->op == TR_ADMIT) /* the first of its sequences in the micro-batch of all ranks */
-            i->place = (int64_t)tr_data_rank(p->plan, l->t->at) * tr_micro_batch(p->plan);
-        i->flops = tr_work(l->t, s, i);
+    if (computes) {
+        put_site(i, &c);
+        i->flops = tr_work(p, s, &c);
         return;
     }
     /* A collective: of the whole at once, or, where it cuts tokens, of each sequence. */

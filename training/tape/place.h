@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* place.h: the graph on a mesh: where each tensor's pieces lie, and the collectives that follow.
  *
- * A shard is a tensor in one placement; a tensor may have several. Rules of ops.h choose for each node and
+ * A shard is a tensor in one placement; a tensor may have several. Rules of op.h choose for each node and
  * axis; where a node needs a shard that is not there, a step stands between that makes it from one that is.
  * The result is the same for all ranks, in the order of the graph. */
 #ifndef TRAINING_TAPE_PLACE_H
 #define TRAINING_TAPE_PLACE_H
 
-#include "training/model/ops.h"
+#include "training/model/op.h"
 #include "training/parallel/paradigms.h"
 
 struct tr_shard {

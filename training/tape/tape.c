@@ -280,3 +280,16 @@ void tr_tape_free(struct tr_tape *t)
     free(t->bucketed);
     *t = (struct tr_tape){ 0 };
 }
+
+double tr_tape_flops(const struct tr_tape *t)
+{
+    double sum = 0;
+    for (int n = 0; n < t->n_instrs; n++)
+        sum += t->instrs[n].flops;
+    return sum;
+}
+
+bool tr_is_masked(const struct tr_instr *i)
+{
+    return i->code == TR_COMPUTE && tr_op(i->op)->masked;
+}

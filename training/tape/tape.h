@@ -115,10 +115,8 @@ bool tr_lower(
 void tr_tape_free(struct tr_tape *t);
 /* All ranks make a communicator together, so each makes those that any rank needs, in one order. */
 void tr_agree_on_groups(struct tr_tape *tapes, int n);
-/* Floating-point operations of an instruction made of this step, of attention exactly. */
-double tr_work(const struct tr_tape *t, const struct tr_step *s, const struct tr_instr *i);
-double tr_tape_flops(const struct tr_tape *t); /* of all */
-bool tr_is_attention(const struct tr_instr *i);
+double tr_tape_flops(const struct tr_tape *t); /* of all its instructions */
+bool tr_is_masked(const struct tr_instr *i); /* whether it is attention */
 /* Offsets, lifetimes and peaks. */
 void tr_plan_memory(struct tr_tape *t);
 

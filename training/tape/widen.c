@@ -4,24 +4,18 @@
 
 #include "training/parallel/paradigms.h"
 
-enum { LINE = 16, PIECE = 1024 };
-
-/* In whole lines of the cache. */
-static int64_t lines(int64_t floats)
-{
-    return (floats + LINE - 1) / LINE * LINE;
-}
+enum { PIECE = 1024 };
 
 static int64_t image(const struct tr_placed *p, int shard)
 {
     bool narrow = tr_shard_element(p, shard) == TR_BFLOAT16;
-    return narrow ? lines(tr_shard_count(p, shard, tr_micro_batch(p->plan))) : 0;
+    return narrow ? tr_lines(tr_shard_count(p, shard, tr_micro_batch(p->plan))) : 0;
 }
 
 int64_t tr_widened_bytes(const struct tr_placed *p, const struct tr_step *s)
 {
     int64_t floats = 0;
-    if (s->op == TR_ROUND)
+    if (tr_op(s->op)->as_stored)
         return 0;
     for (int x = 0; x < s->ins; x++)
         floats += image(p, s->in[x]);
@@ -30,26 +24,26 @@ int64_t tr_widened_bytes(const struct tr_placed *p, const struct tr_step *s)
     return floats * 4;
 }
 
-void tr_widen_operands(const struct tr_runner *r, struct tr_call *c)
+void tr_widen_operands(const struct tr_runner *r, const struct tr_instr *i, struct tr_call *c)
 {
     const struct tr_tape *t = r->tape;
-    for (int x = 0; x < c->i->ins + c->i->outs; x++) {
-        bool reads = x < c->i->ins;
-        int value = reads ? c->i->in[x] : c->i->out[x - c->i->ins];
-        struct tr_operand *o = reads ? &c->in[x] : &c->out[x - c->i->ins];
+    for (int x = 0; x < i->ins + i->outs; x++) {
+        bool reads = x < i->ins;
+        int value = reads ? i->in[x] : i->out[x - i->ins];
+        struct tr_operand *o = reads ? &c->in[x] : &c->out[x - i->ins];
         if (t->values[value].element != TR_BFLOAT16)
             continue;
         o->p = c->scratch;
-        c->scratch += lines(tr_count(t, value));
+        c->scratch += tr_lines(tr_count(t, value));
         if (reads)
             r->k->widen(o->p, tr_at(r, value), tr_count(t, value));
     }
 }
 
-void tr_narrow_results(const struct tr_runner *r, const struct tr_call *c)
+void tr_narrow_results(const struct tr_runner *r, const struct tr_instr *i, const struct tr_call *c)
 {
-    for (int x = 0; x < c->i->outs; x++) {
-        int value = c->i->out[x];
+    for (int x = 0; x < i->outs; x++) {
+        int value = i->out[x];
         if (r->tape->values[value].element == TR_BFLOAT16)
             r->k->narrow(tr_at(r, value), c->out[x].p, tr_count(r->tape, value));
     }

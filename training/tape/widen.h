@@ -4,13 +4,14 @@
 #ifndef TRAINING_TAPE_WIDEN_H
 #define TRAINING_TAPE_WIDEN_H
 
-#include "training/tape/call.h"
+#include "training/ops/site.h"
+#include "training/tape/compute.h"
 
 /* Scratch that the bfloat16 operands and results of this step take, beside that of its kernels. */
 int64_t tr_widened_bytes(const struct tr_placed *p, const struct tr_step *s);
 /* Operands become their float32 images, which lie before the kernels' scratch; then results are rounded. */
-void tr_widen_operands(const struct tr_runner *r, struct tr_call *c);
-void tr_narrow_results(const struct tr_runner *r, const struct tr_call *c);
+void tr_widen_operands(const struct tr_runner *r, const struct tr_instr *i, struct tr_call *c);
+void tr_narrow_results(const struct tr_runner *r, const struct tr_instr *i, const struct tr_call *c);
 
 /* One element, of whatever type but tokens. */
 double tr_number(const struct tr_runner *r, int value, int64_t i);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* compute_experts.c: experts (moe.c says what they are), on rows that a router has sorted.
+/* experts.c: experts (moe.c says what they are), on rows that a router has sorted.
  *
  * A segment is what one rank has sent to one expert, by sequences, and in each by tokens. Rows lie in
  * segments: by ranks, then by experts. Rows are independent, so each segment goes through the expert's
  * matrices as it lies. What sums over tokens runs on one sequence after the other, whose rows are spread to
  * blocks of equal length with rows of 0 behind them: a chain that adds 0 stays as it is, but for the sign of
  * a 0, and + 0 makes that one. */
-#include "training/tape/experts.h"
-
+#include "training/model/autodiff.h"
 #include "training/model/moe.h"
+#include "training/ops/site.h"
 
 #include <string.h>
 
@@ -67,8 +67,8 @@ static void multiply(const struct segments *s, float *y, const float *x, const f
 
 static void through_experts(const struct tr_call *c)
 {
-    bool down = c->i->op == TR_EXPERT_DOWN, down_dx = c->i->op == TR_EXPERT_DOWN_DX,
-         up_dx = c->i->op == TR_EXPERT_UP_DX;
+    bool down = c->op == TR_EXPERT_DOWN, down_dx = c->op == TR_EXPERT_DOWN_DX,
+         up_dx = c->op == TR_EXPERT_UP_DX;
     int weight = down_dx ? 3 : 2, counts = down_dx ? 2 : 1;
     struct segments s = segments_of(c, counts, c->in[weight].d[0] / tr_moe_hidden(c->g));
     bool back = down || up_dx; /* from hidden channels */
@@ -140,13 +140,19 @@ static void leaf(const struct segments *s, float *dw, float *db, const float *a,
     k->sum_tokens(db, up ? left : right, s->blocks * longest, width, longest);
 }
 
+/* Floats for the leaf of a sequence: its rows, spread, and the product. */
+static int64_t leaf_scratch(const struct tr_graph *g)
+{
+    int64_t h = tr_moe_hidden(g), t = g->context + TR_BLOCKS;
+    return tr_lines(t * (h + g->channels) + tr_scratch_gemm(h, g->channels, t));
+}
+
 static void weight_gradients(const struct tr_call *c)
 {
-    bool up = c->i->op == TR_EXPERT_UP_DW;
+    bool up = c->op == TR_EXPERT_UP_DW;
     struct segments s = segments_of(c, 2, c->out[0].d[0] / tr_moe_hidden(c->g));
-    int64_t h = s.hidden, w = h * s.channels, width = up ? h : s.channels, n = s.ranks * c->n,
-            t = c->g->context;
-    float *level[2][32], *p = c->scratch + tr_experts_leaf(c->g, t);
+    int64_t h = s.hidden, w = h * s.channels, width = up ? h : s.channels, n = s.ranks * c->n;
+    float *level[2][32], *p = c->scratch + leaf_scratch(c->g);
     for (int l = 0; l < 32 && (n - 1) >> l; l++, p += w + h)
         level[0][l] = p, level[1][l] = p + w;
     for (int64_t e = 0; e < s.experts; e++) {
@@ -162,59 +168,98 @@ static void weight_gradients(const struct tr_call *c)
     }
 }
 
-/* ---- */
-
-int64_t tr_experts_leaf(const struct tr_graph *g, int64_t tokens)
+/* Of a tensor by experts: how many of them are here. */
+static int64_t experts_of(const struct tr_call *c, const struct tr_operand *w)
 {
-    int64_t h = tr_moe_hidden(g), spread_rows = (tokens + TR_BLOCKS) * (h + g->channels);
-    return (spread_rows + tr_scratch_gemm(h, g->channels, tokens + TR_BLOCKS) + 15) / 16 * 16;
+    return w->d[0] / tr_moe_hidden(c->g);
 }
 
-int64_t tr_experts_scratch(const struct tr_graph *g, int op, int64_t sequences, int64_t leaves)
+static int64_t rows_scratch(const struct tr_call *c)
 {
-    int64_t h = tr_moe_hidden(g), c = g->channels, tokens = sequences * g->context, levels = 0;
-    while ((leaves - 1) >> levels)
-        levels++;
-    switch (op) {
-    case TR_GATE:
-        return 4 * tokens;
-    case TR_GATE_DX:
-    case TR_BALANCE_DX:
-    case TR_ADMIT:
-    case TR_DISPATCH:
-    case TR_COMBINE:
-    case TR_COMBINE_DX:
-    case TR_DISPATCH_DX:
-        return g->experts;
-    case TR_EXPERT_UP:
-    case TR_EXPERT_DOWN_DX:
-        return tr_scratch_gemm(tokens, h, c);
-    case TR_EXPERT_DOWN:
-        return tokens * h + tr_scratch_gemm(tokens, c, h);
-    case TR_EXPERT_UP_DX:
-        return tr_scratch_gemm(tokens, c, h);
-    case TR_EXPERT_DOWN_DW:
-    case TR_EXPERT_UP_DW:
-        return tr_experts_leaf(g, g->context) + levels * (h * c + h);
-    default:
-        return 0;
-    }
+    int64_t h = tr_moe_hidden(c->g), width = c->g->channels, tokens = c->n * c->g->context;
+    bool down = c->op == TR_EXPERT_DOWN, from_hidden = down || c->op == TR_EXPERT_UP_DX;
+    return (down ? tokens * h : 0) +
+           (from_hidden ? tr_scratch_gemm(tokens, width, h) : tr_scratch_gemm(tokens, h, width));
 }
 
-bool tr_experts(const struct tr_call *c)
+static int64_t weight_scratch(const struct tr_call *c)
 {
-    switch (c->i->op) {
-    case TR_EXPERT_UP:
-    case TR_EXPERT_DOWN:
-    case TR_EXPERT_DOWN_DX:
-    case TR_EXPERT_UP_DX:
-        through_experts(c);
-        return true;
-    case TR_EXPERT_DOWN_DW:
-    case TR_EXPERT_UP_DW:
-        weight_gradients(c);
-        return true;
-    default:
-        return tr_router(c);
-    }
+    int64_t h = tr_moe_hidden(c->g), leaves = c->n * (c->g->experts / experts_of(c, &c->out[0]));
+    return leaf_scratch(c->g) + tr_levels(leaves) * (h * c->g->channels + h);
 }
+
+/* Each rank has its share of the rows of all, whatever the run will say. */
+static double work_by(const struct tr_call *c, const struct tr_operand *rows, const struct tr_tensor *w)
+{
+    double elements = (double)w->size[0] * (double)w->size[1];
+    return 2.0 * (double)(c->n * rows->of->size[1]) * elements / (double)c->g->experts;
+}
+
+static double rows_work(const struct tr_call *c)
+{
+    return work_by(c, &c->in[0], c->in[c->op == TR_EXPERT_DOWN_DX ? 3 : 2].of);
+}
+
+static double weight_work(const struct tr_call *c)
+{
+    return work_by(c, &c->in[0], c->out[0].of);
+}
+
+/* ---- the rows ---- */
+
+/* Gradients of an expert's weight w and bias b. */
+static void give_weights(struct tr_pass *p, int op, int unit, const int in[3], int w, int b)
+{
+    int out[] = { tr_gradient_of_parameter(p, TR_D_PARAMETER, w),
+        tr_gradient_of_parameter(p, TR_D_PARAMETER, b) };
+    tr_add_node(p->g, op, TR_WEIGHT, unit, in, 3, out, 2);
+}
+
+static void down_gradient(struct tr_pass *p, const struct tr_node *n, int dy)
+{
+    int x = n->in[0], counts = n->in[1], w = n->in[2];
+    int dx = tr_input_gradient(p, TR_EXPERT_DOWN_DX, n->unit, (int[]){ dy, x, counts, w }, 4, x);
+    give_weights(p, TR_EXPERT_DOWN_DW, n->unit, (int[]){ dy, x, counts }, w, n->in[3]);
+    tr_give(p, x, dx, n->unit);
+}
+
+static void up_gradient(struct tr_pass *p, const struct tr_node *n, int dy)
+{
+    int x = n->in[0], counts = n->in[1], w = n->in[2];
+    int dx = tr_input_gradient(p, TR_EXPERT_UP_DX, n->unit, (int[]){ dy, counts, w }, 3, x);
+    give_weights(p, TR_EXPERT_UP_DW, n->unit, (int[]){ dy, x, counts }, w, n->in[3]);
+    tr_give(p, x, dx, n->unit);
+}
+
+const struct tr_op_row tr_op_expert_up = { .name = "expert_up",
+    .rules = { "R R R R -> R", "Sb Sb R R -> Sb", "E E Sr Sr -> E" },
+    .gradient = up_gradient,
+    .scratch = rows_scratch,
+    .work = rows_work,
+    .run = through_experts };
+const struct tr_op_row tr_op_expert_up_dx = { .name = "expert_up_dx",
+    .rules = { "R R R -> R", "Sb Sb R -> Sb", "E E Sr -> E" },
+    .scratch = rows_scratch,
+    .work = rows_work,
+    .run = through_experts };
+const struct tr_op_row tr_op_expert_up_dw = { .name = "expert_up_dw",
+    .rules = { "R R R -> R R", "Sb Sb Sb -> Ps Ps", "E E E -> Sr Sr" },
+    .scratch = weight_scratch,
+    .work = weight_work,
+    .run = weight_gradients };
+const struct tr_op_row tr_op_expert_down = { .name = "expert_down",
+    .rules = { "R R R R -> R", "Sb Sb R R -> Sb", "E E Sr Sr -> E" },
+    .gradient = down_gradient,
+    .scratch = rows_scratch,
+    .work = rows_work,
+    .run = through_experts };
+const struct tr_op_row tr_op_expert_down_dx = { .name = "expert_down_dx",
+    .rules = { "R R R R -> R", "Sb Sb Sb R -> Sb", "E E E Sr -> E" },
+    .scratch = rows_scratch,
+    .work = rows_work,
+    .run = through_experts };
+const struct tr_op_row tr_op_expert_down_dw = { .name = "expert_down_dw",
+    .rules = { "R R R -> R R", "Sb Sb Sb -> Ps Ps", "E E E -> Sr Sr" },
+    .scratch = weight_scratch,
+    .work = weight_work,
+    .run = weight_gradients };

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ops.h: the table of operations: what each may be given in pieces, and what it then gives.
+/* op.h: operations: what each may be given in pieces, and what it then gives; and where all else about it is.
+ *
+ * An operation is a row. The file of ops/ that defines the row has all there is to know of it, and the table
+ * of ops/table.c says which row is whose. Models, tapes and executors ask the row.
  *
  * A rule says for one axis of the mesh which placements of the inputs give which placements of the outputs,
- * "Sc Sr -> P+" (placement.h). The axes of a mesh are independent, so one rule is chosen for each.
+ * "Sc Sr -> P+" (placement.h). The axes of a mesh are independent, so one rule is chosen for each: the first
+ * that fits. They stand in this order: for an axis that cuts nothing, sequences, tokens, channels.
  *
  * A partial result enters nothing but its own fold. So whatever a paradigm or a pass forgets, doubles or
  * puts in the wrong place is a placement that no rule has, and the check names it before anything has run. */
-#ifndef TRAINING_MODEL_OPS_H
-#define TRAINING_MODEL_OPS_H
+#ifndef TRAINING_MODEL_OP_H
+#define TRAINING_MODEL_OP_H
 
 #include "training/model/graph.h"
 #include "training/model/placement.h"
@@ -98,21 +102,55 @@ enum tr_op {
 
 enum { TR_RULES = 6 };
 
+/* Which activations are computed again in the backward pass, and not kept for it: recompute.c. */
+enum tr_recompute {
+    TR_RECOMPUTE_NONE,
+    TR_RECOMPUTE_GELU,
+    TR_RECOMPUTE_SELECTIVE,
+    TR_RECOMPUTE_FULL,
+    TR_RECOMPUTES
+};
+
+struct tr_pass; /* autodiff.h */
+struct tr_call; /* ops/site.h */
+
 struct tr_op_row {
     const char *name;
     const char *rules[TR_RULES];
     bool in_place; /* the first output may lie where the first input does */
+    bool as_stored; /* it takes and gives elements as they lie in memory; others take and give float32 */
+    bool masked; /* attention: what the mask hides is no work, so ranks of cp differ */
+    int tokens_of; /* the input, counted from 1, of whose tokens it must know the places; 0: of none */
+    enum tr_recompute again; /* from which form on its results are computed again; of NONE, with FULL alone */
+    /* Appends the backward nodes, of the gradient dy of the first result; -1: nobody has given one. NULL: it
+     * has none. */
+    void (*gradient)(struct tr_pass *p, const struct tr_node *n, int dy);
+    int64_t (*scratch)(const struct tr_call *c); /* floats, of the local sizes; NULL: it needs none */
+    double (*work)(const struct tr_call *c); /* floating-point operations; NULL: one for each element of the
+                                                first input */
+    void (*run)(const struct tr_call *c);
 };
+
+extern const struct tr_op_row tr_op_embed, tr_op_position, tr_op_layer_norm, tr_op_column, tr_op_row_parallel,
+    tr_op_bias, tr_op_gelu, tr_op_attention, tr_op_split, tr_op_attend, tr_op_attend_part,
+    tr_op_attend_scores, tr_op_attend_merge, tr_op_attend_window, tr_op_add, tr_op_row_max, tr_op_softmax,
+    tr_op_loss, tr_op_softmax_dx, tr_op_column_dx, tr_op_column_dw, tr_op_column_leaves, tr_op_row_dx,
+    tr_op_row_dw, tr_op_row_leaves, tr_op_bias_dw, tr_op_gelu_dx, tr_op_attention_dx, tr_op_attend_dx,
+    tr_op_attend_part_dx, tr_op_attend_scores_dx, tr_op_attend_window_dx, tr_op_sum_keys, tr_op_sum_queries,
+    tr_op_join, tr_op_layer_norm_dx, tr_op_layer_norm_dw, tr_op_position_dw, tr_op_embed_dw, tr_op_filters,
+    tr_op_channels, tr_op_filters_dx, tr_op_filters_dw, tr_op_channels_dx, tr_op_channels_dw,
+    tr_op_filters_leaves, tr_op_channels_leaves, tr_op_sum_cells, tr_op_mean, tr_op_mean_dx, tr_op_centre,
+    tr_op_sum_squares, tr_op_group_norm, tr_op_group_norm_dw, tr_op_group_norm_dx, tr_op_embed_leaves,
+    tr_op_gate, tr_op_wanted, tr_op_admit, tr_op_dispatch, tr_op_expert_up, tr_op_expert_down, tr_op_combine,
+    tr_op_combine_dx, tr_op_expert_down_dx, tr_op_expert_down_dw, tr_op_expert_up_dx, tr_op_expert_up_dw,
+    tr_op_dispatch_dx, tr_op_gate_dx, tr_op_balance_dx, tr_op_fold, tr_op_pack, tr_op_unpack, tr_op_arrange,
+    tr_op_deal, tr_op_halves, tr_op_slice, tr_op_round;
 
 const struct tr_op_row *tr_op(int op);
 
 /* The placements of a rule "in.. -> out.." for a node of this turn. */
 bool tr_rule_parse(const char *rule, int turn, struct tr_placement in[TR_INS], int *ins,
     struct tr_placement out[TR_OUTS], int *outs);
-
-/* The input that tells which tokens an operation works on, where it must know their places in the sequence;
- * -1: it need not. */
-int tr_place_matters(int op);
 
 /* Floating-point operations of a node on one sequence of whole tensors. */
 double tr_flops(const struct tr_graph *g, const struct tr_node *n);

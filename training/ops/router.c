@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* compute_router.c: which experts a token has; its way to them, and what comes back.
+/* router.c: which experts a token has; its way to them, and what comes back.
  *
  * A token has a row for each choice. Rows lie in the order of experts, and those of one in the order of
  * tokens; so where a row lies follows from the choices, and is told to nobody. */
-#include "training/tape/experts.h"
+#include "training/model/autodiff.h"
+#include "training/ops/site.h"
 
 #include <math.h>
 #include <string.h>
-
-static const int32_t *choices_of(const struct tr_operand *o)
-{
-    return (const int32_t *)(const void *)o->p;
-}
 
 /* A choice that a full expert has refused has no row. */
 static bool admitted(const struct tr_call *c, int32_t choice)
@@ -52,7 +48,7 @@ static void gate(const struct tr_call *c)
 {
     int64_t rows = c->n * c->in[0].d[1], padded = c->in[0].d[2], n = c->g->experts, top = c->g->choices;
     float *p = c->out[0].p, *max = c->scratch, *sum = max + rows, *wanted = sum + rows;
-    int32_t *choice = (int32_t *)(void *)c->out[1].p;
+    int32_t *choice = tr_integers(&c->out[1]);
     uint16_t *none = (uint16_t *)(void *)(wanted + rows);
     for (int64_t t = 0; t < rows; t++)
         memcpy(p + t * n, c->in[0].p + t * padded, (size_t)n * sizeof *p);
@@ -72,11 +68,10 @@ static void gate(const struct tr_call *c)
 static void balance_gradient(const struct tr_call *c, float *each)
 {
     const struct tr_graph *g = c->g;
-    int64_t sequences = c->n * tr_data_ranks(c->plan), experts = g->experts;
+    int64_t sequences = c->n * c->data_ranks, experts = g->experts;
     double tokens = (double)(sequences * g->context);
-    double factor =
-        g->balance * (double)experts / ((double)g->choices * tokens * tokens * (double)c->plan->micros);
-    const int32_t *wanted = choices_of(&c->in[3]);
+    double factor = g->balance * (double)experts / ((double)g->choices * tokens * tokens * (double)c->micros);
+    const int32_t *wanted = tr_integers(&c->in[3]);
     for (int64_t e = 0; e < experts; e++) {
         int64_t all = 0;
         for (int64_t s = 0; s < sequences; s++)
@@ -89,10 +84,10 @@ static void gate_gradient(const struct tr_call *c)
 {
     int64_t rows = c->n * c->in[0].d[1], padded = c->out[0].d[2], n = c->g->experts, top = c->g->choices;
     const float *chosen = c->in[0].p, *p = c->in[1].p;
-    const int32_t *choice = choices_of(&c->in[2]);
+    const int32_t *choice = tr_integers(&c->in[2]);
     float *out = c->out[0].p, *each = c->scratch;
     memset(each, 0, (size_t)n * sizeof *each);
-    if (c->i->op == TR_BALANCE_DX)
+    if (c->op == TR_BALANCE_DX)
         balance_gradient(c, each);
     for (int64_t t = 0; t < rows; t++, chosen += top, choice += top, p += n, out += padded) {
         float along = 0;
@@ -111,8 +106,8 @@ static void gate_gradient(const struct tr_call *c)
 static void count_wanted(const struct tr_call *c)
 {
     int64_t choices = c->in[0].d[1] * c->g->choices;
-    const int32_t *choice = choices_of(&c->in[0]);
-    int32_t *wanted = (int32_t *)(void *)c->out[0].p;
+    const int32_t *choice = tr_integers(&c->in[0]);
+    int32_t *wanted = tr_integers(&c->out[0]);
     memset(wanted, 0, (size_t)(c->n * c->g->experts) * sizeof *wanted);
     for (int64_t i = 0; i < c->n * choices; i++)
         wanted[i / choices * c->g->experts + choice[i]]++;
@@ -122,12 +117,12 @@ static void count_wanted(const struct tr_call *c)
 static void admit(const struct tr_call *c)
 {
     int64_t n = c->g->experts, choices = c->n * c->in[0].d[1] * c->g->choices;
-    double tokens = (double)(c->n * tr_data_ranks(c->plan) * c->g->context);
+    double tokens = (double)(c->n * c->data_ranks * c->g->context);
     double most = ceil(c->g->capacity * (double)c->g->choices * tokens / (double)n);
-    const int32_t *choice = choices_of(&c->in[0]), *wanted = choices_of(&c->in[1]);
-    int32_t *some = (int32_t *)(void *)c->out[0].p, *taken = (int32_t *)(void *)c->scratch;
+    const int32_t *choice = tr_integers(&c->in[0]), *wanted = tr_integers(&c->in[1]);
+    int32_t *some = tr_integers(&c->out[0]), *taken = (int32_t *)(void *)c->scratch;
     memset(taken, 0, (size_t)n * sizeof *taken);
-    for (int64_t i = 0; i < c->i->place * n; i++)
+    for (int64_t i = 0; i < c->earlier * n; i++)
         taken[i % n] += wanted[i];
     for (int64_t i = 0; i < choices; i++)
         some[i] = (double)taken[choice[i]]++ < most ? choice[i] : (int32_t)n;
@@ -136,8 +131,8 @@ static void admit(const struct tr_call *c)
 static void dispatch(const struct tr_call *c)
 {
     int64_t t = c->in[0].d[1], width = c->in[0].d[2], top = c->g->choices, blocks = c->out[1].d[1];
-    const int32_t *choice = choices_of(&c->in[1]);
-    int32_t *counts = (int32_t *)(void *)c->out[1].p, *next = first_rows(c, choice, c->n * t * top);
+    const int32_t *choice = tr_integers(&c->in[1]);
+    int32_t *counts = tr_integers(&c->out[1]), *next = first_rows(c, choice, c->n * t * top);
     memset(counts, 0, (size_t)(c->g->experts * c->n * blocks) * sizeof *counts);
     for (int64_t i = 0; i < c->n * t * top; i++) {
         int64_t token = i / top, sequence = token / t, block = token % t / c->block;
@@ -183,7 +178,7 @@ static float rounded_dot(const float *x, const float *y, int64_t n)
 static void combine_gradient(const struct tr_call *c)
 {
     int64_t rows = c->n * c->in[0].d[1], width = c->in[0].d[2], top = c->g->choices;
-    const int32_t *choice = choices_of(&c->in[3]);
+    const int32_t *choice = tr_integers(&c->in[3]);
     int32_t *next = first_rows(c, choice, rows * top);
     for (int64_t i = 0; i < rows * top; i++) {
         c->out[1].p[i] = 0;
@@ -197,35 +192,103 @@ static void combine_gradient(const struct tr_call *c)
     }
 }
 
-bool tr_router(const struct tr_call *c)
+static void combine(const struct tr_call *c)
 {
-    switch (c->i->op) {
-    case TR_GATE:
-        gate(c);
-        return true;
-    case TR_GATE_DX:
-    case TR_BALANCE_DX:
-        gate_gradient(c);
-        return true;
-    case TR_WANTED:
-        count_wanted(c);
-        return true;
-    case TR_ADMIT:
-        admit(c);
-        return true;
-    case TR_DISPATCH:
-        dispatch(c);
-        return true;
-    case TR_COMBINE:
-        gather(c, c->in[1].p, choices_of(&c->in[2]));
-        return true;
-    case TR_DISPATCH_DX:
-        gather(c, NULL, choices_of(&c->in[1]));
-        return true;
-    case TR_COMBINE_DX:
-        combine_gradient(c);
-        return true;
-    default:
-        return false;
-    }
+    gather(c, c->in[1].p, tr_integers(&c->in[2]));
 }
+
+static void dispatch_gradient(const struct tr_call *c)
+{
+    gather(c, NULL, tr_integers(&c->in[1]));
+}
+
+/* Of the gate: two numbers and a target of each token, and one more. */
+static int64_t gate_scratch(const struct tr_call *c)
+{
+    return 4 * c->n * c->g->context;
+}
+
+static int64_t experts_scratch(const struct tr_call *c)
+{
+    return c->g->experts;
+}
+
+/* ---- the rows ---- */
+
+/* What the operation that reads these choices makes of them; -1: there is none. */
+static int made_by(const struct tr_pass *p, int op, int choices, int out)
+{
+    for (int i = 0; i < p->g->n_nodes; i++)
+        for (int x = 0; x < p->g->nodes[i].ins && p->g->nodes[i].op == op; x++)
+            if (p->g->nodes[i].in[x] == choices)
+                return p->g->nodes[i].out[out];
+    return -1;
+}
+
+static void give_combine(struct tr_pass *p, const struct tr_node *n, int dy)
+{
+    int down = n->in[0], probabilities = n->in[1], choices = n->in[2];
+    struct tr_tensor of = p->g->tensors[choices];
+    int in[] = { dy, down, probabilities, choices, made_by(p, TR_DISPATCH, choices, 1) },
+        out[] = { tr_gradient_of(p, down),
+            tr_add_tensor(p->g, TR_D_ACTIVATION, of.unit, of.letter, of.size, "d.chosen.%s", of.name) };
+    tr_add_node(p->g, TR_COMBINE_DX, TR_BACKWARD, n->unit, in, 5, out, 2);
+    p->g->tensors[out[1]].wide = true;
+    p->d[down] = out[0], p->d[probabilities] = out[1];
+}
+
+static void give_gate(struct tr_pass *p, const struct tr_node *n, int dy)
+{
+    int choices = n->out[1], some = made_by(p, TR_ADMIT, choices, 0),
+        wanted = made_by(p, TR_WANTED, choices, 0), dx = tr_gradient_of(p, n->in[0]);
+    int in[] = { dy, n->out[0], some < 0 ? choices : some, wanted };
+    bool balanced = p->g->balance > 0;
+    p->g->tensors[dx].wide = true;
+    tr_add_node(
+        p->g, balanced ? TR_BALANCE_DX : TR_GATE_DX, TR_BACKWARD, n->unit, in, balanced ? 4 : 3, &dx, 1);
+    tr_give(p, n->in[0], dx, n->unit);
+}
+
+static void give_dispatch(struct tr_pass *p, const struct tr_node *n, int dy)
+{
+    int in[] = { dy, n->in[1] };
+    tr_give(p, n->in[0], tr_input_gradient(p, TR_DISPATCH_DX, n->unit, in, 2, n->in[0]), n->unit);
+}
+
+const struct tr_op_row tr_op_gate = { .name = "gate",
+    .rules = { "R -> R R", "Sb -> Sb Sb" },
+    .gradient = give_gate,
+    .scratch = gate_scratch,
+    .run = gate };
+const struct tr_op_row tr_op_gate_dx = { .name = "gate_dx",
+    .rules = { "R R R -> R", "Sb Sb Sb -> Sb" },
+    .run = gate_gradient,
+    .scratch = experts_scratch };
+const struct tr_op_row tr_op_balance_dx = { .name = "balance_dx",
+    .rules = { "R R R R -> R", "Sb Sb Sb Gb -> Sb" },
+    .run = gate_gradient,
+    .scratch = experts_scratch };
+const struct tr_op_row tr_op_wanted = {
+    .name = "wanted", .rules = { "R -> R", "Sb -> Sb" }, .run = count_wanted
+};
+const struct tr_op_row tr_op_admit = {
+    .name = "admit", .rules = { "R R -> R", "Sb Gb -> Sb" }, .run = admit, .scratch = experts_scratch
+};
+const struct tr_op_row tr_op_dispatch = { .name = "dispatch",
+    .rules = { "R R -> R R", "Sb Sb -> Sb Sb" },
+    .gradient = give_dispatch,
+    .run = dispatch,
+    .scratch = experts_scratch };
+const struct tr_op_row tr_op_dispatch_dx = { .name = "dispatch_dx",
+    .rules = { "R R -> R", "Sb Sb -> Sb" },
+    .run = dispatch_gradient,
+    .scratch = experts_scratch };
+const struct tr_op_row tr_op_combine = { .name = "combine",
+    .rules = { "R R R -> R", "Sb Sb Sb -> Sb" },
+    .gradient = give_combine,
+    .run = combine,
+    .scratch = experts_scratch };
+const struct tr_op_row tr_op_combine_dx = { .name = "combine_dx",
+    .rules = { "R R R R R -> R R", "Sb Sb Sb Sb Sb -> Sb Sb" },
+    .run = combine_gradient,
+    .scratch = experts_scratch };

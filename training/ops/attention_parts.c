@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* attention_parts.c: attention in the parts that a ring brings.
+ *
+ * A rank's queries are runs of neighbours, and so are the keys of each rank. A part has the results of each
+ * pair of runs that tr_pairs names, side by side. The tree over the runs of the sequence joins them. */
+#include "training/model/autodiff.h"
+#include "training/ops/attention.h"
+
+#include <string.h>
+
+enum { MOST_RUNS = TR_RUNS * TR_INS };
+
+static bool is_back(int op)
+{
+    return op == TR_ATTEND_PART_DX || op == TR_ATTEND_SCORES_DX;
+}
+
+/* Attention with the keys of the rank `turn` before, or its gradients. Round the end of the ring may come
+ * keys that no query here sees. */
+static void attention_part(const struct tr_call *c)
+{
+    bool kept = c->op == TR_ATTEND_SCORES || c->op == TR_ATTEND_SCORES_DX;
+    bool back = is_back(c->op); /* dy, y, lse, q, kv, scores */
+    const struct tr_operand *q = back ? &c->in[3] : &c->in[0], *kv = q + 1;
+    int of = (c->cp_rank - c->part + c->map.cp) % c->map.cp;
+    struct tr_runs keys = tr_runs_of(&c->map, c->g->context, of);
+    struct tr_pair pairs[TR_PAIRS];
+    int n = tr_pairs(&c->map, c->cp_rank, of, pairs);
+    int64_t t = keys.count, size = c->g->channels / c->g->heads, heads = q->d[2] / size, y = t * heads * size;
+    for (int64_t x = 0; x < c->n * n; x++) {
+        const struct tr_pair *p = &pairs[x % n];
+        int64_t at = x / n * c->runs + p->queries, from = x / n * c->runs + p->keys;
+        struct tr_attention a = { t, heads, size, c->block, p->queries ? c->second : c->first, t, true,
+            keys.first[p->keys], kept ? (back ? c->in[5].p : c->out[1].p) + x * heads * t * t : NULL,
+            c->striped };
+        if (back)
+            c->k->attention_dx(c->out[0].p + x * y, c->out[1].p + x * 2 * y, c->in[0].p + at * y,
+                c->in[1].p + at * y, c->in[2].p + at * heads * t, q->p + at * y, kv->p + from * 2 * y, &a,
+                c->scratch);
+        else
+            c->k->attention_part(
+                c->out[0].p + x * (y + 2 * heads * t), q->p + at * y, kv->p + from * 2 * y, &a, c->scratch);
+    }
+}
+
+/* What run `own` of this rank and run n of the sequence, which another rank may have, give for sequence s;
+ * `size` floats. Inputs are of the ranks before, or, where this rank has the keys, behind. NULL: nothing. */
+static float *piece(const struct tr_call *c, int64_t s, int own, int n, bool has_keys, int64_t size)
+{
+    struct tr_owner other = tr_owner_of(&c->map, n);
+    int cp = c->map.cp, here = c->cp_rank,
+        turn = ((has_keys ? other.rank - here : here - other.rank) + cp) % cp;
+    struct tr_pair pairs[TR_PAIRS];
+    int count = tr_pairs(&c->map, has_keys ? other.rank : here, has_keys ? here : other.rank, pairs);
+    for (int x = 0; x < count; x++)
+        if (pairs[x].queries == (has_keys ? other.run : own) && pairs[x].keys == (has_keys ? own : other.run))
+            return c->in[turn].p + (s * count + x) * size;
+    return NULL;
+}
+
+/* Of the runs up to a query's own, as it sees no key behind; of stripes all. */
+static void attention_merge(const struct tr_call *c)
+{
+    struct tr_runs runs = tr_runs_of(&c->map, c->g->context, c->cp_rank);
+    int64_t t = runs.count, heads = c->out[1].d[1], size = c->g->channels / c->g->heads;
+    struct tr_attention a = { .heads = heads, .size = size, .queries = t };
+    for (int64_t x = 0; x < c->n * c->runs; x++) {
+        int run = (int)(x % c->runs), seen = c->map.striped ? c->map.cp : (int)(runs.first[run] / t) + 1;
+        float *part[MOST_RUNS];
+        for (int n = 0; n < seen; n++)
+            part[n] = piece(c, x / c->runs, run, n, false, heads * t * (size + 2));
+        c->k->attention_merge(
+            c->out[0].p + x * t * heads * size, c->out[1].p + x * heads * t, part, seen, &a, c->scratch);
+    }
+}
+
+/* left + right, in the place of one of them. What is not there is +0. */
+static float *sum_of(const struct tr_call *c, float *left, float *right, int64_t count)
+{
+    float *to = left ? left : right;
+    if (left && right)
+        c->k->add(to, left, right, count);
+    else
+        for (int64_t i = 0; i < count && to; i++)
+            to[i] = to[i] + 0.0f;
+    return to;
+}
+
+/* The tree over the runs of the sequence, in place. */
+static void sum_parts(const struct tr_call *c)
+{
+    int runs = c->map.cp * (int)c->runs;
+    int64_t count = c->out[0].d[1] / c->runs * c->out[0].d[2];
+    for (int64_t x = 0; x < c->n * c->runs; x++) {
+        float *part[MOST_RUNS];
+        for (int n = 0; n < runs; n++)
+            part[n] = piece(c, x / c->runs, (int)(x % c->runs), n, c->op == TR_SUM_QUERIES, count);
+        for (int step = 1; step < runs; step *= 2)
+            for (int n = 0; n + step < runs; n += 2 * step)
+                part[n] = sum_of(c, part[n], part[n + step], count);
+        memcpy(c->out[0].p + x * count, part[0], (size_t)count * sizeof(float));
+    }
+}
+
+static int64_t part_scratch(const struct tr_call *c)
+{
+    int64_t here = c->in[is_back(c->op) ? 3 : 0].d[1] / c->runs;
+    struct tr_attention a = {
+        .tokens = here, .size = c->g->channels / c->g->heads, .block = c->block, .queries = here
+    };
+    return tr_scratch_attention(&a);
+}
+
+/* Where one rank has the whole sequence, as in a graph's price, each part is a share of it. */
+static double part_work(const struct tr_call *c)
+{
+    int of = (c->cp_rank - c->part + c->map.cp) % c->map.cp;
+    struct tr_runs queries = tr_runs_of(&c->map, c->g->context, c->cp_rank),
+                   keys = tr_runs_of(&c->map, c->g->context, of);
+    struct tr_pair pairs[TR_PAIRS];
+    int n = tr_pairs(&c->map, c->cp_rank, of, pairs);
+    double seen = 0;
+    for (int x = 0; x < n; x++)
+        seen += tr_seen(&c->map, &(struct tr_places){ c->g->context, queries.first[pairs[x].queries],
+                                     queries.count, keys.first[pairs[x].keys], keys.count });
+    int products = c->op == TR_ATTEND_SCORES_DX ? 4 : is_back(c->op) ? 5 : 2;
+    double work = tr_attention_work(c, products, seen, c->in[is_back(c->op) ? 1 : 0].d[2]);
+    return c->map.cp == 1 ? work / c->g->parts : work;
+}
+
+static int64_t merge_scratch(const struct tr_call *c)
+{
+    return 2 * c->in[0].d[1];
+}
+
+/* ---- the rows ---- */
+
+/* The gradient of tensor t that part j of the keys gives. */
+static int gradient_of_part(struct tr_pass *p, int t, int j)
+{
+    struct tr_tensor of = p->g->tensors[t];
+    return tr_add_tensor(p->g, TR_D_ACTIVATION, of.unit, of.letter, of.size, "d%d.%s", j, of.name);
+}
+
+/* Each part of the keys once more; its gradients are parts of two sums. */
+static void merge_gradient(struct tr_pass *p, const struct tr_node *n, int dy)
+{
+    int first = 0, dq[TR_INS] = { 0 }, dkv[TR_INS] = { 0 };
+    while (p->g->nodes[first].out[0] != n->in[0])
+        first++;
+    int q = p->g->nodes[first].in[0], kv = p->g->nodes[first].in[1];
+    for (int j = 0; j < n->ins; j++) {
+        bool scores = p->g->nodes[first + j].op == TR_ATTEND_SCORES;
+        int in[] = { dy, n->out[0], n->out[1], q, kv, scores ? p->g->nodes[first + j].out[1] : -1 };
+        int out[] = { dq[j] = gradient_of_part(p, q, j), dkv[j] = gradient_of_part(p, kv, j) };
+        tr_add_node(p->g, scores ? TR_ATTEND_SCORES_DX : TR_ATTEND_PART_DX, TR_BACKWARD, n->unit, in,
+            scores ? 6 : 5, out, 2)
+            ->turn = j;
+    }
+    int sum[] = { tr_gradient_of(p, q), tr_gradient_of(p, kv) };
+    tr_add_node(p->g, TR_SUM_KEYS, TR_BACKWARD, n->unit, dq, n->ins, &sum[0], 1);
+    tr_add_node(p->g, TR_SUM_QUERIES, TR_BACKWARD, n->unit, dkv, n->ins, &sum[1], 1);
+    tr_give(p, q, sum[0], n->unit);
+    tr_give(p, kv, sum[1], n->unit);
+}
+
+#define EIGHT(x) x " " x " " x " " x " " x " " x " " x " " x
+#define IN_TURN(x) x "0 " x "1 " x "2 " x "3 " x "4 " x "5 " x "6 " x "7"
+
+const struct tr_op_row tr_op_attend_part = { .name = "attend_part",
+    .rules = { "R R -> R", "Sb Sb -> Sb", "St T# -> V#", "Sc Sc -> Sc" },
+    .masked = true,
+    .tokens_of = 1,
+    .scratch = part_scratch,
+    .work = part_work,
+    .run = attention_part };
+const struct tr_op_row tr_op_attend_part_dx = { .name = "attend_part_dx",
+    .rules = { "R R R R R -> R R", "Sb Sb Sb Sb Sb -> Sb Sb", "St St St St T# -> V# W#",
+        "Sc Sc Sc Sc Sc -> Sc Sc" },
+    .masked = true,
+    .tokens_of = 4,
+    .scratch = part_scratch,
+    .work = part_work,
+    .run = attention_part };
+const struct tr_op_row tr_op_attend_scores = { .name = "attend_scores",
+    .rules = { "R R -> R R", "Sb Sb -> Sb Sb", "St T# -> V# V#", "Sc Sc -> Sc Sc" },
+    .masked = true,
+    .tokens_of = 1,
+    .scratch = part_scratch,
+    .work = part_work,
+    .run = attention_part };
+const struct tr_op_row tr_op_attend_scores_dx = { .name = "attend_scores_dx",
+    .rules = { "R R R R R R -> R R", "Sb Sb Sb Sb Sb Sb -> Sb Sb", "St St St St T# V# -> V# W#",
+        "Sc Sc Sc Sc Sc Sc -> Sc Sc" },
+    .masked = true,
+    .tokens_of = 4,
+    .scratch = part_scratch,
+    .work = part_work,
+    .run = attention_part };
+const struct tr_op_row tr_op_attend_merge = { .name = "attend_merge",
+    .rules = { EIGHT("R") " -> R R", EIGHT("Sb") " -> Sb Sb", IN_TURN("V") " -> St St",
+        EIGHT("Sc") " -> Sc Sc" },
+    .gradient = merge_gradient,
+    .scratch = merge_scratch,
+    .run = attention_merge };
+const struct tr_op_row tr_op_sum_keys = { .name = "sum_keys",
+    .rules = { EIGHT("R") " -> R", EIGHT("Sb") " -> Sb", IN_TURN("V") " -> St", EIGHT("Sc") " -> Sc" },
+    .run = sum_parts };
+const struct tr_op_row tr_op_sum_queries = { .name = "sum_queries",
+    .rules = { EIGHT("R") " -> R", EIGHT("Sb") " -> Sb", IN_TURN("U") " -> St", EIGHT("Sc") " -> Sc" },
+    .run = sum_parts };

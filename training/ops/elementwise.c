@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* elementwise.c: what works on each element alone: sums, biases, GELU, rounding; and the tree that folds the
+ * leaves of a gradient. */
+#include "training/model/autodiff.h"
+#include "training/ops/site.h"
+
+#include <string.h>
+
+static int64_t rows_of(const struct tr_call *c)
+{
+    return c->n * c->in[0].d[1];
+}
+
+static void bias(const struct tr_call *c)
+{
+    c->k->add_bias(c->out[0].p, c->in[0].p, c->in[1].p, rows_of(c), c->in[0].d[2]);
+}
+
+static void bias_leaves(const struct tr_call *c)
+{
+    int64_t t = c->in[0].d[1] / c->runs, width = c->in[0].d[2];
+    for (int64_t s = 0; s < c->n * c->runs; s++)
+        c->k->sum_tokens(c->out[0].p + s * c->out[0].d[1], c->in[0].p + s * t * width, t, width, c->block);
+}
+
+static void gelu(const struct tr_call *c)
+{
+    c->k->gelu(c->out[0].p, c->in[0].p, rows_of(c) * c->in[0].d[2]);
+}
+
+static void gelu_dx(const struct tr_call *c)
+{
+    c->k->gelu_dx(c->out[0].p, c->in[0].p, c->in[1].p, rows_of(c) * c->in[0].d[2]);
+}
+
+static void add(const struct tr_call *c)
+{
+    c->k->add(c->out[0].p, c->in[0].p, c->in[1].p, rows_of(c) * c->in[0].d[2]);
+}
+
+/* The tree over the leaves, in place; the sum is in the first. Of a sequence there may be two, neighbours. */
+static void fold(const struct tr_call *c)
+{
+    int64_t count = c->out[0].count, n = c->in[0].count / count;
+    for (int64_t step = 1; step < n; step *= 2)
+        for (int64_t s = 0; s + step < n; s += 2 * step)
+            c->k->add(c->in[0].p + s * count, c->in[0].p + s * count, c->in[0].p + (s + step) * count, count);
+    memcpy(c->out[0].p, c->in[0].p, (size_t)count * sizeof(float));
+}
+
+static void round_sums(const struct tr_call *c)
+{
+    c->k->narrow((uint16_t *)(void *)c->out[0].p, c->in[0].p, c->in[0].count);
+}
+
+/* ---- the rows ---- */
+
+/* Its own gradient comes after that of the matrix before it: one gathering of dy serves both. */
+static void bias_gradient(struct tr_pass *p, const struct tr_node *n, int dy)
+{
+    p->d[n->in[0]] = dy;
+    p->bias = n;
+}
+
+static void gelu_gradient(struct tr_pass *p, const struct tr_node *n, int dy)
+{
+    int x = n->in[0];
+    tr_give(p, x, tr_input_gradient(p, TR_GELU_DX, n->unit, (int[]){ dy, x }, 2, x), n->unit);
+}
+
+static void add_gradient(struct tr_pass *p, const struct tr_node *n, int dy)
+{
+    tr_give(p, n->in[0], dy, n->unit);
+    tr_give(p, n->in[1], dy, n->unit);
+}
+
+const struct tr_op_row tr_op_bias = { .name = "bias",
+    .rules = { "R R -> R", "Sb R -> Sb", "St R -> St", "Sc Sr -> Sc" },
+    .in_place = true,
+    .gradient = bias_gradient,
+    .run = bias };
+const struct tr_op_row tr_op_bias_dw = {
+    .name = "bias_dw", .rules = { "R -> R", "Sb -> Sb", "St -> Pb", "Sc -> Sr" }, .run = bias_leaves
+};
+const struct tr_op_row tr_op_gelu = { .name = "gelu",
+    .rules = { "R -> R", "Sb -> Sb", "St -> St", "Sc -> Sc" },
+    .again = TR_RECOMPUTE_GELU,
+    .gradient = gelu_gradient,
+    .run = gelu };
+const struct tr_op_row tr_op_gelu_dx = { .name = "gelu_dx",
+    .rules = { "R R -> R", "Sb Sb -> Sb", "St St -> St", "Sc Sc -> Sc" },
+    .in_place = true,
+    .run = gelu_dx };
+const struct tr_op_row tr_op_add = { .name = "add",
+    .rules = { "R R -> R", "Sb Sb -> Sb", "St St -> St", "Sc Sc -> Sc" },
+    .in_place = true,
+    .gradient = add_gradient,
+    .run = add };
+const struct tr_op_row tr_op_fold = {
+    .name = "fold", .rules = { "R -> R", "Sb -> Ps", "Sr -> Sr", "Hz -> R" }, .run = fold
+};
+const struct tr_op_row tr_op_round = { .name = "round",
+    .rules = { "R -> R", "Sb -> Sb", "St -> St", "Sc -> Sc", "Sr -> Sr", "F -> F" },
+    .in_place = true,
+    .as_stored = true,
+    .run = round_sums };

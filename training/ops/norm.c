@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* norm.c: layer norm: each row less its mean, over its deviation, scaled and shifted. */
+#include "training/model/autodiff.h"
+#include "training/ops/site.h"
+
+static void forward(const struct tr_call *c)
+{
+    const struct tr_operand *x = &c->in[0];
+    c->k->layer_norm(
+        c->out[0].p, c->out[1].p, c->out[2].p, x->p, c->in[1].p, c->in[2].p, c->n * x->d[1], x->d[2]);
+}
+
+static void backward(const struct tr_call *c)
+{
+    const struct tr_operand *dy = &c->in[0];
+    c->k->layer_norm_dx(
+        c->out[0].p, dy->p, c->in[1].p, c->in[2].p, c->in[3].p, c->in[4].p, c->n * dy->d[1], dy->d[2]);
+}
+
+static void leaves(const struct tr_call *c)
+{
+    int64_t t = c->in[0].d[1] / c->runs, width = c->in[0].d[2], out = c->out[0].d[1];
+    for (int64_t s = 0; s < c->n * c->runs; s++)
+        c->k->layer_norm_dw(c->out[0].p + s * out, c->out[1].p + s * out, c->in[0].p + s * t * width,
+            c->in[1].p + s * t * width, c->in[2].p + s * t, c->in[3].p + s * t, t, width, c->block);
+}
+
+/* ---- the rows ---- */
+
+static void gradient(struct tr_pass *p, const struct tr_node *n, int dy)
+{
+    int x = n->in[0], mean = n->out[1], scale = n->out[2];
+    int in[] = { dy, x, n->in[1], mean, scale };
+    tr_give(p, x, tr_input_gradient(p, TR_LAYER_NORM_DX, n->unit, in, 5, x), n->unit);
+    tr_weight_leaves(p, TR_LAYER_NORM_DW, n->unit, (int[]){ dy, x, mean, scale }, 4, &n->in[1], 2);
+}
+
+const struct tr_op_row tr_op_layer_norm = { .name = "layer_norm",
+    .rules = { "R R R -> R R R", "Sb R R -> Sb Sb Sb", "St R R -> St St St" },
+    .gradient = gradient,
+    .run = forward };
+const struct tr_op_row tr_op_layer_norm_dx = { .name = "layer_norm_dx",
+    .rules = { "R R R R R -> R", "Sb Sb R Sb Sb -> Sb", "St St R St St -> St" },
+    .run = backward };
+const struct tr_op_row tr_op_layer_norm_dw = { .name = "layer_norm_dw",
+    .rules = { "R R R R -> R R", "Sb Sb Sb Sb -> Sb Sb", "St St St St -> Pb Pb" },
+    .run = leaves };

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* site.c: what operations have in common: trees over sequences, and parts of weights. */
+#include "training/ops/site.h"
+
+#include <string.h>
+
+void tr_tree_in(const struct tr_kernels *k, float *x, float *const *level, int64_t count, int j, int n)
+{
+    int l = 0;
+    for (; j >> l & 1; l++)
+        k->add(x, level[l], x, count);
+    if (j + 1 < n) {
+        memcpy(level[l], x, (size_t)count * sizeof *x);
+        return;
+    }
+    for (l = 0; !(n >> l & 1); l++)
+        continue;
+    for (l++; n >> l; l++)
+        if (n >> l & 1)
+            k->add(x, level[l], x, count);
+}
+
+int64_t tr_levels(int64_t n)
+{
+    int64_t levels = 0;
+    while ((n - 1) >> levels)
+        levels++;
+    return levels;
+}
+
+void tr_levels_of(const struct tr_call *c, int64_t kernel_floats, int64_t count, float *level[32])
+{
+    float *p = c->scratch + tr_lines(kernel_floats);
+    for (int l = 0; (c->n - 1) >> l && l < 32; l++, p += count)
+        level[l] = p;
+}
+
+void tr_chunks_of(const struct tr_tensor *w, int64_t local, int64_t *chunks, int64_t *chunk)
+{
+    *chunk = w->size[0] / TR_CUT;
+    *chunks = local / *chunk;
+}
+
+int64_t tr_first_row(const struct tr_call *c, const struct tr_tensor *whole, int64_t local)
+{
+    return local < whole->size[0] ? c->tp_rank * local : 0;
+}

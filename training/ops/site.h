@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* site.h: an operation as it stands on one rank: its operands, with their sizes there. What it needs of
+ * scratch, what it costs and what it does follow from that alone: no operation knows a plan, a tape or an
+ * executor.
+ *
+ * Rows are independent, so what has no sum over tokens runs on all sequences of the micro-batch at once. What
+ * sums over tokens runs on one sequence after the other, and the sums enter the tree over sequences. */
+#ifndef TRAINING_OPS_SITE_H
+#define TRAINING_OPS_SITE_H
+
+#include "training/kernels/kernels.h"
+#include "training/model/op.h"
+#include "training/parallel/map.h"
+
+/* p: its memory; NULL where it is planned, and not run. */
+struct tr_operand {
+    float *p;
+    int64_t d[TR_DIMS]; /* local sizes; of b: 1 */
+    int64_t count; /* elements that are here, of the whole micro-batch */
+    const struct tr_tensor *of; /* of which it is a part */
+};
+
+struct tr_call {
+    const struct tr_kernels *k;
+    const struct tr_graph *g;
+    int op;
+    int part; /* of attention in parts: keys of the rank so many before */
+    int64_t n, block; /* sequences; tokens of a block */
+    struct tr_map map;
+    int64_t runs; /* of neighbouring tokens in the part of a sequence that a rank of cp has */
+    int cp_rank, tp_rank;
+    int ranks; /* of layouts: of the axis that they stand beside */
+    int data_ranks, micros; /* ranks that share a micro-batch; micro-batches of a step */
+    int64_t first, second; /* what must know its tokens' places: of the first one, and of the second half */
+    bool striped; /* those places are in stripes */
+    int64_t valid; /* of the vocabulary: columns that are no padding */
+    int64_t earlier; /* ADMIT: sequences of the micro-batch that other ranks have before these */
+    double scale; /* SOFTMAX_DX: of the loss's mean */
+    struct tr_operand in[TR_INS], out[TR_OUTS];
+    float *scratch;
+};
+
+/* Floats, in whole lines of the cache. */
+static inline int64_t tr_lines(int64_t floats)
+{
+    return (floats + 15) / 16 * 16;
+}
+
+/* Value j of n enters a tree that is summed as values come: x becomes the sum of all that it completes, and
+ * is kept in a level if there is more to come. With the last one, x is the sum of all n. Levels are arrays
+ * of count elements; there are as many as n - 1 has bits. */
+void tr_tree_in(const struct tr_kernels *k, float *x, float *const *level, int64_t count, int j, int n);
+/* How many levels a tree over n sums has. */
+int64_t tr_levels(int64_t n);
+/* The levels of the tree over sequences: they lie behind the scratch of the kernel that makes its leaves. */
+void tr_levels_of(const struct tr_call *c, int64_t kernel_floats, int64_t count, float *level[32]);
+
+/* Of a weight: how many of its chunks of rows are in `local` rows, and the rows of one. */
+void tr_chunks_of(const struct tr_tensor *w, int64_t local, int64_t *chunks, int64_t *chunk);
+/* Of a tensor whose rows an axis may cut: the first that this rank of tp has. */
+int64_t tr_first_row(const struct tr_call *c, const struct tr_tensor *whole, int64_t local);
+
+/* Tokens, choices and counts are integers. */
+static inline const uint16_t *tr_tokens(const struct tr_operand *o)
+{
+    return (const uint16_t *)(const void *)o->p;
+}
+
+static inline int32_t *tr_integers(const struct tr_operand *o)
+{
+    return (int32_t *)(void *)o->p;
+}
+
+#endif

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* site_of.c: local sizes, and where in sequences, batch and vocabulary a rank's part lies. */
+#include "training/tape/site_of.h"
+
+/* Of the operand whose tokens have places that the operation must know. */
+static void put_places(const struct tr_placed *p, int shard, const int at[TR_AXES], struct tr_call *c)
+{
+    c->first = tr_first_token(p, p->shards[shard].on, at);
+    c->second = tr_second_token(p, p->shards[shard].on, at);
+    c->striped = c->map.striped;
+}
+
+struct tr_call tr_site_of(const struct tr_placed *p, const struct tr_step *s, const int at[TR_AXES])
+{
+    const struct tr_plan *plan = p->plan;
+    int tokens_of = tr_op(s->op)->tokens_of;
+    struct tr_call c = { .g = p->g,
+        .op = s->op,
+        .part = s->turn,
+        .n = tr_micro_batch(plan),
+        .block = p->g->context / TR_BLOCKS,
+        .map = tr_map_of(plan),
+        .cp_rank = at[TR_CP],
+        .tp_rank = at[TR_TP],
+        .ranks = plan->mesh.size[s->axis],
+        .data_ranks = tr_data_ranks(plan),
+        .micros = plan->micros,
+        .valid = tr_valid_columns(p, s->in[0], at[TR_TP]) };
+    c.runs = tr_runs_of(&c.map, p->g->context, 0).n;
+    if (tokens_of)
+        put_places(p, s->in[tokens_of - 1], at, &c);
+    if (s->op == TR_SOFTMAX_DX)
+        c.scale = 1.0f / (float)((int64_t)plan->batch / tr_updates(plan) * tr_targets(p->g));
+    if (s->op == TR_ADMIT) /* of the micro-batch of all ranks */
+        c.earlier = (int64_t)tr_data_rank(plan, at) * c.n;
+    for (int x = 0; x < s->ins + s->outs; x++) {
+        int shard = x < s->ins ? s->in[x] : s->out[x - s->ins];
+        struct tr_operand *o = x < s->ins ? &c.in[x] : &c.out[x - s->ins];
+        o->of = &p->g->tensors[p->shards[shard].tensor];
+        o->count = tr_shard_count(p, shard, c.n);
+        for (int i = 0; i < o->of->dims; i++)
+            o->d[i] = tr_shard_size(p, shard, i);
+    }
+    return c;
+}
+
+/* Among how many ranks an operation is shared: those of the axes that cut something of it. What lies whole on
+ * all ranks of an axis is computed by each of them. */
+static int sharers(const struct tr_placed *p, const struct tr_step *s)
+{
+    static const enum tr_axis axes[] = { TR_CP, TR_CU, TR_TP };
+    int n = 1;
+    for (size_t a = 0; a < sizeof axes / sizeof *axes; a++) {
+        bool cut = false;
+        for (int x = 0; x < s->ins; x++)
+            cut = cut || !tr_placement_is(p->shards[s->in[x]].on[axes[a]], tr_whole);
+        for (int x = 0; x < s->outs; x++)
+            cut = cut || !tr_placement_is(p->shards[s->out[x]].on[axes[a]], tr_whole);
+        n *= cut ? p->plan->mesh.size[axes[a]] : 1;
+    }
+    return n;
+}
+
+double tr_work(const struct tr_placed *p, const struct tr_step *s, const struct tr_call *c)
+{
+    const struct tr_tensor *x = c->in[0].of;
+    double elements = (double)c->n;
+    if (tr_op(s->op)->work)
+        return tr_op(s->op)->work(c);
+    for (int i = 0; i < x->dims; i++)
+        elements *= (double)x->size[i];
+    return elements / sharers(p, s);
+}

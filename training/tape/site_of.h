@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* site_of.h: a step of the placed graph as an operation sees it on one rank. */
+#ifndef TRAINING_TAPE_SITE_OF_H
+#define TRAINING_TAPE_SITE_OF_H
+
+#include "training/ops/site.h"
+#include "training/tape/place.h"
+
+/* On the rank that stands at `at`; with no memory, and no kernels. */
+struct tr_call tr_site_of(const struct tr_placed *p, const struct tr_step *s, const int at[TR_AXES]);
+/* Floating-point operations of it. */
+double tr_work(const struct tr_placed *p, const struct tr_step *s, const struct tr_call *c);
+
+#endif
