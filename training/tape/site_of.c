@@ -53,9 +53,9 @@ static int sharers(const struct tr_placed *p, const struct tr_step *s)
     for (size_t a = 0; a < sizeof axes / sizeof *axes; a++) {
         bool cut = false;
         for (int x = 0; x < s->ins; x++)
-            cut = cut || !tr_placement_is(p->shards[s->in[x]].on[axes[a]], tr_whole);
+            cut |= p->shards[s->in[x]].on[axes[a]].kind != TR_R;
         for (int x = 0; x < s->outs; x++)
-            cut = cut || !tr_placement_is(p->shards[s->out[x]].on[axes[a]], tr_whole);
+            cut |= p->shards[s->out[x]].on[axes[a]].kind != TR_R;
         n *= cut ? p->plan->mesh.size[axes[a]] : 1;
     }
     return n;
