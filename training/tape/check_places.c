@@ -134,7 +134,7 @@ bool tr_check_wait(struct tr_checking *c, int n, struct tr_error *e)
     char text[200];
     if (i->beside && !c->values[i->in[0]].flew)
         return tr_checked_wrong(c, n, e, "no call beside the list is making this");
-    for (int v = 0; v < c->t->n_values; v++) {
+    for (int v = 0; v < c->t->n_values && last >= 0; v++) {
         int f = c->values[v].flight;
         if (f < 0 || f > last)
             continue;

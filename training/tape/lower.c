@@ -28,13 +28,21 @@ struct sent {
     enum tr_edge edge;
 };
 
+/* A shard that one rank makes and another reads: its stages, of which one is here. */
+struct border {
+    int shard, from, to;
+    bool forward;
+};
+
 struct lowering {
     struct tr_tape *t;
     const struct tr_placed *p;
     const struct tr_schedule *s;
     int *now; /* [shard][micro]: its value, or -1 */
     int *producer; /* of each shard: the step that makes it, or -1 */
-    int *reader; /* of each shard: the first stage beside its maker's that reads it, or -1 */
+    int *steps, n_steps; /* those of this rank's stages, in their order */
+    struct border *borders; /* what crosses them, in the order of shards */
+    int n_borders;
     bool *renewed; /* [shard][micro]: its value was computed again */
     int *gathered; /* of each shard of a parameter: its whole value in this part, or -1 (ZeRO-3) */
     struct sent *sent_back; /* values sent backward that nobody has waited for */
@@ -221,22 +229,18 @@ static void wait_for(struct lowering *l, struct sent sent, const struct tr_slot 
 static void cross(struct lowering *l, const struct tr_slot *slot, bool receive)
 {
     const struct tr_plan *plan = l->p->plan;
-    bool forward = slot->part == TR_F;
-    for (int shard = 0; shard < l->p->n_shards; shard++) {
-        int maker = l->producer[shard], reader = l->reader[shard];
-        if (maker < 0 || reader < 0 || (l->p->steps[maker].phase == TR_FORWARD) != forward)
+    for (int n = 0; n < l->n_borders; n++) {
+        const struct border *b = &l->borders[n];
+        enum tr_edge edge = edge_of(plan, b->from, b->to);
+        if (b->forward != (slot->part == TR_F))
             continue;
-        int from = tr_stage_of(l->p, l->p->steps[maker].unit);
-        if (tr_plan_rank(plan, from) == tr_plan_rank(plan, reader))
+        if (receive && b->to == slot->stage)
+            transfer(l, b->shard, slot, tr_other_end(edge));
+        if (receive || b->from != slot->stage)
             continue;
-        enum tr_edge edge = edge_of(plan, from, reader);
-        if (receive && reader == slot->stage)
-            transfer(l, shard, slot, tr_other_end(edge));
-        if (receive || from != slot->stage)
-            continue;
-        transfer(l, shard, slot, edge);
-        if (!forward)
-            l->sent_back[l->n_sent++] = (struct sent){ *at(l, shard, slot->micro), edge };
+        transfer(l, b->shard, slot, edge);
+        if (!b->forward)
+            l->sent_back[l->n_sent++] = (struct sent){ *at(l, b->shard, slot->micro), edge };
     }
     if (!receive)
         for (; l->n_sent - l->waited > plan->mesh.size[TR_PP]; l->waited++)
@@ -304,8 +308,8 @@ static void lower_slot(struct lowering *l, const struct tr_slot *slot)
         cross(l, slot, true);
     if (slot->part == TR_B || slot->part == TR_I)
         wait_forward(l, slot);
-    for (int n = 0; n < p->n_steps; n++) {
-        const struct tr_step *s = &p->steps[n];
+    for (int n = 0; n < l->n_steps; n++) {
+        const struct tr_step *s = &p->steps[l->steps[n]];
         if (tr_stage_of(p, s->unit) != slot->stage || !in_part(s->phase, slot->part))
             continue;
         emit(l, s, slot, s->unit);
@@ -330,18 +334,35 @@ static void list_producers(struct lowering *l)
             l->producer[l->p->steps[n].out[x]] = n;
 }
 
-static void list_readers(struct lowering *l)
+static void list_steps(struct lowering *l)
+{
+    for (int n = 0; n < l->p->n_steps; n++)
+        if (tr_has_stage(l->t, tr_stage_of(l->p, l->p->steps[n].unit)))
+            l->steps[l->n_steps++] = n;
+}
+
+/* Of each shard the first stage beside its maker's that reads it. */
+static void list_borders(struct lowering *l)
 {
     const struct tr_placed *p = l->p;
+    int *reader = tr_new((size_t)p->n_shards, sizeof *reader);
     for (int i = 0; i < p->n_shards; i++)
-        l->reader[i] = -1;
+        reader[i] = -1;
     for (int n = p->n_steps - 1; n >= 0; n--)
         for (int x = 0; x < p->steps[n].ins; x++) {
             int shard = p->steps[n].in[x], maker = l->producer[shard],
                 stage = tr_stage_of(p, p->steps[n].unit);
             if (maker >= 0 && tr_stage_of(p, p->steps[maker].unit) != stage)
-                l->reader[shard] = stage;
+                reader[shard] = stage;
         }
+    for (int i = 0; i < p->n_shards; i++) {
+        const struct tr_step *maker = reader[i] >= 0 ? &p->steps[l->producer[i]] : NULL;
+        int from = maker ? tr_stage_of(p, maker->unit) : -1;
+        if (maker && tr_plan_rank(p->plan, from) != tr_plan_rank(p->plan, reader[i]) &&
+            (tr_has_stage(l->t, from) || tr_has_stage(l->t, reader[i])))
+            l->borders[l->n_borders++] = (struct border){ i, from, reader[i], maker->phase == TR_FORWARD };
+    }
+    free(reader);
 }
 
 bool tr_lower(
@@ -370,7 +391,8 @@ bool tr_lower(
         .s = s,
         .now = tr_new(shards * micros, sizeof(int)),
         .producer = tr_new(shards, sizeof(int)),
-        .reader = tr_new(shards, sizeof(int)),
+        .steps = tr_new((size_t)p->n_steps, sizeof(int)),
+        .borders = tr_new(shards, sizeof(struct border)),
         .renewed = tr_new(shards * micros, sizeof(bool)),
         .gathered = tr_new(shards, sizeof(int)),
         .sent_back = tr_new(shards * micros, sizeof(struct sent)),
@@ -378,7 +400,8 @@ bool tr_lower(
     memset(l.now, -1, shards * micros * sizeof(int));
     memset(l.losses, -1, micros * sizeof(int));
     list_producers(&l);
-    list_readers(&l);
+    list_steps(&l);
+    list_borders(&l);
     tr_hold_parameters(t);
     tr_make_buckets(t);
     int n = s->count[t->at[TR_PP]];
@@ -400,7 +423,7 @@ bool tr_lower(
     tr_offload_activations(t);
     tr_plan_memory(t);
     tr_versions_free(&l.versions);
-    free(l.now), free(l.producer), free(l.reader), free(l.renewed), free(l.gathered), free(l.sent_back),
-        free(l.losses);
+    free(l.now), free(l.producer), free(l.steps), free(l.borders), free(l.renewed), free(l.gathered);
+    free(l.sent_back), free(l.losses);
     return true;
 }

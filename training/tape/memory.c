@@ -83,14 +83,24 @@ static void drop(struct block *live, int *n, int value)
         live[at] = live[at + 1];
 }
 
-/* The values of one memory that live at an instruction. */
+/* The values of one memory that live at an instruction, and the bytes of each kind. */
 struct planning {
     bool host;
     int64_t from; /* where what lasts ends */
     struct tr_room *room;
     struct block *live;
     int n;
+    int64_t now[TR_MEMORIES];
+    int *dying, *next; /* of each instruction the last value that it uses, and of each value the one before */
 };
+
+static struct block *block_of(struct planning *p, int value)
+{
+    for (int i = 0; i < p->n; i++)
+        if (p->live[i].value == value)
+            return &p->live[i];
+    return NULL;
+}
 
 static void born(struct tr_tape *t, struct planning *p, int v)
 {
@@ -103,26 +113,24 @@ static void born(struct tr_tape *t, struct planning *p, int v)
         return;
     }
     if (takes(t, x)) {
+        struct block *b = block_of(p, x->takes);
         x->offset = t->values[x->takes].offset;
-        for (int i = 0; i < p->n; i++)
-            if (p->live[i].value == x->takes)
-                p->live[i].value = v;
+        if (b) {
+            p->now[t->values[x->takes].memory] -= b->bytes, p->now[x->memory] += b->bytes;
+            b->value = v;
+        }
     } else {
         x->takes = -1;
         x->offset = place(p->live, &p->n, p->from, aligned(x->bytes), v);
+        p->now[x->memory] += aligned(x->bytes);
     }
     if (x->offset + aligned(x->bytes) > p->room->arena)
         p->room->arena = x->offset + aligned(x->bytes);
 }
 
-static void measure(
-    const struct tr_tape *t, struct tr_room *r, const struct block *live, int n, const int64_t *lasting)
+static void measure(struct tr_room *r, const int64_t *now)
 {
-    int64_t now[TR_MEMORIES], total = 0;
-    for (int k = 0; k < TR_MEMORIES; k++)
-        now[k] = lasting[k];
-    for (int i = 0; i < n; i++)
-        now[t->values[live[i].value].memory] += live[i].bytes;
+    int64_t total = 0;
     for (int k = 0; k < TR_MEMORIES; k++) {
         total += now[k];
         if (now[k] > r->peak[k])
@@ -132,17 +140,52 @@ static void measure(
         r->peak_total = total;
 }
 
+/* After instruction n: what it was the last to use is gone, and who took a larger place keeps what it needs. */
+static void bury(const struct tr_tape *t, struct planning *p, int n)
+{
+    const struct tr_instr *i = &t->instrs[n];
+    for (int v = p->dying[n]; v >= 0; v = p->next[v]) {
+        const struct block *b = block_of(p, v);
+        if (!b)
+            continue;
+        p->now[t->values[v].memory] -= b->bytes;
+        drop(p->live, &p->n, v);
+    }
+    for (int x = 0; x < i->outs; x++) {
+        const struct tr_value *v = &t->values[i->out[x]];
+        struct block *b = v->takes >= 0 ? block_of(p, i->out[x]) : NULL;
+        if (!b)
+            continue;
+        p->now[v->memory] -= b->bytes - aligned(v->bytes);
+        b->bytes = aligned(v->bytes);
+    }
+}
+
+static void list_deaths(const struct tr_tape *t, struct planning *p)
+{
+    for (int n = 0; n < t->n_instrs; n++)
+        p->dying[n] = -1;
+    for (int v = 0; v < t->n_values; v++) {
+        int last = t->values[v].last;
+        if (last >= 0)
+            p->next[v] = p->dying[last], p->dying[last] = v;
+    }
+}
+
 static void plan(struct tr_tape *t, bool host, struct tr_room *r)
 {
-    int64_t lasting[TR_MEMORIES] = { 0 };
+    struct planning p = { .host = host, .room = r };
     for (int n = 0; n < t->n_values; n++)
         if (t->values[n].lasts && t->values[n].host == host) {
             t->values[n].offset = r->arena;
             r->arena += aligned(t->values[n].bytes);
-            lasting[t->values[n].memory] += aligned(t->values[n].bytes);
+            p.now[t->values[n].memory] += aligned(t->values[n].bytes);
         }
-    struct planning p = { .host = host, .from = r->arena, .room = r };
+    p.from = r->arena;
     p.live = tr_new((size_t)t->n_values + 1, sizeof *p.live);
+    p.dying = tr_new((size_t)t->n_instrs + 1, sizeof(int)),
+    p.next = tr_new((size_t)t->n_values + 1, sizeof(int));
+    list_deaths(t, &p);
     for (int n = 0; n < t->n_instrs; n++) {
         const struct tr_instr *i = &t->instrs[n];
         for (int x = 0; x < i->outs; x++)
@@ -153,14 +196,10 @@ static void plan(struct tr_tape *t, bool host, struct tr_room *r)
         for (int level = 0; h && level < 32; level++)
             if (h->level[level] >= 0)
                 born(t, &p, h->level[level]);
-        measure(t, r, p.live, p.n, lasting);
-        for (int x = 0; x < p.n;)
-            if (t->values[p.live[x].value].last == n)
-                drop(p.live, &p.n, p.live[x].value);
-            else /* who took a larger place keeps what it needs */
-                p.live[x].bytes = aligned(t->values[p.live[x].value].bytes), x++;
+        measure(r, p.now);
+        bury(t, &p, n);
     }
-    free(p.live);
+    free(p.live), free(p.dying), free(p.next);
 }
 
 void tr_plan_memory(struct tr_tape *t)
