@@ -168,7 +168,7 @@ static void put_case(FILE *f, const struct tr_verify_case *c)
     put_graph(f, &p.run.graph);
     put_placed(f, &p.placed);
     for (int r = 0; r < p.run.plan.mesh.n; r++)
-        put_tape(f, &p.tapes[r]);
+        put_tape(f, tr_tapes_of(p.tapes, r));
     tr_prepared_free(&p);
 }
 

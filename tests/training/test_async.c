@@ -169,7 +169,7 @@ Test(async, memory_of_versions_is_planned)
         struct tr_error e = { .text = "" };
         cr_assert(tr_prepare(&p, &o, &e), "%s", e.text);
         for (int stage = 0; stage < 2; stage++) {
-            int64_t bytes = p.tapes[stage].peak[TR_MEM_PARAMETER];
+            int64_t bytes = p.tapes->of[stage].peak[TR_MEM_PARAMETER];
             one[stage] = w == 0 ? bytes : one[stage];
             int least = w == 0 ? 1 : w == 1 ? 2 - stage : 2;
             cr_assert(bytes <= least * one[stage] && bytes > (least - 1) * one[stage],

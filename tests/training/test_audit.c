@@ -21,8 +21,8 @@ static void set_up(void)
     cr_assert(tr_prepare(&prepared, &options, &error), "%s", error.text);
     const struct tr_graph *g = &prepared.run.graph;
     cr_assert(tr_data_open(&data, NULL, 1, g->vocabulary, g->context, &error), "%s", error.text);
-    cr_assert(
-        tr_runner_open(&runner, prepared.tapes, tr_kernels_best(), &data, NULL, &error), "%s", error.text);
+    cr_assert(tr_runner_open(&runner, prepared.tapes->of, tr_kernels_best(), &data, NULL, &error), "%s",
+        error.text);
 }
 
 static void tear_down(void)
@@ -45,8 +45,8 @@ Test(audit, equals_the_plan)
     cr_assert(audited(), "%s", error.text);
     for (int k = 0; k < TR_MEMORIES; k++)
         if (k != TR_MEM_SCRATCH)
-            cr_expect_eq(runner.audit.peak[k], prepared.tapes[0].peak[k], "%s", tr_memory_names[k]);
-    cr_expect_leq(runner.audit.peak_total, prepared.tapes[0].peak_total);
+            cr_expect_eq(runner.audit.peak[k], prepared.tapes->of[0].peak[k], "%s", tr_memory_names[k]);
+    cr_expect_leq(runner.audit.peak_total, prepared.tapes->of[0].peak_total);
     double loss = runner.result.loss;
     cr_assert(tr_runner_step(&runner, &error), "%s", error.text); /* the audit took nothing that is needed */
     cr_expect_lt(runner.result.loss, loss);
@@ -55,7 +55,7 @@ Test(audit, equals_the_plan)
 /* A value that is planned larger than what is written of it. */
 Test(audit, a_value_that_is_too_large)
 {
-    struct tr_tape *t = &prepared.tapes[0];
+    struct tr_tape *t = &prepared.tapes->of[0];
     int v = t->instrs[t->n_instrs - 1].in[0];
     while (t->values[v].memory != TR_MEM_ACTIVATION || t->values[v].bytes % 128)
         v--;
@@ -67,7 +67,7 @@ Test(audit, a_value_that_is_too_large)
 
 Test(audit, a_peak_that_is_wrong)
 {
-    prepared.tapes[0].peak[TR_MEM_GRADIENT] -= 64;
+    prepared.tapes->of[0].peak[TR_MEM_GRADIENT] -= 64;
     cr_assert_not(audited());
     cr_expect_not_null(
         strstr(error.text, "rank 0: gradients: the tape predicts a peak of"), "%s", error.text);
@@ -76,7 +76,7 @@ Test(audit, a_peak_that_is_wrong)
 /* Bytes beside a value's own, in the same line of memory. */
 Test(audit, a_write_beside_a_value)
 {
-    struct tr_tape *t = &prepared.tapes[0];
+    struct tr_tape *t = &prepared.tapes->of[0];
     runner.audited = true;
     t->values[t->losses].bytes -= 8; /* the last leaf is one too many */
     cr_assert_not(tr_runner_step(&runner, &error));

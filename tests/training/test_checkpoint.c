@@ -58,7 +58,7 @@ static bool run(tutti_comm *world, void *context, struct tr_error *e)
     int rank = world ? tutti_comm_rank(world) : 0;
     if (!rig_options(&o, f->options, e) || !tr_prepare(&p, &o, e) ||
         !tr_data_open(&data, NULL, 1, p.run.graph.vocabulary, p.run.graph.context, e) ||
-        !tr_runner_open(&r, &p.tapes[rank], tr_kernels_best(), &data, world, e) || !tr_runner_step(&r, e))
+        !tr_runner_open(&r, &p.tapes->of[rank], tr_kernels_best(), &data, world, e) || !tr_runner_step(&r, e))
         return false;
     tr_replicas_open(&s, &r);
     if (rank == f->rank)

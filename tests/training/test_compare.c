@@ -98,12 +98,12 @@ Test(compare, operations_are_those_of_what_a_rank_has)
         int found = 0;
         prepare(&p, options[n]);
         for (int r = 0; r < p.run.plan.mesh.n; r++)
-            for (int k = 0; k < p.tapes[r].n_instrs; k++) {
-                const struct tr_instr *i = &p.tapes[r].instrs[k];
-                double flops = i->code == TR_COMPUTE ? by_values(&p.tapes[r], i) : -1;
+            for (int k = 0; k < p.tapes->of[r].n_instrs; k++) {
+                const struct tr_instr *i = &p.tapes->of[r].instrs[k];
+                double flops = i->code == TR_COMPUTE ? by_values(&p.tapes->of[r], i) : -1;
                 found += flops >= 0;
                 cr_expect(flops < 0 || flops == i->flops, "%s: rank %d, %s of %s has %.0f, and not %.0f",
-                    options[n], r, tr_op(i->op)->name, tr_instr_name(&p.tapes[r], i), i->flops, flops);
+                    options[n], r, tr_op(i->op)->name, tr_instr_name(&p.tapes->of[r], i), i->flops, flops);
             }
         cr_expect_gt(found, 20);
         tr_prepared_free(&p);

@@ -48,8 +48,8 @@ Test(experts, there_is_room_for_all_tokens)
         cr_assert(prepare(&p, runs[i].options, &e), "%s: %s", runs[i].options, e.text);
         int64_t most = 4 * runs[i].b * 64 * 64 * runs[i].ep * runs[i].here;
         for (int r = 0; r < p.run.plan.mesh.n; r++) {
-            cr_expect_eq(made(&p.tapes[r], -1, "layer0.rows"), most, "%s", runs[i].options);
-            cr_expect_eq(made(&p.tapes[r], TR_EXPERT_UP, "layer0.up"), 2 * most, "%s", runs[i].options);
+            cr_expect_eq(made(&p.tapes->of[r], -1, "layer0.rows"), most, "%s", runs[i].options);
+            cr_expect_eq(made(&p.tapes->of[r], TR_EXPERT_UP, "layer0.up"), 2 * most, "%s", runs[i].options);
         }
         tr_prepared_free(&p);
     }
@@ -62,14 +62,14 @@ Test(experts, a_rank_holds_its_experts)
     struct tr_error e;
     cr_assert(prepare(&p, "--dp 8 --ep 2 --zero 1", &e), "%s", e.text);
     for (int r = 0; r < 8; r++)
-        for (int n = 0; n < p.tapes[r].n_holdings; n++) {
-            const struct tr_holding *h = &p.tapes[r].holdings[n];
+        for (int n = 0; n < p.tapes->of[r].n_holdings; n++) {
+            const struct tr_holding *h = &p.tapes->of[r].holdings[n];
             const struct tr_tensor *w = &p.run.graph.tensors[h->parameter];
             bool expert = strstr(w->name, ".up.") || strstr(w->name, ".down.");
             int64_t all = w->size[0] * (w->dims > 1 ? w->size[1] : 1);
             cr_expect_eq(h->shard_count, all / 8, "%s", w->name);
-            cr_expect_eq(tr_count(&p.tapes[r], h->values), expert ? all / 2 : all, "%s", w->name);
-            cr_expect_eq(tr_held_from(&p.tapes[r], h), expert ? r % 2 * all / 2 : 0, "%s", w->name);
+            cr_expect_eq(tr_count(&p.tapes->of[r], h->values), expert ? all / 2 : all, "%s", w->name);
+            cr_expect_eq(tr_held_from(&p.tapes->of[r], h), expert ? r % 2 * all / 2 : 0, "%s", w->name);
         }
     tr_prepared_free(&p);
 }
@@ -104,7 +104,7 @@ Test(experts, of_equal_experts_the_lower_are_chosen)
     int gates = 0;
     cr_assert(prepare(&p, "--top-k 3 --batch 2", &e), "%s", e.text);
     const struct tr_graph *g = &p.run.graph;
-    const struct tr_tape *t = &p.tapes[0];
+    const struct tr_tape *t = &p.tapes->of[0];
     cr_assert(tr_data_open(&data, NULL, 1, g->vocabulary, g->context, &e), "%s", e.text);
     cr_assert(tr_runner_open(&r, t, tr_kernels_best(), &data, NULL, &e), "%s", e.text);
     for (int n = 0; n < t->n_holdings; n++)

@@ -197,7 +197,7 @@ static void compare(const char *line, const struct tr_prepared *p, const struct 
     char group[32];
     bool equal_parts = r.plan->mesh.n % 3 != 0;
     int64_t loss = 8 * 8 * r.plan->batch, norm = 8 * 64 * r.parameters;
-    tr_ledger_predict(&l, &p->tapes[rank]);
+    tr_ledger_predict(&l, tr_tapes_of(p->tapes, rank));
     data_parallel(&formula, &r);
     tensor_parallel(&formula, &r);
     context_parallel(&formula, &r);
@@ -283,7 +283,7 @@ static void compare_memory(
     const char *line, const struct tr_prepared *p, const struct tr_options *o, int rank)
 {
     struct rank r = rank_of(p, o, rank);
-    const struct tr_tape *t = &p->tapes[rank];
+    const struct tr_tape *t = tr_tapes_of(p->tapes, rank);
     int zero = r.plan->zero;
     int64_t lasting[TR_MEMORIES] = { 0 }, gradients = 0, parts = zero ? r.dp : 1;
     for (int n = 0; n < t->n_values; n++)
@@ -328,7 +328,7 @@ Test(memory, scores_grow_with_the_square_of_the_context)
         rig_prepare(&without, line);
         snprintf(line, sizeof line, "%s --cp-attention scores", lines[i]);
         cr_assert(rig_options(&o, line, &e) && tr_prepare(&p, &o, &e), "%s: %s", line, e.text);
-        const struct tr_tape *t = &p.tapes[1];
+        const struct tr_tape *t = tr_tapes_of(p.tapes, 1);
         for (int v = 0; v < t->n_values; v++)
             if (t->values[v].shard >= 0 && t->values[v].micro == 0 &&
                 strstr(p.run.graph.tensors[p.placed.shards[t->values[v].shard].tensor].name, "scores"))
@@ -337,8 +337,8 @@ Test(memory, scores_grow_with_the_square_of_the_context)
         int64_t formula = 4 * r.k * r.layers * p.run.graph.heads / r.tp * r.t * r.t / r.cp;
         cr_expect_eq(
             scores, formula, "%s: %lld bytes, not %lld", line, (long long)scores, (long long)formula);
-        cr_expect_eq(
-            t->peak[TR_MEM_ACTIVATION] - without.tapes[1].peak[TR_MEM_ACTIVATION], formula, "%s", line);
+        cr_expect_eq(t->peak[TR_MEM_ACTIVATION] - tr_tapes_of(without.tapes, 1)->peak[TR_MEM_ACTIVATION],
+            formula, "%s", line);
         tr_prepared_free(&p);
         tr_prepared_free(&without);
     }
@@ -357,7 +357,7 @@ Test(ledger, what_is_in_a_bucket_is_gradients)
             char line[96];
             snprintf(line, sizeof line, "--dp 4 %s %s", forms[f], buckets[b]);
             rig_prepare(&p, line);
-            tr_ledger_predict(&l, &p.tapes[1]);
+            tr_ledger_predict(&l, tr_tapes_of(p.tapes, 1));
             struct tr_entry all = tr_ledger_sum(&l, -1, 1 << TR_DP, -1, -1),
                             gradients = tr_ledger_sum(&l, -1, 1 << TR_DP, -1, TR_OF_GRADIENTS);
             alone = b ? alone : all.bytes;
@@ -377,7 +377,7 @@ Test(ledger, sums_over_unequal_parts)
     rig_prepare(&p, "--dp 3 --batch 12");
     for (int rank = 0; rank < 3; rank++) {
         struct tr_ledger l;
-        tr_ledger_predict(&l, &p.tapes[rank]);
+        tr_ledger_predict(&l, tr_tapes_of(p.tapes, rank));
         bytes += tr_ledger_sum(&l, -1, -1, -1, -1).bytes;
         least += tr_ledger_sum(&l, -1, -1, -1, -1).least;
     }
@@ -391,7 +391,7 @@ Test(ledger, a_call_too_few_is_named)
     struct tr_error e;
     struct tr_ledger predicted, counted;
     rig_prepare(&p, "--tp 2");
-    const struct tr_tape *t = &p.tapes[1];
+    const struct tr_tape *t = tr_tapes_of(p.tapes, 1);
     tr_ledger_predict(&predicted, t);
     tr_ledger_begin(&counted, &predicted);
     bool left_out = false;

@@ -121,7 +121,7 @@ static double spread(char *form, char *map, char *cp, char *context)
     tr_options_default(&o);
     cr_assert(tr_options_parse(&o, 10, words, &e) && tr_prepare(&p, &o, &e), "%s", e.text);
     for (int r = 0; r < p.run.plan.mesh.n; r++) {
-        double flops = in_tape(&p.tapes[r]);
+        double flops = in_tape(&p.tapes->of[r]);
         cr_expect_float_eq(flops, counted(&p, r), 0.5, "%s %s, rank %d: %.0f", form, map, r, flops);
         least = flops < least ? flops : least;
         most = flops > most ? flops : most;

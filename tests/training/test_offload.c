@@ -22,8 +22,8 @@ static int64_t copied(const struct tr_tape *t, enum tr_code code, enum tr_cargo 
 static int64_t updated(const struct tr_prepared *p, int rank)
 {
     int64_t elements = 0;
-    for (int n = 0; n < p->tapes[rank].n_holdings; n++) {
-        const struct tr_holding *h = &p->tapes[rank].holdings[n];
+    for (int n = 0; n < p->tapes->of[rank].n_holdings; n++) {
+        const struct tr_holding *h = &p->tapes->of[rank].holdings[n];
         bool lent = p->run.graph.tensors[h->parameter].values_of != h->parameter &&
                     p->run.plan.mesh.size[TR_PP] == 1; /* a tied head beside its embedding */
         elements += lent ? 0 : h->shard_count;
@@ -46,16 +46,16 @@ Test(offload, optimizer_copies_what_is_updated)
         rig_prepare(&p, options);
         rig_prepare(&without, meshes[m]);
         for (int r = 0; r < p.run.plan.mesh.n; r++) {
-            const struct tr_tape *t = &p.tapes[r];
+            const struct tr_tape *t = &p.tapes->of[r];
             int64_t bytes = 4 * updated(&p, r);
             cr_expect_eq(copied(t, TR_DOWN, TR_OF_GRADIENTS), bytes, "%s, rank %d", options, r);
             cr_expect_eq(copied(t, TR_UP, TR_OF_PARAMETERS), bytes, "%s, rank %d", options, r);
             cr_expect_eq(copied(t, TR_DOWN, -1), bytes);
             cr_expect_eq(copied(t, TR_UP, -1), bytes);
             cr_expect_eq(t->peak[TR_MEM_OPTIMIZER], 0);
-            cr_expect_eq(t->host.peak[TR_MEM_OPTIMIZER], without.tapes[r].peak[TR_MEM_OPTIMIZER]);
+            cr_expect_eq(t->host.peak[TR_MEM_OPTIMIZER], without.tapes->of[r].peak[TR_MEM_OPTIMIZER]);
             cr_expect_eq(t->host.peak[TR_MEM_OPTIMIZER], 2 * t->host.peak[TR_MEM_PARAMETER]);
-            cr_expect_eq(t->peak[TR_MEM_PARAMETER], without.tapes[r].peak[TR_MEM_PARAMETER]);
+            cr_expect_eq(t->peak[TR_MEM_PARAMETER], without.tapes->of[r].peak[TR_MEM_PARAMETER]);
         }
         tr_prepared_free(&p);
         tr_prepared_free(&without);
@@ -72,7 +72,7 @@ Test(offload, bfloat16_copies_half_of_it)
         struct tr_prepared p;
         rig_prepare(&p, options);
         for (int r = 0; r < p.run.plan.mesh.n; r++) {
-            const struct tr_tape *t = &p.tapes[r];
+            const struct tr_tape *t = &p.tapes->of[r];
             int64_t elements = updated(&p, r), largest = 0;
             for (int n = 0; n < t->n_holdings; n++)
                 largest = t->holdings[n].shard_count > largest ? t->holdings[n].shard_count : largest;
@@ -104,13 +104,13 @@ Test(offload, activations_copy_what_the_backward_part_reads)
         int64_t layer = 4 * (16 * g->channels + 2 * 2 + g->heads), end = 4 * (2 * g->channels + 2),
                 logits = 4 * g->vocabulary, tokens = 2;
         int64_t all = p.run.plan.batch * g->context * (g->layers * layer + end + logits + tokens);
-        const struct tr_tape *t = &p.tapes[0];
+        const struct tr_tape *t = &p.tapes->of[0];
         cr_expect_eq(copied(t, TR_DOWN, TR_OF_ACTIVATIONS), all, "%lld, and the formula has %lld",
             (long long)copied(t, TR_DOWN, TR_OF_ACTIVATIONS), (long long)all);
         cr_expect_eq(copied(t, TR_UP, TR_OF_ACTIVATIONS), all);
         cr_expect_eq(copied(t, TR_DOWN, -1), all);
         cr_expect_eq(t->host.peak[TR_MEM_ACTIVATION], all / micro);
-        cr_expect_lt(t->peak[TR_MEM_ACTIVATION], without.tapes[0].peak[TR_MEM_ACTIVATION] / 4 / micro);
+        cr_expect_lt(t->peak[TR_MEM_ACTIVATION], without.tapes->of[0].peak[TR_MEM_ACTIVATION] / 4 / micro);
         tr_prepared_free(&p);
         tr_prepared_free(&without);
     }
@@ -122,7 +122,7 @@ Test(offload, the_device_has_the_activations_of_one_layer)
     struct tr_prepared few, many;
     rig_prepare(&few, "--layers 2 --offload activations");
     rig_prepare(&many, "--layers 8 --offload activations");
-    cr_expect_eq(few.tapes[0].peak[TR_MEM_ACTIVATION], many.tapes[0].peak[TR_MEM_ACTIVATION]);
+    cr_expect_eq(few.tapes->of[0].peak[TR_MEM_ACTIVATION], many.tapes->of[0].peak[TR_MEM_ACTIVATION]);
     tr_prepared_free(&few);
     tr_prepared_free(&many);
 }
@@ -135,8 +135,8 @@ Test(offload, recomputation_leaves_less_to_copy)
     const struct tr_graph *g = &p.run.graph;
     int64_t token = 4 * g->channels, end = 4 * (2 * g->channels + 2), logits = 4 * g->vocabulary;
     int64_t all = p.run.plan.batch * g->context * (g->layers * token + end + logits + 2);
-    cr_expect_eq(copied(&p.tapes[0], TR_DOWN, TR_OF_ACTIVATIONS), all, "%lld, and the formula has %lld",
-        (long long)copied(&p.tapes[0], TR_DOWN, TR_OF_ACTIVATIONS), (long long)all);
+    cr_expect_eq(copied(&p.tapes->of[0], TR_DOWN, TR_OF_ACTIVATIONS), all, "%lld, and the formula has %lld",
+        (long long)copied(&p.tapes->of[0], TR_DOWN, TR_OF_ACTIVATIONS), (long long)all);
     tr_prepared_free(&p);
 }
 

@@ -7,6 +7,7 @@
 #include "training/tape/check.h"
 
 #include <criterion/criterion.h>
+#include <math.h>
 #include <string.h>
 #include <sys/resource.h>
 
@@ -45,7 +46,7 @@ Test(planning, of_many_ranks_takes_little_of_each)
 /* The last instruction with this code; both kinds have leaves of their own on each rank. */
 static struct tr_instr *last_of(const struct tr_prepared *p, int rank, enum tr_code code)
 {
-    const struct tr_tape *t = &p->tapes[rank];
+    const struct tr_tape *t = &p->tapes->of[rank];
     int n = t->n_instrs;
     while (n-- > 0 && t->instrs[n].code != code)
         ;
@@ -55,9 +56,8 @@ static struct tr_instr *last_of(const struct tr_prepared *p, int rank, enum tr_c
 
 static void order_says(const struct tr_prepared *p, const char *words)
 {
-    const struct tr_tape *all[] = { &p->tapes[0], &p->tapes[1] };
     struct tr_error e = { .text = "" };
-    bool ok = tr_check_order(all, 2, &e);
+    bool ok = tr_check_order(p->tapes->of, 2, &e);
     cr_expect_eq(ok, !words);
     cr_expect(!words || strstr(e.text, words), "not \"%s\" but: %s", words ? words : "", e.text);
 }
@@ -81,5 +81,114 @@ Test(planning, each_leaf_is_counted_once)
         }
         order_says(&p, NULL);
     }
+    tr_prepared_free(&p);
+}
+
+/* Ranks of dp and tp beyond the second are as the second: more of them cost a look at their leaves. */
+Test(planning, of_thousands_of_ranks_is_that_of_their_classes)
+{
+    double few = 0, many;
+    for (int i = 0; i < 4; i++)
+        few += seconds_of("--layers 16 --pp 16 --micro 16 --batch 16") / 4;
+    many = seconds_of("--layers 16 --pp 16 --dp 64 --tp 4 --micro 16 --batch 1024");
+    cr_expect_lt(many, 12 * few + 0.2, "16 ranks take %.3f s, and 4096 ranks %.3f s", few, many);
+}
+
+/* What may differ between ranks of a class: where tokens, sequences and leaves are, and so what of them is
+ * padding or hidden. */
+static void forget_places(struct tr_instr *i)
+{
+    i->place = i->first = i->second = i->valid = 0;
+    i->flops = 0;
+}
+
+static bool same_instr(struct tr_instr a, struct tr_instr b)
+{
+    forget_places(&a), forget_places(&b);
+    return a.code == b.code && a.op == b.op && a.ins == b.ins && a.outs == b.outs &&
+           !memcmp(a.in, b.in, (size_t)a.ins * sizeof(int)) &&
+           !memcmp(a.out, b.out, (size_t)a.outs * sizeof(int)) && a.scratch == b.scratch &&
+           a.stage == b.stage && a.micro == b.micro && a.part == b.part && a.unit == b.unit &&
+           a.parameter == b.parameter && a.axes == b.axes && a.axis == b.axis && a.turn == b.turn &&
+           a.edge == b.edge && a.fold == b.fold && a.count == b.count && a.times == b.times &&
+           a.striped == b.striped && fabs(a.scale - b.scale) <= 0 && a.beside == b.beside;
+}
+
+static bool same_value(const struct tr_value *a, const struct tr_value *b)
+{
+    return a->shard == b->shard && a->micro == b->micro && a->memory == b->memory &&
+           a->element == b->element && a->bytes == b->bytes && a->first == b->first && a->last == b->last &&
+           a->offset == b->offset && a->takes == b->takes && a->lasts == b->lasts && a->host == b->host &&
+           a->within == b->within && a->inside == b->inside;
+}
+
+static void expect_alike(const struct tr_tape *class, const struct tr_tape *own, const char *line)
+{
+    cr_assert(class->n_instrs == own->n_instrs && class->n_values == own->n_values &&
+                  class->n_holdings == own->n_holdings && class->n_masks == own->n_masks &&
+                  class->n_beside == own->n_beside,
+        "%s: rank %d is not as rank %d", line, own->rank, class->rank);
+    for (int n = 0; n < own->n_instrs; n++)
+        cr_assert(same_instr(class->instrs[n], own->instrs[n]), "%s: instruction %d of ranks %d and %d", line,
+            n, class->rank, own->rank);
+    for (int v = 0; v < own->n_values; v++)
+        cr_assert(same_value(&class->values[v], &own->values[v]), "%s: value %d of ranks %d and %d", line, v,
+            class->rank, own->rank);
+    cr_assert(class->arena == own->arena && class->peak_total == own->peak_total &&
+              !memcmp(class->peak, own->peak, sizeof own->peak) && class->host.arena == own->host.arena);
+}
+
+static const char *const large[] = { "--dp 8 --tp 4 --batch 32",
+    "--dp 4 --tp 2 --pp 4 --micro 2 --sp --zero 3", "--cp 8 --cp-attention ring --dp 4",
+    "--cp 4 --cp-map zigzag --cp-attention ring --tp 2 --dp 4 --zero 1",
+    "--cp 4 --cp-attention ulysses --dp 4 --pp 2 --micro 2", "--dp 32 --zero 2 --micro 2 --batch 64",
+    "--model moe:nano --dp 8 --ep 4 --pp 4 --batch 32", "--model cnn:nano --cp 4 --dp 8 --batch 16",
+    "--dp 32 --batch 32 --offload both --bucket 64K --overlap", "--precision bfloat16 --dp 4 --tp 4 --pp 2",
+    "--vocabulary 257 --tp 4 --dp 8", "--async stash --untied --clip 0 --pp 4 --dp 8 --micro 4 --batch 32" };
+
+/* All that is taken for granted of a class, of every rank of meshes that have four ranks and more on an axis:
+ * its tape is that of its class, and the lists of groups are those that all tapes need. */
+Test(planning, a_rank_does_what_its_class_does)
+{
+    for (size_t k = 0; k < sizeof large / sizeof *large; k++) {
+        struct tr_prepared p;
+        struct tr_tapes whole;
+        struct tr_error e = { .text = "" };
+        bool by_types;
+        rig_prepare(&p, large[k]);
+        cr_assert(p.tapes->by_class, "%s", large[k]);
+        cr_assert(tr_tapes_make(&whole, &p.placed, &p.run.schedule, true, &e), "%s", e.text);
+        cr_assert(tr_tapes_check(&whole, &by_types, &e), "%s: %s", large[k], e.text);
+        cr_expect_eq(p.tapes->instructions, whole.instructions, "%s", large[k]);
+        for (int r = 0; r < whole.n; r++) {
+            const struct tr_tape *own = tr_tapes_of(p.tapes, r);
+            cr_assert_eq(own->rank, r);
+            expect_alike(&whole.of[r], own, large[k]);
+            expect_alike(tr_tapes_like(p.tapes, r), own, large[k]);
+            cr_assert(!memcmp(own->masks, whole.of[r].masks, sizeof(int) * (size_t)own->n_masks));
+        }
+        tr_tapes_free(&whole);
+        tr_prepared_free(&p);
+    }
+}
+
+/* An error that all ranks of a stage make is found by their classes, in the words of the walk of all. */
+Test(planning, what_all_ranks_do_wrong_their_classes_do)
+{
+    struct tr_prepared p;
+    struct tr_error e[2];
+    bool by_types;
+    rig_prepare(&p, "--dp 8 --tp 4 --pp 2 --micro 4 --batch 32 --schedule gpipe");
+    struct tr_slot *slots = p.run.schedule.slots[1], first = slots[0];
+    slots[0] = slots[1], slots[1] = first; /* it expects the second micro-batch first */
+    for (int whole = 0; whole < 2; whole++) {
+        struct tr_tapes tapes;
+        cr_assert(tr_tapes_make(&tapes, &p.placed, &p.run.schedule, whole, &e[whole]));
+        cr_expect_not(tr_tapes_check(&tapes, &by_types, &e[whole]));
+        cr_expect_not(by_types, "%s", e[whole].text);
+        tr_tapes_free(&tapes);
+    }
+    cr_expect_str_eq(e[0].text, e[1].text);
+    cr_expect(strstr(e[0].text, "sends layer1.out of micro-batch 0"), "%s", e[0].text);
     tr_prepared_free(&p);
 }

@@ -53,11 +53,11 @@ Test(policies, zero3_has_no_more_than_one_unit_whole)
 {
     struct tr_prepared p;
     rig_prepare(&p, MODEL);
-    struct gathered g = gathered(&p.tapes[0], 1);
+    struct gathered g = gathered(&p.tapes->of[0], 1);
     cr_assert(g.calls > 0 && g.peak > 0);
     cr_assert(g.peak <= g.most_in_units, "%lld bytes are whole at one time; the largest unit has %lld",
         (long long)g.peak, (long long)g.most_in_units);
-    cr_assert(p.tapes[0].peak[TR_MEM_BUFFER] < g.all);
+    cr_assert(p.tapes->of[0].peak[TR_MEM_BUFFER] < g.all);
     tr_prepared_free(&p);
 }
 
@@ -66,11 +66,11 @@ Test(policies, keep_saves_the_calls_of_the_backward_pass_and_takes_all_the_memor
     struct tr_prepared p, without;
     rig_prepare(&without, MODEL);
     rig_prepare(&p, MODEL "--zero3-keep");
-    struct gathered g = gathered(&p.tapes[0], 1), before = gathered(&without.tapes[0], 1);
+    struct gathered g = gathered(&p.tapes->of[0], 1), before = gathered(&without.tapes->of[0], 1);
     int forward = 0;
-    for (int n = 0; n < without.tapes[0].n_instrs; n++) {
-        const struct tr_instr *i = &without.tapes[0].instrs[n];
-        forward += gathers(&without.tapes[0], i) && i->part == TR_F;
+    for (int n = 0; n < without.tapes->of[0].n_instrs; n++) {
+        const struct tr_instr *i = &without.tapes->of[0].instrs[n];
+        forward += gathers(&without.tapes->of[0], i) && i->part == TR_F;
     }
     cr_assert(before.calls > forward);
     cr_assert_eq(g.calls, forward);
@@ -87,10 +87,10 @@ Test(policies, prefetch_has_the_next_units_whole_and_waits_for_each_call)
         snprintf(options, sizeof options, MODEL "--zero3-prefetch %d", k);
         rig_prepare(&without, MODEL);
         rig_prepare(&p, options);
-        struct gathered g = gathered(&p.tapes[0], k + 1), before = gathered(&without.tapes[0], 1);
+        struct gathered g = gathered(&p.tapes->of[0], k + 1), before = gathered(&without.tapes->of[0], 1);
         cr_assert_eq(g.calls, before.calls);
         cr_assert_eq(g.waits, g.calls);
-        cr_assert(g.peak > gathered(&p.tapes[0], k).most_in_units && g.peak <= g.most_in_units,
+        cr_assert(g.peak > gathered(&p.tapes->of[0], k).most_in_units && g.peak <= g.most_in_units,
             "prefetch %d: %lld bytes are whole at one time", k, (long long)g.peak);
         tr_prepared_free(&p), tr_prepared_free(&without);
     }
@@ -105,7 +105,7 @@ Test(policies, persist_keeps_small_tensors_whole)
         struct tr_prepared p;
         snprintf(options, sizeof options, MODEL "--zero3-persist %d", (int)limit);
         rig_prepare(&p, options);
-        const struct tr_tape *t = &p.tapes[0];
+        const struct tr_tape *t = &p.tapes->of[0];
         for (int n = 0; n < t->n_holdings; n++) {
             const struct tr_tensor *w = &p.run.graph.tensors[t->holdings[n].parameter];
             int64_t elements = w->size[0] * (w->dims > 1 ? w->size[1] : 1);
@@ -142,10 +142,10 @@ Test(policies, buckets_make_fewer_calls_of_the_same_bytes)
     struct tr_prepared p, without;
     int64_t bytes, all;
     rig_prepare(&without, "--dp 2 --micro 2");
-    int before = reductions(&without.tapes[0], TR_ALL_REDUCE, &all);
+    int before = reductions(&without.tapes->of[0], TR_ALL_REDUCE, &all);
     for (int x = 0; x < 3; x++) {
         rig_prepare(&p, cases[x].options);
-        const struct tr_tape *t = &p.tapes[0];
+        const struct tr_tape *t = &p.tapes->of[0];
         int calls = reductions(t, TR_ALL_REDUCE, &bytes);
         cr_assert_eq(bytes, all);
         cr_assert(calls < before, "%s: %d calls", cases[x].options, calls);
@@ -166,16 +166,16 @@ Test(policies, forms_are_the_calls_that_they_are_named_for)
     rig_prepare(&ring, "--dp 2");
     rig_prepare(&root, "--dp 2 --dp-reduce root");
     rig_prepare(&sharded, "--dp 2 --dp-reduce sharded");
-    int calls = reductions(&ring.tapes[0], TR_ALL_REDUCE, &bytes);
-    cr_assert_eq(reductions(&root.tapes[0], TR_REDUCE, &whole), calls);
+    int calls = reductions(&ring.tapes->of[0], TR_ALL_REDUCE, &bytes);
+    cr_assert_eq(reductions(&root.tapes->of[0], TR_REDUCE, &whole), calls);
     cr_assert_eq(whole, bytes);
-    cr_assert_eq(reductions(&root.tapes[0], TR_BROADCAST, &whole), calls);
+    cr_assert_eq(reductions(&root.tapes->of[0], TR_BROADCAST, &whole), calls);
     cr_assert_eq(whole, bytes);
-    cr_assert_eq(reductions(&sharded.tapes[0], TR_REDUCE_SCATTER, &part), calls);
+    cr_assert_eq(reductions(&sharded.tapes->of[0], TR_REDUCE_SCATTER, &part), calls);
     cr_assert_eq(part, bytes / 2);
-    cr_assert_eq(reductions(&sharded.tapes[0], TR_ALL_GATHER, &part), calls);
+    cr_assert_eq(reductions(&sharded.tapes->of[0], TR_ALL_GATHER, &part), calls);
     cr_assert_eq(part, bytes / 2);
-    cr_assert_eq(reductions(&sharded.tapes[0], TR_ALL_REDUCE, &part), 0);
+    cr_assert_eq(reductions(&sharded.tapes->of[0], TR_ALL_REDUCE, &part), 0);
     tr_prepared_free(&ring), tr_prepared_free(&root), tr_prepared_free(&sharded);
 }
 
@@ -187,7 +187,7 @@ Test(policies, overlap_begins_reductions_in_the_backward_pass)
     for (size_t x = 0; x < sizeof options / sizeof *options; x++) {
         struct tr_prepared p;
         rig_prepare(&p, options[x]);
-        const struct tr_tape *t = &p.tapes[0];
+        const struct tr_tape *t = &p.tapes->of[0];
         int begun = 0, awaited = 0, last_compute = 0;
         for (int n = 0; n < t->n_instrs; n++)
             if (t->instrs[n].code == TR_COMPUTE)
@@ -210,7 +210,7 @@ Test(policies, overlap_reduces_each_micro_batch_beside_the_next_unit)
 {
     struct tr_prepared p;
     rig_prepare(&p, "--dp 2 --micro 2 --zero 2 --overlap");
-    const struct tr_tape *t = &p.tapes[0];
+    const struct tr_tape *t = &p.tapes->of[0];
     int calls = 0, hidden = 0;
     for (int n = 0; n < t->n_instrs; n++) {
         if (t->instrs[n].code != TR_REDUCE_SCATTER)
@@ -268,8 +268,8 @@ Test(policies, recomputation_keeps_what_the_ladder_says)
         expected += cases[x].statistics ? 4 * tokens * 4 / cases[x].statistics : 0;
         expected += cases[x].rows ? g->heads * tokens * 4 / cases[x].rows : 0;
         for (int r = 0; r < p.run.plan.mesh.n; r++)
-            cr_assert_eq(kept(&p.tapes[r]), expected, "%s: %lld bytes, and %lld by the ladder",
-                cases[x].options, (long long)kept(&p.tapes[r]), (long long)expected);
+            cr_assert_eq(kept(&p.tapes->of[r]), expected, "%s: %lld bytes, and %lld by the ladder",
+                cases[x].options, (long long)kept(&p.tapes->of[r]), (long long)expected);
         tr_prepared_free(&p);
     }
 }
@@ -279,7 +279,7 @@ Test(policies, a_layer_is_computed_again_once_for_each_micro_batch)
 {
     struct tr_prepared p;
     rig_prepare(&p, "--tp 2 --sp --pp 2 --micro 4 --schedule zb-h1 --recompute full");
-    const struct tr_tape *t = &p.tapes[0];
+    const struct tr_tape *t = &p.tapes->of[0];
     int forward = 0, again = 0;
     for (int n = 0; n < t->n_instrs; n++)
         if (t->instrs[n].code == TR_COMPUTE && t->instrs[n].op == TR_ATTENTION) {
@@ -297,8 +297,8 @@ static int calls_backward(const char *options)
     struct tr_prepared p;
     int calls = 0;
     rig_prepare(&p, options);
-    for (int n = 0; n < p.tapes[0].n_instrs; n++)
-        calls += p.tapes[0].instrs[n].part > TR_F && p.tapes[0].instrs[n].axes == 1 << TR_TP;
+    for (int n = 0; n < p.tapes->of[0].n_instrs; n++)
+        calls += p.tapes->of[0].instrs[n].part > TR_F && p.tapes->of[0].instrs[n].axes == 1 << TR_TP;
     tr_prepared_free(&p);
     return calls;
 }

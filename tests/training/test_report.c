@@ -39,7 +39,7 @@ Test(report, follows_from_the_clock)
     tr_options_default(&o);
     o.pp = 2, o.micro = 4;
     cr_assert(tr_prepare(&p, &o, &e), "%s", e.text);
-    const struct tr_tape *t = &p.tapes[0];
+    const struct tr_tape *t = &p.tapes->of[0];
     r.tape = t;
     r.clock = tr_new((size_t)t->n_instrs + 1, sizeof *r.clock);
     tr_ledger_predict(&r.predicted, t);

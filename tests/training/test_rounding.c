@@ -40,7 +40,7 @@ static bool run(tutti_comm *world, void *context, struct tr_error *e)
     (void)context;
     if (!rig_options(&o, "--precision bfloat16 --rounding stochastic", e) || !tr_prepare(&p, &o, e) ||
         !tr_data_open(&data, NULL, 1, p.run.graph.vocabulary, p.run.graph.context, e) ||
-        !tr_runner_open(&r, &p.tapes[0], tr_kernels_best(), &data, world, e))
+        !tr_runner_open(&r, &p.tapes->of[0], tr_kernels_best(), &data, world, e))
         return false;
     bool ok = round_all(&r, e);
     tr_runner_close(&r);

@@ -55,14 +55,14 @@ static void compare(int workers, int servers, const char *rest)
     while ((workers - 1) >> levels)
         levels++;
     for (int r = 0; r < workers; r++) {
-        const struct tr_tape *t = &p.tapes[r];
+        const struct tr_tape *t = &p.tapes->of[r];
         cr_expect_eq(bytes(t, TR_TO_SERVER), gradients, "%d, %d: worker %d pushes", workers, servers, r);
         cr_expect_eq(bytes(t, TR_FROM_SERVER), values, "%d, %d: worker %d pulls", workers, servers, r);
         cr_expect_eq(lasting(t, TR_MEM_PARAMETER), values, "%d, %d: worker %d", workers, servers, r);
         cr_expect_eq(lasting(t, TR_MEM_OPTIMIZER), 0, "%d, %d: worker %d", workers, servers, r);
     }
     for (int s = 0; s < servers; s++) {
-        const struct tr_tape *t = &p.tapes[workers + s];
+        const struct tr_tape *t = &p.tapes->of[workers + s];
         cr_expect_eq(bytes(t, TR_FROM_WORKER), workers * gradients / servers, "%d, %d: server %d takes",
             workers, servers, s);
         cr_expect_eq(bytes(t, TR_TO_WORKER), workers * values / servers, "%d, %d: server %d gives", workers,

@@ -22,7 +22,7 @@ static void prepare(char *schedule, char *chunks)
 
 static struct tr_stage_room room_of(int stage)
 {
-    return tr_stage_room(&prepared.tapes[tr_plan_rank(&prepared.run.plan, stage)], stage, NULL);
+    return tr_stage_room(&prepared.tapes->of[tr_plan_rank(&prepared.run.plan, stage)], stage, NULL);
 }
 
 /* Where a rank has one stage, it has that one's micro-batches and that one's activations. */
@@ -40,7 +40,7 @@ Test(stages, of_a_rank_with_one)
             struct tr_stage_room room = room_of(stage);
             int n = tr_stage_in_flight(s, stage);
             cr_expect_eq(n, t.in_flight[stage], "%s, stage %d: %d", schedules[i], stage, n);
-            cr_expect_eq(room.most, prepared.tapes[stage].peak[TR_MEM_ACTIVATION], "%s, stage %d: %lld",
+            cr_expect_eq(room.most, prepared.tapes->of[stage].peak[TR_MEM_ACTIVATION], "%s, stage %d: %lld",
                 schedules[i], stage, (long long)room.most);
             cr_expect_geq(room.most, n * room.kept, "%s, stage %d", schedules[i], stage);
         }
@@ -63,7 +63,7 @@ Test(stages, of_a_rank_with_two)
             most[rank] = room.most > most[rank] ? room.most : most[rank];
         }
         for (int rank = 0; rank < 2; rank++) {
-            int64_t peak = prepared.tapes[rank].peak[TR_MEM_ACTIVATION];
+            int64_t peak = prepared.tapes->of[rank].peak[TR_MEM_ACTIVATION];
             cr_expect(most[rank] < peak && peak <= sum[rank], "%s, rank %d: %lld, %lld, %lld", schedules[i],
                 rank, (long long)most[rank], (long long)peak, (long long)sum[rank]);
         }
@@ -75,7 +75,7 @@ Test(stages, what_was_touched_is_compared)
 {
     struct tr_error e = { .text = "" };
     prepare("1f1b", "1");
-    const struct tr_tape *t = &prepared.tapes[1];
+    const struct tr_tape *t = &prepared.tapes->of[1];
     int64_t *touched = calloc((size_t)t->n_values, sizeof *touched),
             *scratch = calloc(tr_stages_scratch(t), sizeof *scratch);
     for (int n = 0; n < t->n_values; n++)

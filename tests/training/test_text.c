@@ -14,7 +14,7 @@ static char *printed(const char *line, int rank)
     rig_prepare(&p, line);
     FILE *to = open_memstream(&text, &bytes);
     cr_assert(to != NULL);
-    tr_tape_print(&p.tapes[rank], to);
+    tr_tape_print(&p.tapes->of[rank], to);
     fclose(to);
     tr_prepared_free(&p);
     return text;

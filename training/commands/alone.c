@@ -86,7 +86,7 @@ bool tr_alone_make(
     if (!tr_golden_room(g, &alone, graph, e) || !tr_prepare(&p, &alone, e))
         return false;
     bool opened = tr_open_data(&data, &alone, &p.run.graph, e);
-    bool ok = opened && tr_runner_open(&r, &p.tapes[0], tr_kernels_best(), &data, NULL, e) &&
+    bool ok = opened && tr_runner_open(&r, tr_tapes_of(p.tapes, 0), tr_kernels_best(), &data, NULL, e) &&
               run(g, &p, &r, alone.steps, e);
     if (opened) {
         tr_runner_close(&r);

@@ -235,7 +235,7 @@ static int64_t arenas(const struct tr_contender *x)
 {
     int64_t bytes = 0;
     for (int r = 0; x->runs && r < x->prepared.run.plan.mesh.n; r++)
-        bytes += x->prepared.tapes[r].arena;
+        bytes += tr_tapes_like(x->prepared.tapes, r)->arena;
     return bytes;
 }
 

@@ -44,7 +44,7 @@ static int largest(const struct tr_prepared *p)
 {
     int most = 0;
     for (int r = 1; r < p->run.plan.mesh.n; r++)
-        if (p->tapes[r].arena > p->tapes[most].arena)
+        if (tr_tapes_like(p->tapes, r)->arena > tr_tapes_like(p->tapes, most)->arena)
             most = r;
     return most;
 }
@@ -58,7 +58,7 @@ static bool compare_flops(struct tr_comparison *c, struct tr_error *e)
     if (!tr_prepare(&p, &alone, e))
         return false;
     for (int i = 0; i < c->n; i++)
-        c->all[i].extra = c->all[i].flops - tr_tape_flops(&p.tapes[0]);
+        c->all[i].extra = c->all[i].flops - tr_tape_flops(tr_tapes_of(p.tapes, 0));
     tr_prepared_free(&p);
     return true;
 }
@@ -68,8 +68,8 @@ bool tr_compare_account(struct tr_comparison *c, struct tr_error *e)
     for (int i = 0; i < c->n; i++) {
         struct tr_contender *x = &c->all[i];
         for (int r = 0; r < x->prepared.run.plan.mesh.n; r++) {
-            add_sent(c, x, &x->prepared.tapes[r]);
-            x->flops += tr_tape_flops(&x->prepared.tapes[r]);
+            add_sent(c, x, tr_tapes_like(x->prepared.tapes, r));
+            x->flops += tr_tape_flops(tr_tapes_like(x->prepared.tapes, r));
         }
         x->largest = largest(&x->prepared);
         tr_compare_cure(c, x);

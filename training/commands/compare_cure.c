@@ -45,9 +45,10 @@ static bool strengthen(struct tr_options *o, enum change k)
 static bool fits(const struct tr_comparison *c, const struct tr_prepared *p)
 {
     bool ok = true;
-    for (int r = 0; r < p->run.plan.mesh.n; r++)
-        ok = ok && (!c->limit || p->tapes[r].arena <= c->limit) &&
-             (!c->host_limit || p->tapes[r].host.arena <= c->host_limit);
+    for (int r = 0; r < p->run.plan.mesh.n && ok; r++) {
+        const struct tr_tape *t = tr_tapes_like(p->tapes, r);
+        ok = (!c->limit || t->arena <= c->limit) && (!c->host_limit || t->host.arena <= c->host_limit);
+    }
     return ok;
 }
 

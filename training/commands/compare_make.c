@@ -3,6 +3,7 @@
  * them that has as many, as far as the model and the batch allow. */
 #include "training/commands/compare.h"
 
+#include "training/tape/check.h"
 #include "training/tape/inject.h"
 
 #include <stdio.h>
@@ -373,20 +374,18 @@ static bool plant(struct tr_contender *x, const char *name, struct tr_error *e)
     struct tr_prepared *p = &x->prepared;
     int n = p->run.plan.mesh.n;
     struct tr_error found = { .text = "" };
-    if (!tr_inject(p->tapes, n, name, e)) { /* the tapes may have a part of it */
+    for (int r = 0; r < n; r++)
+        tr_tapes_of(p->tapes, r);
+    if (!tr_inject(p->tapes->of, n, name, e)) { /* the tapes may have a part of it */
         tr_prepared_free(p);
         return tr_prepare(p, &x->options, e);
     }
-    const struct tr_tape **all = tr_new((size_t)n, sizeof(void *));
     bool ok = true;
-    for (int r = 0; r < n; r++) {
-        all[r] = &p->tapes[r];
-        ok = ok && tr_check_types(all[r], &found);
-    }
-    x->runs = tr_check_order(all, n, ok ? &found : e);
+    for (int r = 0; r < n && ok; r++)
+        ok = tr_check_types(&p->tapes->of[r], &found);
+    x->runs = tr_check_order(p->tapes->of, n, ok ? &found : e);
     x->planted = true;
     x->found = found;
-    free(all);
     return true;
 }
 

@@ -25,7 +25,7 @@ static void append(char to[TEXT], const char *format, ...)
 
 static const struct tr_tape *tape_of(const struct tr_contender *x)
 {
-    return &x->prepared.tapes[x->largest];
+    return tr_tapes_of(x->prepared.tapes, x->largest);
 }
 
 /* The first of all is one device. */
@@ -79,7 +79,7 @@ static void sent(const struct tr_comparison *c, const struct tr_contender *x, ch
     char group[32];
     (void)c;
     for (int r = 0; r < x->prepared.run.plan.mesh.n; r++) {
-        tr_ledger_predict(&l, &x->prepared.tapes[r]);
+        tr_ledger_predict(&l, tr_tapes_like(x->prepared.tapes, r));
         if (r == 0 || tr_ledger_sum(&l, -1, -1, -1, -1).least > tr_ledger_sum(&most, -1, -1, -1, -1).least)
             most = l;
     }

@@ -147,15 +147,16 @@ static void host(const struct tr_contender *x, int index, char *to)
 {
     int64_t most = 0;
     (void)index;
-    for (int r = 0; r < x->prepared.run.plan.mesh.n; r++)
-        if (x->prepared.tapes[r].host.arena > most)
-            most = x->prepared.tapes[r].host.arena;
+    for (int r = 0; r < x->prepared.run.plan.mesh.n; r++) {
+        const struct tr_tape *t = tr_tapes_like(x->prepared.tapes, r);
+        most = t->host.arena > most ? t->host.arena : most;
+    }
     bytes(to, most);
 }
 
 static const struct tr_tape *tape_of(const struct tr_contender *x)
 {
-    return &x->prepared.tapes[x->largest];
+    return tr_tapes_of(x->prepared.tapes, x->largest);
 }
 
 static void memory(const struct tr_contender *x, int index, char *to)

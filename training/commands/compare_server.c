@@ -169,7 +169,7 @@ struct tr_flow tr_compare_ledger(const struct tr_prepared *p)
     for (int r = 0; r < p->run.plan.mesh.n; r++) {
         struct tr_flow flow = { 0, 0 };
         struct tr_ledger l;
-        tr_ledger_predict(&l, &p->tapes[r]);
+        tr_ledger_predict(&l, tr_tapes_like(p->tapes, r));
         for (int i = 0; i < l.n; i++) {
             const struct tr_entry *x = &l.entries[i];
             if (x->cargo == TR_OF_SCALARS)

@@ -86,12 +86,12 @@ static void say_attention(const struct tr_prepared *p)
 {
     const struct tr_mesh *m = &p->run.plan.mesh;
     int at[TR_AXES] = { 0 };
-    double least = attention(&p->tapes[0]), most = least;
+    double least = attention(tr_tapes_of(p->tapes, 0)), most = least;
     if (m->size[TR_CP] == 1 || least <= 0)
         return;
     printf("\nattention in a step, floating-point operations: a query sees its own key and those before\n\n");
     for (; at[TR_CP] < m->size[TR_CP]; at[TR_CP]++) {
-        double flops = attention(&p->tapes[tr_mesh_rank(m, at)]);
+        double flops = attention(tr_tapes_of(p->tapes, tr_mesh_rank(m, at)));
         printf("  rank %-9d %14.0f\n", tr_mesh_rank(m, at), flops);
         least = flops < least ? flops : least;
         most = flops > most ? flops : most;
@@ -173,22 +173,23 @@ int tr_command_explain(int argc, char **argv)
     }
     say_tables(&p.run);
     say_placements(&p.placed);
-    say_messages(&p.tapes[0]);
+    say_messages(tr_tapes_of(p.tapes, 0));
     say_attention(&p);
-    say_copies(&p.tapes[0]);
-    say_memory(&p.tapes[0]);
+    say_copies(tr_tapes_of(p.tapes, 0));
+    say_memory(tr_tapes_of(p.tapes, 0));
     say_stages(&p);
     int grid = p.run.plan.mesh.n - p.run.plan.mesh.servers;
     if (p.run.plan.mesh.servers) { /* the first one: all have as much */
-        say_messages(&p.tapes[grid]);
-        say_memory(&p.tapes[grid]);
+        say_messages(tr_tapes_of(p.tapes, grid));
+        say_memory(tr_tapes_of(p.tapes, grid));
     }
     if (p.run.graph.grid && o.tp * o.cp > 1)
         tr_explain_cuts(&o);
-    printf("\nchecked: %d tapes, %d instructions in all\n", p.run.plan.mesh.n, p.instructions);
+    printf(
+        "\nchecked: %d tapes, %" PRId64 " instructions in all\n", p.run.plan.mesh.n, p.tapes->instructions);
     if (o.tape >= 0) {
         printf("\ntape of rank %ld\n\n", o.tape);
-        tr_tape_print(&p.tapes[o.tape], stdout);
+        tr_tape_print(tr_tapes_of(p.tapes, (int)o.tape), stdout);
     }
     bool fits = say_limits(&p, &o, &e);
     tr_prepared_free(&p);

@@ -28,7 +28,7 @@ static void say(const struct tr_options *o, const char *name)
         printf("  %-21s %-36s refused: %s\n", name, how, e.text);
         return;
     }
-    const struct tr_tape *t = &p.tapes[0];
+    const struct tr_tape *t = tr_tapes_of(p.tapes, 0);
     struct tr_ledger l;
     tr_ledger_predict(&l, t);
     int64_t gradients = tr_ledger_sum(&l, -1, -1, -1, TR_OF_GRADIENTS).least +

@@ -30,7 +30,7 @@ void tr_limits_needs(const struct tr_prepared *p, int64_t most[2])
 {
     most[0] = most[1] = 0;
     for (int r = 0; r < p->run.plan.mesh.n; r++) {
-        const struct tr_tape *t = &p->tapes[r];
+        const struct tr_tape *t = tr_tapes_like(p->tapes, r);
         most[0] = t->arena > most[0] ? t->arena : most[0];
         most[1] = t->host.arena > most[1] ? t->host.arena : most[1];
     }
@@ -99,7 +99,7 @@ bool tr_limits_kept(const struct tr_prepared *p, const struct tr_options *o, str
     int64_t limit[2];
     bool ok = limits(o, limit, e);
     for (int r = 0; ok && r < p->run.plan.mesh.n; r++)
-        ok = rank_fits(&p->tapes[r], o, limit, e);
+        ok = rank_fits(tr_tapes_like(p->tapes, r), o, limit, e);
     return ok;
 }
 

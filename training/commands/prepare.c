@@ -69,50 +69,27 @@ bool tr_same_options(const struct tr_options *o, tutti_comm *world, struct tr_er
     return ok;
 }
 
-static bool check(struct tr_prepared *p, struct tr_error *e)
-{
-    int n = p->run.plan.mesh.n;
-    const struct tr_tape **all = tr_new((size_t)n, sizeof(void *));
-    bool ok = true;
-    for (int r = 0; r < n && ok; r++) {
-        all[r] = &p->tapes[r];
-        p->instructions += p->tapes[r].n_instrs;
-        ok = tr_check_types(&p->tapes[r], e);
-    }
-    if (!ok)
-        p->found_by = TR_BY_TYPES;
-    else if (!(ok = tr_check_order(all, n, e)))
-        p->found_by = TR_BY_ORDER;
-    free(all);
-    return ok;
-}
-
 bool tr_prepare(struct tr_prepared *p, const struct tr_options *o, struct tr_error *e)
 {
     *p = (struct tr_prepared){ .found_by = -1 };
     if (!tr_run_make(&p->run, o, e))
         return false;
-    int n = p->run.plan.mesh.n;
-    p->tapes = tr_new((size_t)n, sizeof *p->tapes);
-    bool ok = tr_place(&p->placed, &p->run.graph, &p->run.plan, e);
-    for (int r = 0; r < n && ok; r++)
-        ok = tr_lower(&p->tapes[r], &p->placed, &p->run.schedule, r, e);
-    if (ok)
-        tr_agree_on_groups(p->tapes, n);
-    if (ok && *o->inject)
-        ok = tr_inject(p->tapes, n, o->inject, e);
-    if (ok && check(p, e))
+    bool planted = *o->inject, by_types = false;
+    p->tapes = tr_new(1, sizeof *p->tapes);
+    bool ok = tr_place(&p->placed, &p->run.graph, &p->run.plan, e) &&
+              tr_tapes_make(p->tapes, &p->placed, &p->run.schedule, planted, e) &&
+              (!planted || tr_inject(p->tapes->of, p->tapes->n, o->inject, e));
+    if (ok && tr_tapes_check(p->tapes, &by_types, e))
         return true;
-    int found_by = p->found_by;
     tr_prepared_free(p);
-    p->found_by = found_by;
+    p->found_by = !ok ? -1 : by_types ? TR_BY_TYPES : TR_BY_ORDER;
     return false;
 }
 
 void tr_prepared_free(struct tr_prepared *p)
 {
-    for (int r = 0; r < p->run.plan.mesh.n && p->tapes; r++)
-        tr_tape_free(&p->tapes[r]);
+    if (p->tapes)
+        tr_tapes_free(p->tapes);
     free(p->tapes);
     tr_placed_free(&p->placed);
     tr_run_free(&p->run);

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* prepare.h: from options to checked tapes of all ranks: what train, explain and verify have in common. */
+/* prepare.h: from options to tapes of all ranks, checked: what train, explain and verify have in common. */
 #ifndef TRAINING_COMMANDS_PREPARE_H
 #define TRAINING_COMMANDS_PREPARE_H
 
 #include "training/data/data.h"
 #include "training/options.h"
-#include "training/tape/check.h"
+#include "training/tape/tapes.h"
 
 struct tr_prepared {
     struct tr_run run;
     struct tr_placed placed;
-    struct tr_tape *tapes; /* of each rank */
-    int instructions;
+    struct tr_tapes *tapes; /* of all ranks */
     int found_by; /* if a check failed: which, of inject.h; -1: none did */
 };
 

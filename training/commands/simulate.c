@@ -44,14 +44,14 @@ struct simulation {
 
 static int64_t count_of(const struct simulation *s, int holding)
 {
-    const struct tr_tape *t = &s->p->tapes[0];
+    const struct tr_tape *t = tr_tapes_of(s->p->tapes, 0);
     return t->values[t->holdings[holding].values].bytes / 4;
 }
 
 static bool open_all(
     struct simulation *s, const struct tr_arrivals *a, const struct tr_data *d, struct tr_error *e)
 {
-    const struct tr_tape *t = &s->p->tapes[0];
+    const struct tr_tape *t = tr_tapes_of(s->p->tapes, 0);
     size_t n = (size_t)t->n_holdings;
     s->workers = tr_new((size_t)s->n, sizeof *s->workers);
     s->servers = tr_new((size_t)s->n_servers, sizeof *s->servers);
@@ -62,7 +62,7 @@ static bool open_all(
     s->values = tr_new(n, sizeof(float *)), s->m = tr_new(n, sizeof(float *)),
     s->v = tr_new(n, sizeof(float *));
     for (int w = 0; w < s->n; w++)
-        if (!tr_runner_open(&s->workers[w].runner, &s->p->tapes[w], s->k, d, NULL, e))
+        if (!tr_runner_open(&s->workers[w].runner, tr_tapes_of(s->p->tapes, w), s->k, d, NULL, e))
             return false;
     for (int h = 0; h < t->n_holdings; h++) {
         int parameter = t->holdings[h].parameter;
@@ -78,7 +78,7 @@ static bool open_all(
 
 static void close_all(struct simulation *s)
 {
-    for (int h = 0; h < s->p->tapes[0].n_holdings; h++)
+    for (int h = 0; h < tr_tapes_of(s->p->tapes, 0)->n_holdings; h++)
         free(s->values[h]), free(s->m[h]), free(s->v[h]);
     for (int w = 0; w < s->n; w++)
         tr_runner_close(&s->workers[w].runner);
@@ -201,8 +201,8 @@ static bool run_orders(struct simulation *s, const struct tr_options *o, struct 
             if (!take(s, o, server, &moved, e))
                 return false;
     }
-    for (int h = 0; h < s->p->tapes[0].n_holdings; h++) {
-        int parameter = s->p->tapes[0].holdings[h].parameter;
+    for (int h = 0; h < tr_tapes_of(s->p->tapes, 0)->n_holdings; h++) {
+        int parameter = tr_tapes_of(s->p->tapes, 0)->holdings[h].parameter;
         const struct tr_tensor *t = &s->p->run.graph.tensors[parameter];
         if (s->values[h])
             s->to->values(s->to->context, parameter, s->values[h], t->rows * (t->dims > 1 ? t->size[1] : 1));

@@ -197,7 +197,7 @@ static bool train(tutti_comm *world, void *context, struct tr_error *e)
     if (p.run.plan.mesh.n != n)
         return tr_fail(e, "the mesh has %d ranks, and %d were started", p.run.plan.mesh.n, n);
     const struct tr_graph *g = &p.run.graph;
-    const struct tr_tape *tape = &p.tapes[rank];
+    const struct tr_tape *tape = tr_tapes_of(p.tapes, rank);
     const struct tr_kernels *kernels = tr_options_kernels(o, e);
     FILE *trace = NULL;
     bool ok = kernels && tr_limits_kept(&p, o, e) && open_trace(o, &p, rank, &trace, e) &&

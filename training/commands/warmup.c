@@ -99,7 +99,7 @@ bool tr_warm_up(struct tr_options *o, struct tr_error *e)
     if (!k || !tr_prepare(&p, &alone, e))
         return false;
     bool opened = tr_open_data(&data, &alone, &p.run.graph, e);
-    bool ok = opened && tr_runner_open(&r, &p.tapes[0], k, &data, NULL, e) && cut(o, &p, &r, e);
+    bool ok = opened && tr_runner_open(&r, tr_tapes_of(p.tapes, 0), k, &data, NULL, e) && cut(o, &p, &r, e);
     if (opened) {
         tr_runner_close(&r);
         tr_data_close(&data);

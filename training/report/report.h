@@ -5,6 +5,7 @@
 
 #include "training/schedule/schedule.h"
 #include "training/tape/run.h"
+#include "training/tape/tapes.h"
 
 /* A step of all ranks. Parts are of 1; NAN: there is none. */
 struct tr_report {
@@ -36,10 +37,10 @@ bool tr_gantt(FILE *to, const struct tr_runner *r, const struct tr_schedule *s, 
 /* For each stage of a pipeline: micro-batches in flight at most, and bytes of activations on its first rank:
  * what one micro-batch keeps for its backward part, and the most at a time, as planned, and as measured if
  * there are such. tapes: of all ranks; each line begins with `begin`. */
-void tr_stages_say(FILE *to, const char *begin, const struct tr_tape *tapes, const struct tr_schedule *s,
+void tr_stages_say(FILE *to, const char *begin, struct tr_tapes *tapes, const struct tr_schedule *s,
     const int64_t *measured);
 /* The same with what the audited step touched. Collective; rank 0 prints. */
-bool tr_stages_measured(FILE *to, const struct tr_runner *r, const struct tr_tape *tapes,
+bool tr_stages_measured(FILE *to, const struct tr_runner *r, struct tr_tapes *tapes,
     const struct tr_schedule *s, struct tr_error *e);
 
 /* One object, on one line: the run as rank 0 sees it; a step. */

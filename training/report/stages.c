@@ -15,15 +15,18 @@ static int rank_of(const struct tr_plan *p, int stage)
     return tr_mesh_rank(&p->mesh, at);
 }
 
-void tr_stages_say(FILE *to, const char *begin, const struct tr_tape *tapes, const struct tr_schedule *s,
-    const int64_t *measured)
+void tr_stages_say(
+    FILE *to, const char *begin, struct tr_tapes *tapes, const struct tr_schedule *s, const int64_t *measured)
 {
-    const struct tr_plan *p = tapes[0].placed->plan;
+    const struct tr_plan *p = tapes->placed->plan;
     fprintf(to, "%s%5s %5s %9s %12s %12s%s\n", begin, "stage", "rank", "in flight", "kept", "most",
         measured ? "     measured" : "");
     for (int stage = 0; stage < s->ranks * s->chunks; stage++) {
         int rank = rank_of(p, stage);
-        struct tr_stage_room room = tr_stage_room(&tapes[rank], stage, NULL);
+        bool had = tr_tapes_has(tapes, rank);
+        struct tr_stage_room room = tr_stage_room(tr_tapes_of(tapes, rank), stage, NULL);
+        if (!had)
+            tr_tapes_forget(tapes, rank);
         fprintf(to, "%s%5d %5d %9d %12" PRId64 " %12" PRId64, begin, stage, rank,
             tr_stage_in_flight(s, stage), room.kept, room.most);
         if (measured)
@@ -32,7 +35,7 @@ void tr_stages_say(FILE *to, const char *begin, const struct tr_tape *tapes, con
     }
 }
 
-bool tr_stages_measured(FILE *to, const struct tr_runner *r, const struct tr_tape *tapes,
+bool tr_stages_measured(FILE *to, const struct tr_runner *r, struct tr_tapes *tapes,
     const struct tr_schedule *s, struct tr_error *e)
 {
     size_t stages = (size_t)s->ranks * (size_t)s->chunks;

@@ -522,7 +522,7 @@ bool tr_check_types(const struct tr_tape *t, struct tr_error *e)
         .pulled = tr_new(tensors, sizeof(int)),
         .raised = tr_new(tensors, sizeof(int)),
         .tied = tr_new(tensors, sizeof(bool)),
-        .live = tr_new(values + 1, sizeof(int)) };
+        .live = { tr_new(values + 1, sizeof(int)), tr_new(values + 1, sizeof(int)) } };
     for (int v = 0; v < t->n_values; v++) {
         for (int a = 0; a < TR_AXES; a++)
             c.values[v].on[a] = tr_whole;
@@ -540,6 +540,6 @@ bool tr_check_types(const struct tr_tape *t, struct tr_error *e)
         ok = each(&c, n, e);
     ok = ok && all_updated(&c, e) && tr_check_raised(&c, e) && lasting(&c, e);
     free(c.values), free(c.counted), free(c.updated), free(c.pulled), free(c.raised), free(c.tied),
-        free(c.live);
+        free(c.live[0]), free(c.live[1]);
     return ok;
 }

@@ -13,7 +13,7 @@ bool tr_check_types(const struct tr_tape *t, struct tr_error *e);
 
 /* All ranks together: each group's calls in one order, each send with its receive, and no circle of waits; in
  * an asynchronous pipeline, each part with the version of its weights that is due. */
-bool tr_check_order(const struct tr_tape *const *tapes, int n, struct tr_error *e);
+bool tr_check_order(struct tr_tape *tapes, int n, struct tr_error *e);
 /* The last of these, of one rank. */
 bool tr_check_versions(const struct tr_tape *t, struct tr_error *e);
 

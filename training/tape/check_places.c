@@ -37,16 +37,21 @@ bool tr_checked_said(
 void tr_check_write(struct tr_checking *c, int n, int value)
 {
     const struct tr_value *v = &c->t->values[value];
-    int kept = 0;
-    for (int i = 0; i < c->n_live; i++) {
-        const struct tr_value *x = &c->t->values[c->live[i]];
-        if (x->host != v->host || x->offset >= v->offset + v->bytes || x->offset + x->bytes <= v->offset)
-            c->live[kept++] = c->live[i];
-        else if (c->live[i] != value)
-            c->values[c->live[i]].written = false, c->values[c->live[i]].lost = n;
+    int *live = c->live[v->host], *count = &c->n_live[v->host], from = 0, to = *count;
+    while (from < to) { /* the first one that does not end before this begins */
+        int middle = (from + to) / 2;
+        const struct tr_value *x = &c->t->values[live[middle]];
+        if (x->offset + x->bytes <= v->offset)
+            from = middle + 1;
+        else
+            to = middle;
     }
-    c->n_live = kept;
-    c->live[c->n_live++] = value;
+    for (; to < *count && c->t->values[live[to]].offset < v->offset + v->bytes; to++)
+        if (live[to] != value)
+            c->values[live[to]].written = false, c->values[live[to]].lost = n;
+    memmove(live + from + 1, live + to, (size_t)(*count - to) * sizeof *live);
+    live[from] = value;
+    *count += from + 1 - to;
     c->values[value].written = true;
 }
 

@@ -27,7 +27,8 @@ struct tr_checking {
     int *pulled; /* parts of the values that came from servers */
     int *raised; /* times that what the host updated came up, after the update */
     bool *tied;
-    int *live, n_live; /* values whose place is theirs */
+    /* Of each memory the values whose place is theirs, in the order of places, which do not overlap. */
+    int *live[2], n_live[2];
 };
 
 const struct tr_tensor *tr_checked_tensor(const struct tr_checking *c, int value);

@@ -129,6 +129,14 @@ static bool cuts_loss(const struct tr_tape *t, int value)
     return t->placed->shards[t->values[value].shard].on[TR_CP].kind != TR_R;
 }
 
+int64_t tr_losses_place(const struct tr_tape *t, int micro, int run, int64_t count)
+{
+    const struct tr_plan *plan = t->placed->plan;
+    struct tr_map map = tr_map_of(plan);
+    return (int64_t)tr_first_sequence(plan, tr_data_rank(plan, t->at), micro) * TR_BLOCKS +
+           tr_runs_of(&map, TR_BLOCKS, t->at[TR_CP]).first[run] + t->at[TR_CU] * count;
+}
+
 static void losses(struct tr_tape *t, const int *loss_values)
 {
     const struct tr_plan *plan = t->placed->plan;
@@ -144,8 +152,7 @@ static void losses(struct tr_tape *t, const int *loss_values)
         i->micro = m, i->in[i->ins++] = loss_values[m], i->out[i->outs++] = t->losses;
         i->count = runs.count / plan->mesh.size[TR_CU], i->times = tr_micro_batch(plan),
         i->first = cuts_loss(t, loss_values[m]) ? run * runs.count : runs.first[run];
-        i->place = (int64_t)tr_first_sequence(plan, tr_data_rank(plan, t->at), m) * TR_BLOCKS +
-                   runs.first[run] + t->at[TR_CU] * i->count;
+        i->place = tr_losses_place(t, m, run, i->count);
     }
 }
 

@@ -72,17 +72,6 @@ static int64_t place(struct block *live, int *n, int64_t from, int64_t bytes, in
     return offset;
 }
 
-static void drop(struct block *live, int *n, int value)
-{
-    int at = 0;
-    while (at < *n && live[at].value != value)
-        at++;
-    if (at == *n)
-        return;
-    for (--*n; at < *n; at++)
-        live[at] = live[at + 1];
-}
-
 /* The values of one memory that live at an instruction, and the bytes of each kind. */
 struct planning {
     bool host;
@@ -94,12 +83,20 @@ struct planning {
     int *dying, *next; /* of each instruction the last value that it uses, and of each value the one before */
 };
 
-static struct block *block_of(struct planning *p, int value)
+/* Where a value's block stands, which begins at the value's offset; -1. */
+static int block_of(const struct tr_tape *t, const struct planning *p, int value)
 {
-    for (int i = 0; i < p->n; i++)
-        if (p->live[i].value == value)
-            return &p->live[i];
-    return NULL;
+    int from = 0, to = p->n;
+    while (from < to) {
+        int middle = (from + to) / 2;
+        if (p->live[middle].offset < t->values[value].offset)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    while (from < p->n && p->live[from].offset == t->values[value].offset && p->live[from].value != value)
+        from++;
+    return from < p->n && p->live[from].value == value ? from : -1;
 }
 
 static void born(struct tr_tape *t, struct planning *p, int v)
@@ -113,11 +110,11 @@ static void born(struct tr_tape *t, struct planning *p, int v)
         return;
     }
     if (takes(t, x)) {
-        struct block *b = block_of(p, x->takes);
+        int at = block_of(t, p, x->takes);
         x->offset = t->values[x->takes].offset;
-        if (b) {
-            p->now[t->values[x->takes].memory] -= b->bytes, p->now[x->memory] += b->bytes;
-            b->value = v;
+        if (at >= 0) {
+            p->now[t->values[x->takes].memory] -= p->live[at].bytes, p->now[x->memory] += p->live[at].bytes;
+            p->live[at].value = v;
         }
     } else {
         x->takes = -1;
@@ -140,24 +137,25 @@ static void measure(struct tr_room *r, const int64_t *now)
         r->peak_total = total;
 }
 
-/* After instruction n: what it was the last to use is gone, and who took a larger place keeps what it needs. */
+/* After instruction n what it was the last to use is gone, and who took a larger place keeps what it
+ * needs. */
 static void bury(const struct tr_tape *t, struct planning *p, int n)
 {
     const struct tr_instr *i = &t->instrs[n];
     for (int v = p->dying[n]; v >= 0; v = p->next[v]) {
-        const struct block *b = block_of(p, v);
-        if (!b)
+        int at = block_of(t, p, v);
+        if (at < 0)
             continue;
-        p->now[t->values[v].memory] -= b->bytes;
-        drop(p->live, &p->n, v);
+        p->now[t->values[v].memory] -= p->live[at].bytes;
+        memmove(&p->live[at], &p->live[at + 1], (size_t)(--p->n - at) * sizeof *p->live);
     }
     for (int x = 0; x < i->outs; x++) {
         const struct tr_value *v = &t->values[i->out[x]];
-        struct block *b = v->takes >= 0 ? block_of(p, i->out[x]) : NULL;
-        if (!b)
+        int at = v->takes >= 0 ? block_of(t, p, i->out[x]) : -1;
+        if (at < 0)
             continue;
-        p->now[v->memory] -= b->bytes - aligned(v->bytes);
-        b->bytes = aligned(v->bytes);
+        p->now[v->memory] -= p->live[at].bytes - aligned(v->bytes);
+        p->live[at].bytes = aligned(v->bytes);
     }
 }
 

@@ -101,27 +101,28 @@ int tr_put_beside(struct tr_tape *t, int n, int calls)
     return n + calls;
 }
 
-/* Any rank's, in the order of their numbers. */
-static void agree(struct tr_tape *tapes, int n, bool beside)
+void tr_need_groups(struct tr_tape *all, const struct tr_tape *t)
 {
-    bool needed[TR_WORLD + 1] = { false };
-    for (int r = 0; r < n; r++)
-        for (int i = 0; i < (beside ? tapes[r].n_beside : tapes[r].n_masks); i++)
-            needed[beside ? tapes[r].beside[i] : tapes[r].masks[i]] = true;
-    for (int r = 0; r < n; r++) {
-        int *masks = beside ? tapes[r].beside : tapes[r].masks,
-            *count = beside ? &tapes[r].n_beside : &tapes[r].n_masks;
-        *count = 0;
-        for (int axes = 0; axes <= TR_WORLD; axes++)
-            if (needed[axes])
-                need(masks, count, axes);
-    }
+    for (int i = 0; i < t->n_masks; i++)
+        need(all->masks, &all->n_masks, t->masks[i]);
+    for (int i = 0; i < t->n_beside; i++)
+        need(all->beside, &all->n_beside, t->beside[i]);
 }
 
-void tr_agree_on_groups(struct tr_tape *tapes, int n)
+/* In the order of their numbers. */
+static void take(int *masks, int *n, const int *all, int count)
 {
-    agree(tapes, n, false);
-    agree(tapes, n, true);
+    *n = 0;
+    for (int axes = 0; axes <= TR_WORLD; axes++)
+        for (int i = 0; i < count; i++)
+            if (all[i] == axes)
+                need(masks, n, axes);
+}
+
+void tr_take_groups(struct tr_tape *t, const struct tr_tape *all)
+{
+    take(t->masks, &t->n_masks, all->masks, all->n_masks);
+    take(t->beside, &t->n_beside, all->beside, all->n_beside);
 }
 
 int tr_stage_of(const struct tr_placed *p, int unit)

@@ -113,8 +113,10 @@ struct tr_tape {
 bool tr_lower(
     struct tr_tape *t, const struct tr_placed *p, const struct tr_schedule *s, int rank, struct tr_error *e);
 void tr_tape_free(struct tr_tape *t);
-/* All ranks make a communicator together, so each makes those that any rank needs, in one order. */
-void tr_agree_on_groups(struct tr_tape *tapes, int n);
+/* All ranks make a communicator together, so each makes those that any rank needs, in one order: the groups
+ * of a tape are added to those of all, and become those of all. */
+void tr_need_groups(struct tr_tape *all, const struct tr_tape *t);
+void tr_take_groups(struct tr_tape *t, const struct tr_tape *all);
 double tr_tape_flops(const struct tr_tape *t); /* of all its instructions */
 bool tr_is_masked(const struct tr_instr *i); /* whether it is attention */
 /* Offsets, lifetimes and peaks. */
@@ -142,6 +144,8 @@ struct tr_holding *tr_holding_of(struct tr_tape *t, int parameter);
  * gradient begin. */
 void tr_lower_leaves(struct tr_tape *t);
 int64_t tr_norm_place(const struct tr_tape *t, const struct tr_holding *h, int update);
+/* The same of the loss's leaves, `count` of a sequence, of a run of this rank's tokens. */
+int64_t tr_losses_place(const struct tr_tape *t, int micro, int run, int64_t count);
 /* The end of the step: reductions, tied gradients, norm, loss, optimizer. */
 void tr_lower_end(struct tr_tape *t, const int *loss_values);
 void tr_lower_update(struct tr_tape *t, struct tr_holding *h);
