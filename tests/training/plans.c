@@ -12,7 +12,7 @@
  * what kernels compute. They have numbers and no names, but for tensors: so a rename changes none. */
 #include "training/commands/prepare.h"
 #include "training/commands/verify.h"
-#include "training/tape/inject.h"
+#include "training/errors/inject.h"
 #include "training/tape/ledger.h"
 #include "training/tape/tape.h"
 

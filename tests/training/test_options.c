@@ -4,7 +4,7 @@
 #include "tests/training/options_rig.h"
 #include "training/commands/verify.h"
 #include "training/data/data.h"
-#include "training/tape/inject.h"
+#include "training/errors/inject.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * them that has as many, as far as the model and the batch allow. */
 #include "training/commands/compare.h"
 
-#include "training/tape/inject.h"
+#include "training/errors/inject.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
 #include "training/commands/trial.h"
 #include "training/commands/verify.h"
 #include "training/launch.h"
-#include "training/tape/inject.h"
+#include "training/errors/inject.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
