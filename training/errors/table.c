@@ -357,5 +357,31 @@ const struct tr_planting tr_plantings[] = {
           "--model moe:nano --dp 2 --aux-loss 0.1"),
         TR_ON_EACH, tr_read_before, .at = COMPUTE(TR_BALANCE_DX, NULL),
         SECOND(TR_ANYWHERE, { .code = TR_ALL_GATHER, .tail = "layer0.wanted" }) },
+
+    /* ---- one replica of four, which is neither the first nor the last: who compares neighbours, or each with
+     * the first, may miss it ---- */
+    { BY_ORDER("third-swaps", "of four ranks the third calls two collectives in another order", "--dp 4"),
+        TR_ON_THIRD, tr_swap, .at = CALL(TR_ALL_REDUCE, NULL, TR_DP),
+        SECOND(TR_LATER, CALL(TR_ALL_REDUCE, NULL, TR_DP)) },
+    { BY_ORDER("third-swaps-beside", "of four ranks the third begins two reductions in another order",
+          "--dp 4 --overlap"),
+        TR_ON_THIRD, tr_put, .at = { .code = TR_ALL_REDUCE, .beside = true },
+        SECOND(TR_LATER, { .code = TR_ALL_REDUCE, .beside = true }) },
+    { BY_ORDER("third-leaves-out", "of four replicas the third leaves a reduction out that the others call",
+          "--dp 4"),
+        TR_ON_THIRD, tr_drop, .at = { .code = TR_ALL_REDUCE, .tail = "loss" } },
+    { BY_ORDER("third-sends-less", "of four pipelines the third sends what the layer before gave",
+          "--dp 4 --pp 2"),
+        TR_ON_THIRD, tr_send_less, .at = { .code = TR_SEND },
+        SECOND(TR_ANYWHERE, COMPUTE(TR_ADD, "layer0.out")) },
+    { BY_ORDER("third-updates-stashed", "of four pipelines the third updates stashed weights",
+          "--dp 4 --pp 2 --batch 16 --micro 4 --async stash --untied --clip 0"),
+        TR_ON_THIRD, tr_update_stashed, .at = { .code = TR_UPDATE } },
+    { BY_ORDER(
+          "third-pushes-less", "of four workers the third does not push a gradient", "--dp 4 --servers 1"),
+        TR_ON_THIRD, tr_drop, .at = { .code = TR_SEND, .tail = "qkv.weight" } },
+    { BY_ORDER("last-counts-again", "of four ranks the last has a layer norm's gradient in the norm again",
+          "--dp 4"),
+        .whole = tr_norm_of_the_last_replica },
 };
 const int tr_n_plantings = sizeof tr_plantings / sizeof *tr_plantings;
