@@ -81,18 +81,11 @@ static bool changed(const struct tr_comparison *c, struct tr_options *o, int fro
 /* " --zero 1 --recompute full": what the one has more than the other. */
 static void say(struct tr_contender *x, const char *before, const struct tr_options *o)
 {
+    static const char *const changes[] = { "micro", "zero", "sp", "recompute", "offload", NULL };
     size_t used = strlen(x->cure), room = sizeof x->cure;
-    used += (size_t)snprintf(x->cure + used, room - used, "%s", before);
-    if (o->micro != x->options.micro)
-        used += (size_t)snprintf(x->cure + used, room - used, " --micro %ld", o->micro);
-    if (o->zero != x->options.zero)
-        used += (size_t)snprintf(x->cure + used, room - used, " --zero %ld", o->zero);
-    if (o->sp != x->options.sp)
-        used += (size_t)snprintf(x->cure + used, room - used, " --sp");
-    if (strcmp(o->recompute, x->options.recompute))
-        used += (size_t)snprintf(x->cure + used, room - used, " --recompute %s", o->recompute);
-    if (strcmp(o->offload, x->options.offload))
-        snprintf(x->cure + used, room - used, " --offload %s", o->offload);
+    char text[sizeof x->cure];
+    tr_options_beyond(text, sizeof text, o, &x->options, changes);
+    snprintf(x->cure + used, room - used, "%s %s", before, text);
 }
 
 /* Each change that is enough alone, the least of it; else the fewest together. */

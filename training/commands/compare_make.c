@@ -4,6 +4,7 @@
 #include "training/commands/compare.h"
 
 #include "training/errors/inject.h"
+#include "training/parallel/registry.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,104 +14,83 @@
 
 static const char *const stages[] = { "0", "1", "2", "3", NULL };
 static const char *const forms[] = { "ring", "root", "sharded", NULL }; /* as tr_dp_form_names */
-static const char *const paradigms[] = { "dp", "mp", "tp", "cp", "ep", NULL };
 static const char *const sides[] = { "server", "ring", NULL };
 static const char *const ways[] = { "stash", "two", "newest", "delay", "server", NULL };
 static const char *const counts[] = { "1", "2", "3", "4", "6", "8", "12", "16", NULL };
 static const struct {
     const char *word;
-    const char *const *legal; /* words that may follow; without any, all are meant */
+    const char *const *legal; /* words that may follow; without any, all are meant. NULL: the registry's */
 } named[] = { [TR_COMPARE_ZERO] = { "zero", stages },
     [TR_COMPARE_DP_REDUCE] = { "dp-reduce", forms },
-    [TR_COMPARE_PARADIGMS] = { NULL, paradigms },
+    [TR_COMPARE_PARADIGMS] = { NULL, NULL },
     [TR_COMPARE_SCALING] = { "scaling", counts },
     [TR_COMPARE_SERVER] = { NULL, sides },
     [TR_COMPARE_ASYNC] = { "async", ways } };
 
-static bool among(const char *word, const char *const *words)
+/* Word i of those that may follow; NULL: there are no more. */
+static const char *legal_word(enum tr_form form, int i)
 {
-    while (*words && strcmp(word, *words))
-        words++;
-    return *words;
+    if (named[form].legal || form == TR_COMPARE_ALL)
+        return named[form].legal ? named[form].legal[i] : NULL;
+    const struct tr_registered *x = NULL;
+    for (int n = 0; i >= 0 && (x = tr_registered_at(n)); n++)
+        i -= x->word != NULL;
+    return x ? x->word : NULL;
+}
+
+/* Its number among them; -1. If it is none, they are listed. */
+static int word_of(enum tr_form form, const char *word, char *list, size_t room)
+{
+    const char *legal;
+    *list = 0;
+    for (int i = 0; (legal = legal_word(form, i)); i++) {
+        if (!strcmp(word, legal))
+            return i;
+        snprintf(list + strlen(list), room - strlen(list), "%s%s", i ? ", " : "", legal);
+    }
+    return -1;
 }
 
 static bool take_word(struct tr_comparison *c, const char *word, struct tr_error *e)
 {
-    const char *const *legal = named[c->form].legal;
-    char list[64] = "";
-    for (int i = 0; legal[i]; i++) {
-        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? ", " : "", legal[i]);
-        if (strcmp(word, legal[i]))
-            continue;
-        for (int n = 0; n < c->n_words; n++)
-            if (c->words[n] == i)
-                return tr_fail(e, "compare: %s is there twice", word);
-        c->words[c->n_words++] = i;
-        return true;
-    }
-    return tr_fail(e, "compare: %.60s is not known; legal are %s", word, list);
+    char list[64];
+    int i = word_of(c->form, word, list, sizeof list);
+    if (i < 0)
+        return tr_fail(e, "compare: %.60s is not known; legal are %s", word, list);
+    for (int n = 0; n < c->n_words; n++)
+        if (c->words[n] == i)
+            return tr_fail(e, "compare: %s is there twice", word);
+    c->words[c->n_words++] = i;
+    return true;
 }
 
 bool tr_compare_words(struct tr_comparison *c, char **words, int n, struct tr_error *e)
 {
+    char list[64], other[64];
     if (n == 0)
         return true;
     for (size_t f = 0; f < sizeof named / sizeof *named; f++)
         if (named[f].word && !strcmp(words[0], named[f].word))
             c->form = (enum tr_form)f;
-    if (c->form == TR_COMPARE_ALL && among(words[0], paradigms))
+    if (c->form == TR_COMPARE_ALL && word_of(TR_COMPARE_PARADIGMS, words[0], list, sizeof list) >= 0)
         c->form = TR_COMPARE_PARADIGMS;
-    if (c->form == TR_COMPARE_ALL && among(words[0], sides))
+    if (c->form == TR_COMPARE_ALL && word_of(TR_COMPARE_SERVER, words[0], other, sizeof other) >= 0)
         c->form = TR_COMPARE_SERVER;
     if (c->form == TR_COMPARE_ALL)
         return tr_fail(e,
-            "compare: %.60s is not known; legal are dp-reduce, zero, scaling, async, some of dp, mp, tp, "
-            "cp and ep, some of server and ring, or options alone",
-            words[0]);
+            "compare: %.60s is not known; legal are dp-reduce, zero, scaling, async, some of %s, "
+            "some of server and ring, or options alone",
+            words[0], list);
     for (int i = named[c->form].word != NULL; i < n; i++)
         if (!take_word(c, words[i], e))
             return false;
     c->by_name = c->n_words;
-    for (int i = 0; !c->by_name && named[c->form].legal[i]; i++)
+    for (int i = 0; !c->by_name && legal_word(c->form, i); i++)
         c->words[c->n_words++] = i;
     return true;
 }
 
 /* ---- a configuration ---- */
-
-/* The options in which it differs from one device. */
-static void say_how(char *to, size_t room, const struct tr_options *o)
-{
-    static const struct tr_options one = { .pp = 1, .dp = 1, .tp = 1, .micro = 1, .chunks = 1 };
-    const struct {
-        const char *name;
-        long value, without;
-    } numbers[] = { { "pp", o->pp, one.pp }, { "cp", o->cp, 1 }, { "dp", o->dp, one.dp }, { "ep", o->ep, 1 },
-        { "servers", o->servers, 0 }, { "tp", o->tp, one.tp }, { "micro", o->micro, one.micro },
-        { "chunks", o->chunks, one.chunks }, { "zero", o->zero, 0 },
-        { "zero3-prefetch", o->zero3_prefetch, 0 }, { "offload-delay", o->offload_delay, 0 },
-        { "zero3-persist", o->zero3_persist, 0 } };
-    size_t used = 0;
-    *to = 0;
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        if (numbers[i].value != numbers[i].without)
-            used += (size_t)snprintf(to + used, room - used, "--%s %ld ", numbers[i].name, numbers[i].value);
-    if (o->pp > 1 && strcmp(o->schedule, "1f1b"))
-        used += (size_t)snprintf(to + used, room - used, "--schedule %.20s ", o->schedule);
-    if (strcmp(o->dp_reduce, "ring"))
-        used += (size_t)snprintf(to + used, room - used, "--dp-reduce %.8s ", o->dp_reduce);
-    if (strcmp(o->async, "off"))
-        used += (size_t)snprintf(to + used, room - used, "--async %.8s ", o->async);
-    if (strcmp(o->server_mode, "sync"))
-        used +=
-            (size_t)snprintf(to + used, room - used, "--server-mode async --arrivals %.20s ", o->arrivals);
-    if (o->offload_delay)
-        used += (size_t)snprintf(to + used, room - used, "--offload %.12s ", o->offload);
-    used += (size_t)snprintf(
-        to + used, room - used, "%s%s", o->sp ? "--sp " : "", o->zero3_keep ? "--zero3-keep " : "");
-    if (used)
-        to[used - 1] = 0;
-}
 
 /* As many ranks as it needs, so that a refusal can name another size. */
 static bool is_legal(const struct tr_options *o, struct tr_error *e)
@@ -140,7 +120,7 @@ void tr_compare_add(struct tr_comparison *c, const char *name, struct tr_options
     if (is_legal(o, &e)) {
         struct tr_contender *x = &c->all[c->n++];
         snprintf(x->name, sizeof x->name, "%s", name);
-        say_how(x->how, sizeof x->how, o);
+        tr_options_how(x->how, sizeof x->how, o);
         x->options = *o;
     } else if (!quiet)
         leave_out(c, name, e.text);
@@ -307,19 +287,31 @@ static void add_stages(struct tr_comparison *c, int64_t channels)
     }
 }
 
+/* The options that ask for a paradigm alone over so many ranks. */
+static struct tr_options alone(const struct tr_comparison *c, const struct tr_registered *x, long ranks)
+{
+    struct tr_options o = meshed(c, 1, 1, 1);
+    struct tr_error e;
+    char words[64], number[16], *rest = words, *argv[8];
+    int n = 0;
+    o.cp = o.ep = 1;
+    snprintf(words, sizeof words, "%s", x->alone);
+    snprintf(number, sizeof number, "%ld", ranks);
+    while (n < 8 && (argv[n] = strtok_r(rest, " ", &rest)) != NULL) {
+        argv[n] = strcmp(argv[n], "N") ? argv[n] : number;
+        n++;
+    }
+    tr_options_parse(&o, n, argv, &e);
+    return o;
+}
+
 /* Those that were named, each alone on all ranks. Model parallelism is the pipeline of one micro-batch. */
 static void add_named(struct tr_comparison *c)
 {
-    static const char *const names[] = { "data parallel", "model parallel", "tensor parallel",
-        "context parallel", "expert parallel" };
     for (int i = 0; i < c->n_words; i++) {
-        int w = c->words[i];
-        long n = c->base.ranks;
-        struct tr_options o = meshed(c, w == 1 ? n : 1, w == 0 || w == 4 ? n : 1, w == 2 ? n : 1);
-        o.cp = w == 3 ? n : 1, o.ep = w == 4 ? n : 1;
-        if (w == 1)
-            snprintf(o.schedule, sizeof o.schedule, "naive");
-        tr_compare_add(c, names[w], &o, false);
+        const struct tr_registered *x = tr_registered_word(legal_word(c->form, c->words[i]));
+        struct tr_options o = alone(c, x, c->base.ranks);
+        tr_compare_add(c, x->name, &o, false);
     }
 }
 

@@ -5,6 +5,7 @@
 #include "training/commands/compare.h"
 
 #include "training/launch.h"
+#include "training/parallel/registry.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -35,30 +36,23 @@ static double percent(const struct tr_comparison *c, int64_t bytes, enum tr_memo
     return one ? 100 * (double)bytes / (double)one : 0;
 }
 
+/* The paradigm that this configuration is; NULL: one device. */
+static const struct tr_registered *paradigm_of(const struct tr_contender *x)
+{
+    const struct tr_registered *r;
+    for (int i = 0; (r = tr_registered_at(i)); i++)
+        if (tr_registered_cuts(r, &x->prepared.run.plan))
+            return r;
+    return NULL;
+}
+
 static void cut(const struct tr_comparison *c, const struct tr_contender *x, char to[TEXT])
 {
-    const struct tr_plan *p = &x->prepared.run.plan;
-    const struct tr_graph *g = &x->prepared.run.graph;
+    const struct tr_registered *r = paradigm_of(x);
     (void)c;
-    if (p->mesh.size[TR_EP] > 1)
-        append(to,
-            "the experts: %" PRId64 " of the %" PRId64
-            " of a layer on each rank, and the rest of the model; and "
-            "the batch: %d of its %d sequences",
-            g->experts / p->mesh.size[TR_EP], g->experts, p->batch / tr_data_ranks(p), p->batch);
-    if (p->mesh.size[TR_DP] > 1)
-        append(to, "the batch: %d of its %d sequences on each rank, and the whole model",
-            p->batch / p->mesh.size[TR_DP], p->batch);
-    if (p->mesh.size[TR_PP] > 1)
-        append(to, "the list of %" PRId64 " layers: %d ranks have some each, the first also the embedding",
-            g->layers, p->mesh.size[TR_PP]);
-    if (p->mesh.size[TR_TP] > 1)
-        append(to, "each layer: one part in %d of every matrix on each rank, and all sequences",
-            p->mesh.size[TR_TP]);
-    if (p->mesh.size[TR_CP] > 1)
-        append(to, "each sequence: %" PRId64 " of its %" PRId64 " tokens on each rank, and the whole model",
-            g->context / p->mesh.size[TR_CP], g->context);
-    if (p->mesh.n == 1)
+    if (r)
+        r->cuts(&x->prepared.run.plan, &x->prepared.run.graph, to, TEXT);
+    else
         append(to, "nothing");
 }
 
@@ -154,14 +148,8 @@ static void bad(const struct tr_comparison *c, const struct tr_contender *x, cha
 
 static void when(const struct tr_comparison *c, const struct tr_contender *x, char to[TEXT])
 {
-    const struct tr_mesh *m = &x->prepared.run.plan.mesh;
-    append(to, "%s",
-        m->n == 1            ? "the model and its step fit one device, and time is no matter"
-        : m->size[TR_EP] > 1 ? "experts are most of the model, and tokens spread evenly over them"
-        : m->size[TR_DP] > 1 ? "the model fits a rank, and the batch is large"
-        : m->size[TR_PP] > 1 ? "the model fits no rank, a layer does, and links are slow"
-        : m->size[TR_TP] > 1 ? "a layer is too large for a rank, and links are fast"
-                             : "sequences are long: activations, not the model, fill a rank");
+    const struct tr_registered *r = paradigm_of(x);
+    append(to, "%s", r ? r->when : "the model and its step fit one device, and time is no matter");
     if (c->limit)
         append(to, "; %s --memory %s", x->fits ? "fits" : "does not fit", c->base.memory);
 }
