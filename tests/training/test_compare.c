@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "tests/training/options_rig.h"
-#include "training/commands/compare.h"
-#include "training/commands/verify.h"
+#include "training/compare/compare.h"
+#include "training/verify/verify.h"
 #include "training/parallel/registry.h"
 
 static void prepare(struct tr_prepared *p, const char *options)

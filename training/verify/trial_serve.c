@@ -2,7 +2,7 @@
 /* trial_serve.c: a trial with asynchronous parameter servers, whose workers have no step in common. The order
  * is given, so the simulator knows what each push must bring, and what the servers have in the end. */
 #include "training/commands/serving.h"
-#include "training/commands/trial.h"
+#include "training/verify/trial.h"
 #include "training/parallel/arrivals.h"
 
 static bool work(struct tr_trial *t, long steps, struct tr_error *e)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* floors.h: how near a run must be to the golden program, where it need not be equal. */
-#ifndef TRAINING_COMMANDS_FLOORS_H
-#define TRAINING_COMMANDS_FLOORS_H
+#ifndef TRAINING_VERIFY_FLOORS_H
+#define TRAINING_VERIFY_FLOORS_H
 
-#include "training/commands/trial.h"
+#include "training/verify/trial.h"
 
 /* As parts of the golden number; of gradients as parts of the largest one of a tensor. */
 struct tr_floor {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* alone.h: one rank's run, which stands for the golden program where that computes something else: all meshes
  * of a bfloat16 run must have its bits. */
-#ifndef TRAINING_COMMANDS_ALONE_H
-#define TRAINING_COMMANDS_ALONE_H
+#ifndef TRAINING_VERIFY_ALONE_H
+#define TRAINING_VERIFY_ALONE_H
 
-#include "training/commands/golden.h"
+#include "training/verify/golden.h"
 
 /* What one rank computes by: model, data, numbers. All that is said of ranks is left out. */
 void tr_alone_options(struct tr_options *to, const struct tr_options *from);

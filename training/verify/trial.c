@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* trial.c: golden runs, and steps that are compared with them. */
-#include "training/commands/trial.h"
+#include "training/verify/trial.h"
 
-#include "training/commands/alone.h"
-#include "training/commands/simulate.h"
+#include "training/verify/alone.h"
+#include "training/verify/simulate.h"
 
 #include <math.h>
 #include <stdlib.h>

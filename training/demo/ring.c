@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* demo_ring.c: the ring all-reduce, step by step, and Tutti's own all_reduce as the judge.
+/* ring.c: the ring all-reduce, step by step, and Tutti's own all_reduce as the judge.
  *
  * Rank r puts c + 1 times 10^r into chunk c. A sum then shows who is in it: its digits are c + 1 where a rank
  * has added its own, and 0 where none has. */
-#include "training/commands/demo.h"
+#include "training/demo/demo.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* demo_matmul.c: one matrix product on several ranks, cut in each of the three ways there are.
+/* matmul.c: one matrix product on several ranks, cut in each of the three ways there are.
  *
  * Numbers are small and whole, so that a reader can check them, and the result is equal, not nearly equal. */
-#include "training/commands/demo.h"
+#include "training/demo/demo.h"
 
 #include <inttypes.h>
 #include <stdio.h>

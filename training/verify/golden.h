@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* golden.h: what the golden program of the model says of a run. It is in this program as it is, under another
  * name for main, and runs in a child of its own. */
-#ifndef TRAINING_COMMANDS_GOLDEN_H
-#define TRAINING_COMMANDS_GOLDEN_H
+#ifndef TRAINING_VERIFY_GOLDEN_H
+#define TRAINING_VERIFY_GOLDEN_H
 
 #include "training/options.h"
 

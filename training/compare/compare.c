@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* compare.c: the paradigms side by side. Ranks are forked once; configurations take turns, a step each, so
  * that what else the machine does meets all of them alike. */
-#include "training/commands/compare.h"
+#include "training/compare/compare.h"
 
 #include "training/commands/commands.h"
 #include "training/launch.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* compare_account.c: what a configuration computes, sends and needs, and what it can be compared with. */
-#include "training/commands/compare.h"
+/* account.c: what a configuration computes, sends and needs, and what it can be compared with. */
+#include "training/compare/compare.h"
 
-#include "training/commands/alone.h"
+#include "training/verify/alone.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,10 +3,10 @@
  *
  * Ranks are forked once; each configuration runs on a communicator of the first ones, by split. A rank
  * compares what it holds with the golden arrays, which all share, so nothing is gathered. */
-#ifndef TRAINING_COMMANDS_TRIAL_H
-#define TRAINING_COMMANDS_TRIAL_H
+#ifndef TRAINING_VERIFY_TRIAL_H
+#define TRAINING_VERIFY_TRIAL_H
 
-#include "training/commands/golden.h"
+#include "training/verify/golden.h"
 #include "training/commands/prepare.h"
 #include "training/tape/run.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* compare_say.c: the comparison as text (one table, in parts as a terminal is narrow), Markdown and JSON. */
-#include "training/commands/compare.h"
+/* say.c: the comparison as text (one table, in parts as a terminal is narrow), Markdown and JSON. */
+#include "training/compare/compare.h"
 
 #include "training/launch.h"
 

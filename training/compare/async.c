@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* compare_async.c: what computes with old weights, or with an old gradient, beside what does not. These are
+/* async.c: what computes with old weights, or with an old gradient, beside what does not. These are
  * of class D: they have other numbers than one device, and those of a simulator that knows the versions. */
-#include "training/commands/compare.h"
+#include "training/compare/compare.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* verify.h: the configurations that verify runs. */
-#ifndef TRAINING_COMMANDS_VERIFY_H
-#define TRAINING_COMMANDS_VERIFY_H
+#ifndef TRAINING_VERIFY_VERIFY_H
+#define TRAINING_VERIFY_VERIFY_H
 
 #include "training/options.h"
 

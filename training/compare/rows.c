@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* compare_rows.c: paradigms against each other in six rows: what is cut, stored, sent, what is good, what is
+/* rows.c: paradigms against each other in six rows: what is cut, stored, sent, what is good, what is
  * bad, and when to take which. The rows are those in which textbooks compare data and model parallelism; what
  * stands in them is of this run. */
-#include "training/commands/compare.h"
+#include "training/compare/compare.h"
 
 #include "training/launch.h"
 #include "training/parallel/registry.h"

@@ -4,9 +4,9 @@
  * Where a token has some of the experts, rounding gives a token whose choice is close others, and an expert's
  * gradient then has another token in it: up to 0.4 of the largest were found. Where a token has all experts,
  * the same kernels are held to what rounding does elsewhere. */
-#include "training/commands/floors.h"
+#include "training/verify/floors.h"
 
-#include "training/commands/alone.h"
+#include "training/verify/alone.h"
 
 #include <string.h>
 

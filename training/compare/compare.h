@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* compare.h: configurations side by side: what is made of a number of ranks, what each needs and sends, what
  * came of it, and the tables. */
-#ifndef TRAINING_COMMANDS_COMPARE_H
-#define TRAINING_COMMANDS_COMPARE_H
+#ifndef TRAINING_COMPARE_COMPARE_H
+#define TRAINING_COMPARE_COMPARE_H
 
-#include "training/commands/floors.h"
+#include "training/verify/floors.h"
 #include "training/report/report.h"
 
 enum tr_form {
@@ -95,17 +95,17 @@ void tr_compare_rows(const struct tr_comparison *c, bool markdown, FILE *to);
 void tr_compare_scaling(const struct tr_comparison *c, FILE *to);
 void tr_compare_json(const struct tr_comparison *c, FILE *to);
 
-/* compare_cure.c: whether it fits both limits, and so runs; else which changes would make it fit. */
+/* cure.c: whether it fits both limits, and so runs; else which changes would make it fit. */
 void tr_compare_cure(const struct tr_comparison *c, struct tr_contender *x);
 
-/* compare_async.c: what computes with old weights or gradients, beside what does not. */
+/* async.c: what computes with old weights or gradients, beside what does not. */
 void tr_compare_async_options(struct tr_options *o);
 void tr_compare_add_async(struct tr_comparison *c);
 /* With as many micro-batches as are legal, twice the stages at most. */
 void tr_compare_add_pipeline(
     struct tr_comparison *c, const char *name, struct tr_options o, const char *schedule, bool quiet);
 
-/* compare_server.c: parameter servers against a ring, by the numbers of workers of --workers. */
+/* server.c: parameter servers against a ring, by the numbers of workers of --workers. */
 bool tr_compare_workers(struct tr_comparison *c, struct tr_error *e);
 void tr_compare_add_servers(struct tr_comparison *c);
 /* No such number is legal: an error that tells those that are. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* cases.c: the configurations that verify runs: a list that has every pair of options, and all legal
  * products. */
-#include "training/commands/verify.h"
+#include "training/verify/verify.h"
 
 #include "training/error.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* compare_make.c: which configurations are compared: every paradigm alone on all ranks, and every product of
+/* make.c: which configurations are compared: every paradigm alone on all ranks, and every product of
  * them that has as many, as far as the model and the batch allow. */
-#include "training/commands/compare.h"
+#include "training/compare/compare.h"
 
 #include "training/errors/inject.h"
 #include "training/parallel/registry.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* compare_server.c: parameter servers against a ring, as workers grow: what comes to and goes from the rank
+/* server.c: parameter servers against a ring, as workers grow: what comes to and goes from the rank
  * that has most of it, by the formula, by the tapes' ledgers, and counted by Tutti.
  *
  * The ring is written as its two halves, --dp-reduce sharded, so each rank sends 2 (N - 1) / N of a vector
  * whatever algorithm Tutti chooses; for an all_reduce of few bytes it takes a faster one that sends more. */
-#include "training/commands/compare.h"
+#include "training/compare/compare.h"
 
 #include "training/tape/traffic.h"
 

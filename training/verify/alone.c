@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* alone.c: run the options' model, data and numbers on one rank, in this process. */
-#include "training/commands/alone.h"
+#include "training/verify/alone.h"
 
 #include "training/commands/prepare.h"
 #include "training/tape/run.h"

@@ -3,8 +3,8 @@
  *
  * Ranks are forked processes. They work in memory that all see, and the parent prints it when they are done:
  * so what is shown is what the ranks got, and always in the same order. */
-#ifndef TRAINING_COMMANDS_DEMO_H
-#define TRAINING_COMMANDS_DEMO_H
+#ifndef TRAINING_DEMO_DEMO_H
+#define TRAINING_DEMO_DEMO_H
 
 #include "training/error.h"
 #include "tutti.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* compare_cure.c: whether a configuration fits --memory and --host-memory, and what would make it fit. It is
+/* cure.c: whether a configuration fits --memory and --host-memory, and what would make it fit. It is
  * not guessed: the tapes of each change are made and checked, and tell what they need. */
-#include "training/commands/compare.h"
+#include "training/compare/compare.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* demo.c: the command `tutti-train demo`: small computations on real ranks, with every number shown. */
-#include "training/commands/demo.h"
+#include "training/demo/demo.h"
 
 #include <errno.h>
 #include <signal.h>

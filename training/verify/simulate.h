@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* simulate.h: what asynchronous parameter servers compute in a given order, on one rank. */
-#ifndef TRAINING_COMMANDS_SIMULATE_H
-#define TRAINING_COMMANDS_SIMULATE_H
+#ifndef TRAINING_VERIFY_SIMULATE_H
+#define TRAINING_VERIFY_SIMULATE_H
 
-#include "training/commands/golden.h"
+#include "training/verify/golden.h"
 #include "training/commands/serving.h"
 
 /* Who is told: of each push that server 0 applied, and at the end of each parameter's values, unpadded. */

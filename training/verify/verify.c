@@ -5,9 +5,9 @@
  *
  * With --order free, and of one rank in bfloat16, numbers must be near, and not equal: floors.h. */
 #include "training/commands/commands.h"
-#include "training/commands/floors.h"
-#include "training/commands/trial.h"
-#include "training/commands/verify.h"
+#include "training/verify/floors.h"
+#include "training/verify/trial.h"
+#include "training/verify/verify.h"
 #include "training/launch.h"
 #include "training/errors/inject.h"
 

@@ -4,7 +4,7 @@
  * The list of cases.c has what its authors thought of. Here each option is drawn by itself, so that sets come
  * up that make no sense together: each must be refused with a reason, or be equal. A set that the checks of
  * the tapes refuse is neither: then lowering wrote what it must not. */
-#include "training/commands/verify.h"
+#include "training/verify/verify.h"
 
 #include "training/data/data.h"
 

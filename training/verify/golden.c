@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* golden.c: run the golden program in a child, and read what it prints and writes. */
-#include "training/commands/golden.h"
+#include "training/verify/golden.h"
 
 #include <inttypes.h>
 #include <math.h>

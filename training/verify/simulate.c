@@ -7,7 +7,7 @@
  * worker's own list, up to its first push, whose instructions verify holds against the golden program. The
  * rest (norm, clipping, optimizer, who waits for whom, who is given what) is written anew: in common with the
  * servers are the kernels, the reading of orders, and the lines that are printed. */
-#include "training/commands/simulate.h"
+#include "training/verify/simulate.h"
 
 #include "training/commands/commands.h"
 #include "training/commands/serving.h"
