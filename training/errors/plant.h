@@ -46,13 +46,12 @@ struct tr_spot {
     int at, second; /* instructions; -1: the row asks for no second one */
     struct tr_instr *i; /* at `at` */
 };
-/* Plants it there; false, with nothing changed: this instruction cannot have the error. */
-typedef bool tr_change(const struct tr_spot *s);
 
 struct tr_planting {
     struct tr_injection is;
     enum tr_planted_on on;
-    tr_change *change;
+    /* Plants it there; false, with nothing changed: this instruction cannot have the error. */
+    bool (*change)(const struct tr_spot *s);
     struct tr_pick at; /* the first such that the change takes */
     bool last; /* the last one instead */
     bool every; /* all of them */
@@ -76,33 +75,54 @@ extern const int tr_n_plantings;
 /* It is left out, and who reads its result reads this value. */
 void tr_read_instead(const struct tr_spot *s, int value);
 
-tr_change tr_drop;
+bool tr_drop(const struct tr_spot *s);
 /* Who reads its result reads what it was to change. */
-tr_change tr_bypass;
+bool tr_bypass(const struct tr_spot *s);
 /* It is done again; a collective, with its own result. */
-tr_change tr_double;
+bool tr_double(const struct tr_spot *s);
 /* To where the second stands. */
-tr_change tr_put;
-tr_change tr_swap;
+bool tr_put(const struct tr_spot *s);
+bool tr_swap(const struct tr_spot *s);
 /* Operands `to` and `from`. */
-tr_change tr_swap_operands;
+bool tr_swap_operands(const struct tr_spot *s);
 /* Operand `to` is operand `from` of the second. */
-tr_change tr_redirect;
+bool tr_redirect(const struct tr_spot *s);
 /* It reads what the second reads, and not what that makes. */
-tr_change tr_read_before;
+bool tr_read_before(const struct tr_spot *s);
 /* Its result lies where the second's lies, which was made before. */
-tr_change tr_lay_over;
+bool tr_lay_over(const struct tr_spot *s);
 /* A field; one that has that value already does not take the error. */
-tr_change tr_set;
+bool tr_set(const struct tr_spot *s);
 
 /* ---- special.c: what depends on the plan, or on several instructions ---- */
 
-tr_change tr_sum_for_mean, tr_bias_before_reduce, tr_not_received, tr_count_padding, tr_load_neighbours,
-    tr_send_less, tr_gather_once, tr_other_micro, tr_swap_axes, tr_into_the_group, tr_second_half_follows,
-    tr_halves_added_first, tr_losses_follow, tr_round_before, tr_result_is_bfloat16, tr_push_is_bfloat16,
-    tr_masters_forgotten, tr_update_stashed, tr_own_sums, tr_behind_its_reader, tr_read_what_went_down,
-    tr_not_computed_again, tr_ask_the_last_rank, tr_before_the_last_count, tr_halo_short, tr_halo_round,
-    tr_before_the_update;
+bool tr_sum_for_mean(const struct tr_spot *s);
+bool tr_bias_before_reduce(const struct tr_spot *s);
+bool tr_not_received(const struct tr_spot *s);
+bool tr_count_padding(const struct tr_spot *s);
+bool tr_load_neighbours(const struct tr_spot *s);
+bool tr_send_less(const struct tr_spot *s);
+bool tr_gather_once(const struct tr_spot *s);
+bool tr_other_micro(const struct tr_spot *s);
+bool tr_swap_axes(const struct tr_spot *s);
+bool tr_into_the_group(const struct tr_spot *s);
+bool tr_second_half_follows(const struct tr_spot *s);
+bool tr_halves_added_first(const struct tr_spot *s);
+bool tr_losses_follow(const struct tr_spot *s);
+bool tr_round_before(const struct tr_spot *s);
+bool tr_result_is_bfloat16(const struct tr_spot *s);
+bool tr_push_is_bfloat16(const struct tr_spot *s);
+bool tr_masters_forgotten(const struct tr_spot *s);
+bool tr_update_stashed(const struct tr_spot *s);
+bool tr_own_sums(const struct tr_spot *s);
+bool tr_behind_its_reader(const struct tr_spot *s);
+bool tr_read_what_went_down(const struct tr_spot *s);
+bool tr_not_computed_again(const struct tr_spot *s);
+bool tr_ask_the_last_rank(const struct tr_spot *s);
+bool tr_before_the_last_count(const struct tr_spot *s);
+bool tr_halo_short(const struct tr_spot *s);
+bool tr_halo_round(const struct tr_spot *s);
+bool tr_before_the_update(const struct tr_spot *s);
 
 bool tr_norm_of_a_replica(struct tr_tape *tapes, int n);
 bool tr_norm_of_the_last_replica(struct tr_tape *tapes, int n);

@@ -358,8 +358,8 @@ const struct tr_planting tr_plantings[] = {
         TR_ON_EACH, tr_read_before, .at = COMPUTE(TR_BALANCE_DX, NULL),
         SECOND(TR_ANYWHERE, { .code = TR_ALL_GATHER, .tail = "layer0.wanted" }) },
 
-    /* ---- one replica of four, which is neither the first nor the last: who compares neighbours, or each with
-     * the first, may miss it ---- */
+    /* ---- one replica of four, which is neither the first nor the last: a check of neighbours alone, or of
+     * each with the first, may miss it ---- */
     { BY_ORDER("third-swaps", "of four ranks the third calls two collectives in another order", "--dp 4"),
         TR_ON_THIRD, tr_swap, .at = CALL(TR_ALL_REDUCE, NULL, TR_DP),
         SECOND(TR_LATER, CALL(TR_ALL_REDUCE, NULL, TR_DP)) },
