@@ -115,7 +115,7 @@ endings='c\|h\|cu\|cuh\|sh\|md\|txt\|py\|map\|symbols'
 (cd "$sources" && find . -path ./.git -prune -o -name 'build*' -prune -o -type f -print -o -type d -print) |
     sed 's,^\.,,' >"$scratch/files"
 for map in ARCHITECTURE.md CONTRIBUTING.md algorithms/README.md kernels/README.md perf/README.md \
-    tests/README.md training/README.md transports/README.md lib/*/README.md; do
+    tests/README.md training/README.md training/*/README.md transports/README.md lib/*/README.md; do
     for file in "$docs"/$map; do
         [ -e "$file" ] || continue
         grep -o '`[A-Za-z_0-9./]*\(/\|\.\('"$endings"'\)\)`' "$file" | tr -d '`' | sed 's,/$,,' |

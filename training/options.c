@@ -2,6 +2,8 @@
 /* options.c: one table of options, and the words of a command line. */
 #include "training/options.h"
 
+#include "training/parallel/registry.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stddef.h>
@@ -295,21 +297,65 @@ static void value_text(const struct option *option, const struct tr_options *o, 
         snprintf(text, TR_OPTION_TEXT, *at ? "--%s %.100s" : "no --%s", option->name, at);
 }
 
+static bool same(const struct option *option, const struct tr_options *a, const struct tr_options *b)
+{
+    const char *left = (const char *)a + option->offset, *right = (const char *)b + option->offset;
+    return option->kind == TEXT ? !strcmp(left, right) : !memcmp(left, right, option->room);
+}
+
 bool tr_options_same(const struct tr_options *a, const struct tr_options *b, char of_a[TR_OPTION_TEXT],
     char of_b[TR_OPTION_TEXT])
 {
     for (int i = 0; i < OPTIONS; i++) {
-        size_t at = options[i].offset;
-        const char *left = (const char *)a + at, *right = (const char *)b + at;
-        bool text = options[i].kind == TEXT;
-        if (options[i].kind == HEADING ||
-            (text ? !strcmp(left, right) : !memcmp(left, right, options[i].room)))
+        if (options[i].kind == HEADING || same(&options[i], a, b))
             continue;
         value_text(&options[i], a, of_a);
         value_text(&options[i], b, of_b);
         return false;
     }
     return true;
+}
+
+size_t tr_options_beyond(char *to, size_t room, const struct tr_options *o, const struct tr_options *without,
+    const char *const *names)
+{
+    size_t used = 0;
+    struct tr_error ignored;
+    *to = 0;
+    for (; *names; names++) {
+        const struct option *option = find(*names, &ignored);
+        char text[TR_OPTION_TEXT];
+        if (same(option, o, without))
+            continue;
+        value_text(option, o, text);
+        size_t more = strlen(text) + (used > 0);
+        if (used + more >= room)
+            break;
+        snprintf(to + used, room - used, "%s%s", used ? " " : "", text);
+        used += more;
+    }
+    return used;
+}
+
+void tr_options_how(char *to, size_t room, const struct tr_options *o)
+{
+    struct tr_options one;
+    const struct tr_registered *x;
+    size_t used = 0;
+    tr_options_default(&one);
+    one.dp = o->dp > 0; /* 0: the ranks that are left */
+    *to = 0;
+    for (int i = 0; (x = tr_registered_at(i)) && used + 2 < room; i++) {
+        const char *const with[] = { x->with, NULL };
+        char asked[TR_OPTION_TEXT];
+        size_t gap = used > 0;
+        if (x->with && !tr_options_beyond(asked, sizeof asked, o, &one, with))
+            continue;
+        size_t more = tr_options_beyond(to + used + gap, room - used - gap, o, &one, x->options);
+        if (gap)
+            to[used] = more ? ' ' : 0;
+        used += more ? gap + more : 0;
+    }
 }
 
 bool tr_parse_bytes(const char *text, int64_t *bytes)

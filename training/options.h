@@ -67,6 +67,14 @@ enum { TR_OPTION_TEXT = 160 };
 bool tr_options_same(const struct tr_options *a, const struct tr_options *b, char of_a[TR_OPTION_TEXT],
     char of_b[TR_OPTION_TEXT]);
 
+/* "--tp 2 --sp": those of these options that differ from what `without` has, as far as there is room; NULL
+ * ends the names. How long it is. */
+size_t tr_options_beyond(char *to, size_t room, const struct tr_options *o, const struct tr_options *without,
+    const char *const *names);
+
+/* Those in which it differs from one device, of the paradigms that it has. */
+void tr_options_how(char *to, size_t room, const struct tr_options *o);
+
 /* A run: a model, a plan for a mesh, and a schedule. They refer to each other: none may move. */
 struct tr_run {
     struct tr_graph graph;

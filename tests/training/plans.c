@@ -11,8 +11,8 @@
  * Equal texts give the executor equal work, with the same messages in the same memory. They say nothing of
  * what kernels compute. They have numbers and no names, but for tensors: so a rename changes none. */
 #include "training/commands/prepare.h"
-#include "training/commands/verify.h"
-#include "training/tape/inject.h"
+#include "training/verify/verify.h"
+#include "training/errors/inject.h"
 #include "training/tape/ledger.h"
 #include "training/tape/tape.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test_async.c: what asynchronous pipelines keep, and the simulator that they are compared with. That they
  * are equal to it is what `tutti-train verify` shows. */
-#include "training/commands/golden.h"
+#include "training/verify/golden.h"
 #include "training/commands/prepare.h"
 #include "training/parallel/async.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "training/commands/verify.h"
+#include "training/verify/verify.h"
 
 static int legal_cases(enum tr_verify_extent extent)
 {

@@ -2,9 +2,9 @@
 /* test_options.c: numbers that nobody can have meant are refused, with what would be legal; none ends the
  * program, and none is taken for another. */
 #include "tests/training/options_rig.h"
-#include "training/commands/verify.h"
+#include "training/verify/verify.h"
 #include "training/data/data.h"
-#include "training/tape/inject.h"
+#include "training/errors/inject.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

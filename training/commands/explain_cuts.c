@@ -14,16 +14,8 @@ static void say(const struct tr_options *o, const char *name)
 {
     struct tr_prepared p;
     struct tr_error e;
-    char how[128], split[32] = "", cut[32] = "", tp[32] = "", cp[32] = "";
-    if (o->tp > 1)
-        snprintf(tp, sizeof tp, "--tp %ld ", o->tp);
-    if (o->cp > 1)
-        snprintf(cp, sizeof cp, "--cp %ld ", o->cp);
-    if (o->tp > 1 && strcmp(o->conv_split, tr_conv_split_names[TR_CONV_PAIRS]))
-        snprintf(split, sizeof split, "--conv-split %.10s ", o->conv_split);
-    if (o->cp > 1 && strcmp(o->cnn_cut, "rows"))
-        snprintf(cut, sizeof cut, "--cnn-cut %.10s ", o->cnn_cut);
-    snprintf(how, sizeof how, "%s%s%s%s", tp, split, cp, cut);
+    char how[128];
+    tr_options_how(how, sizeof how, o);
     if (!tr_prepare(&p, o, &e)) {
         printf("  %-21s %-36s refused: %s\n", name, how, e.text);
         return;

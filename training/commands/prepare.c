@@ -4,7 +4,7 @@
 #include "training/commands/prepare.h"
 
 #include "training/data/corpus.h"
-#include "training/tape/inject.h"
+#include "training/errors/inject.h"
 
 #include <stdio.h>
 #include <stdlib.h>

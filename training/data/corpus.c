@@ -127,7 +127,7 @@ bool tr_corpus_add(struct tr_corpus *c, const char *path, struct tr_error *e)
 /* The source, if this program lies in it: the first folder above it that has all of these. */
 static bool find_source(char *folder, size_t bytes)
 {
-    static const char *marks[] = { "README.md", "docs", "training" };
+    static const char *const marks[] = { "README.md", "docs", "training" };
     ssize_t got = readlink("/proc/self/exe", folder, bytes - 1);
     if (got < 0)
         return false;

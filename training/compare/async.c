@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* async.c: what computes with old weights, or with an old gradient, beside what does not. These are
+ * of class D: they have other numbers than one device, and those of a simulator that knows the versions. */
+#include "training/compare/compare.h"
+
+#include <string.h>
+
+enum { DELAY = TR_ASYNC_NEWEST, SERVER }; /* the words are the ways of --async, without off, and these */
+
+/* An asynchronous pipeline has no norm of the whole gradient, and both ends have weights of their own. */
+void tr_compare_async_options(struct tr_options *o)
+{
+    o->clip = 0;
+    o->untied = !strncmp(o->model, "gpt", 3);
+}
+
+static void add_pipelines(struct tr_comparison *c)
+{
+    struct tr_options o = c->base;
+    o.pp = o.ranks, o.dp = 1;
+    tr_compare_add_pipeline(c, "1f1b", o, "1f1b", false);
+    for (int i = 0; i < c->n_words; i++) {
+        if (c->words[i] >= DELAY)
+            continue;
+        strcpy(o.async, tr_async_names[c->words[i] + 1]);
+        tr_compare_add_pipeline(c, o.async, o, "1f1b", false);
+    }
+}
+
+static void add_delay(struct tr_comparison *c)
+{
+    struct tr_options o = c->base;
+    o.dp = o.ranks;
+    tr_compare_add(c, "data parallel", &o, false);
+    strcpy(o.offload, tr_offload_names[TR_OFFLOAD_OPTIMIZER]);
+    o.offload_delay = 1;
+    tr_compare_add(c, "delayed offload", &o, false);
+}
+
+/* One rank is the server, and the others work, as many as the batch allows. An order by a seed can be
+ * simulated; whoever comes first can not. */
+static void add_servers(struct tr_comparison *c)
+{
+    struct tr_options o = c->base;
+    struct tr_run run;
+    struct tr_error e;
+    o.servers = 1;
+    for (o.dp = o.ranks - 1; o.dp > 1; o.dp--) {
+        o.ranks = o.dp + 1;
+        if (!tr_run_make(&run, &o, &e))
+            continue;
+        tr_run_free(&run);
+        break;
+    }
+    tr_compare_add(c, "server, in step", &o, false);
+    strcpy(o.server_mode, "async");
+    if (!strcmp(o.arrivals, "live"))
+        strcpy(o.arrivals, "seed:1");
+    tr_compare_add(c, "server, asynchronous", &o, true);
+}
+
+void tr_compare_add_async(struct tr_comparison *c)
+{
+    bool delay = false, server = false, pipelines = false;
+    for (int i = 0; i < c->n_words; i++)
+        *(c->words[i] == DELAY ? &delay : c->words[i] == SERVER ? &server : &pipelines) = true;
+    if (pipelines)
+        add_pipelines(c);
+    if (delay)
+        add_delay(c);
+    if (server)
+        add_servers(c);
+}

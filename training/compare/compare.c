@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* compare.c: the paradigms side by side. Ranks are forked once; configurations take turns, a step each, so
+ * that what else the machine does meets all of them alike. */
+#include "training/compare/compare.h"
+
+#include "training/commands/commands.h"
+#include "training/launch.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The arenas of all ranks and of all configurations that take turns have this together at most. */
+enum { TOGETHER = 1 << 30 };
+
+static const char usage[] =
+    "compare [-n N] [--memory BYTES] [--markdown | --json] [OPTION]...\n"
+    "       tutti-train compare dp-reduce [root | ring | sharded]... [OPTION]...\n"
+    "       tutti-train compare zero [0 | 1 | 2 | 3]... [OPTION]...\n"
+    "       tutti-train compare {dp | mp | tp | cp}... [OPTION]...\n"
+    "       tutti-train compare {server | ring}... [--workers 1..8] [--servers K] [OPTION]...\n"
+    "       tutti-train compare async [stash | two | newest | delay | server]... [OPTION]...\n"
+    "       tutti-train compare scaling [1 | 2 | 3 | 4 | 6 | 8 | 12 | 16]... [OPTION]...\n"
+    "\n"
+    "All paradigms that N ranks (4) and the model allow, on the same data: whether each equals one device,\n"
+    "how long a step takes, what is sent, what memory it needs and whether that fits. dp-reduce compares "
+    "the\n"
+    "forms of the gradients' reduction, zero the stages of ZeRO and the policies of stage 3.\n"
+    "dp, mp (layers in a row, without micro-batches), tp and cp compare these, each on all ranks, in six "
+    "rows:\n"
+    "what is cut, stored and sent, what is best and worst, and where to take which. scaling compares data\n"
+    "parallelism over so many ranks, up to -n. server and ring compare parameter servers with the two\n"
+    "halves of a ring: bytes at the rank that has most of them, as workers grow. async has what computes "
+    "with\n"
+    "old weights, or with the gradient of the step before, each against its simulator.\n\n"
+    "The first step compares gradients, too, and the last audits memory: the others (--steps, 10) are timed.";
+
+/* What compare decides itself, or has no use for, would be ignored without a word; so it is refused. */
+static bool refuse_options(const struct tr_comparison *c, struct tr_error *e)
+{
+    const struct tr_options *o = &c->base;
+    bool all = c->form != TR_COMPARE_DP_REDUCE && c->form != TR_COMPARE_ZERO;
+    const struct {
+        bool given;
+        const char *name, *why;
+    } wrong[] = {
+        { all && o->dp, "dp", "it makes the meshes itself" },
+        { all && o->tp > 1, "tp", "it makes the meshes itself" },
+        { all && o->pp > 1, "pp", "it makes the meshes itself" },
+        { all && o->cp > 1, "cp", "it makes the meshes itself" },
+        { all && o->ep > 1, "ep", "it makes the meshes itself" },
+        { all && o->sp, "sp", "it runs both" },
+        { all && o->chunks > 1, "chunks", "it takes 2 where the model allows" },
+        { all && strcmp(o->schedule, "1f1b"), "schedule", "it runs all of them" },
+        { c->form != TR_COMPARE_DP_REDUCE && strcmp(o->dp_reduce, "ring"), "dp-reduce",
+            "that is tutti-train compare dp-reduce" },
+        { strcmp(o->async, "off") != 0, "async", "that is tutti-train compare async" },
+        { o->offload_delay > 0, "offload-delay", "that is tutti-train compare async" },
+        { o->zero > 0, "zero", c->form == TR_COMPARE_ZERO ? "name stages as words" : "that is compare zero" },
+        { o->servers > 0, "servers", "that is tutti-train compare server" },
+        { *o->workers != 0, "workers", "legal with compare server and ring" },
+        { c->form == TR_COMPARE_SERVER && strcmp(o->server_mode, "sync"), "server-mode",
+            "its servers are synchronous" },
+        { o->zero3_keep, "zero3-keep", "that is tutti-train compare zero" },
+        { o->zero3_prefetch > 0, "zero3-prefetch", "that is tutti-train compare zero" },
+        { o->zero3_persist > 0, "zero3-persist", "that is tutti-train compare zero" },
+        { *o->save || o->save_every, "save", "nothing is kept" },
+        { *o->load, "load", "every configuration begins at step 0" },
+        { *o->trace || o->trace_step >= 0, "trace", "legal with tutti-train train" },
+        { o->gantt, "gantt", "legal with tutti-train train" },
+        { o->stage_memory, "stage-memory", "legal with tutti-train train" },
+        { o->hex, "hex", "--json has the loss to the last bit" },
+        { o->tape >= 0, "tape", "legal with tutti-train explain" },
+        { o->all || o->quick, o->all ? "all" : "quick", "legal with tutti-train verify" },
+        { o->json && o->markdown, "markdown", "legal is one of --json and --markdown" },
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        if (wrong[i].given)
+            return tr_fail(e, "--%s is no option of compare here: %s", wrong[i].name, wrong[i].why);
+    if (o->ranks < 2 || o->ranks > TR_COMPARE_RANKS)
+        return tr_fail(e, "-n %ld: compare takes 2 to %d ranks", o->ranks, TR_COMPARE_RANKS);
+    if (o->steps < 3)
+        return tr_fail(e,
+            "--steps %ld: the first step compares gradients and the last is audited; legal are 3 and more",
+            o->steps);
+    return true;
+}
+
+/* ---- on the ranks ---- */
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The n-th quarter of a field of the reports of the timed steps; NAN where there is none. */
+static double quarter(const struct tr_report *reports, long steps, size_t field, int n)
+{
+    double *x = tr_new((size_t)steps, sizeof *x);
+    long count = 0;
+    for (long s = 1; s + 1 < steps; s++) {
+        double value = *(const double *)(const void *)((const char *)&reports[s] + field);
+        if (!isnan(value))
+            x[count++] = value;
+    }
+    qsort(x, (size_t)count, sizeof *x, compare_doubles);
+    double at = (double)(count - 1) * n / 4, result = NAN;
+    long below = (long)at;
+    if (count)
+        result = x[below] + (at - (double)below) * (x[below + 1 < count ? below + 1 : below] - x[below]);
+    free(x);
+    return result;
+}
+
+#define QUARTER(x, field, n) quarter((x)->reports, (x)->options.steps, offsetof(struct tr_report, field), n)
+
+static void sum_up(struct tr_contender *x)
+{
+    x->ms = QUARTER(x, ms, 2), x->low = QUARTER(x, ms, 1), x->high = QUARTER(x, ms, 3);
+    x->formula = QUARTER(x, formula, 2), x->simulated = QUARTER(x, simulated, 2);
+    x->measured = QUARTER(x, measured, 2), x->exposed = QUARTER(x, exposed, 2);
+}
+
+/* Rank 0 hears of the verdict of all, and what memory the largest rank touched. */
+static bool conclude(struct tr_contender *x, const struct tr_trial *t, tutti_comm *world, struct tr_error *e)
+{
+    if (tutti_comm_rank(world) == x->largest && !x->planted)
+        memcpy(x->touched, t->runner.audit.peak, sizeof x->touched);
+    x->flops_counted = t->comm ? t->runner.flops : 0;
+    if (!tr_trial_verdict(t, world, &x->verdict, e))
+        return false;
+    if (tutti_all_reduce(x->touched, x->touched, TR_MEMORIES, TUTTI_INT64, TUTTI_MAX, world,
+            tutti_no_stream()) != TUTTI_OK ||
+        tutti_all_reduce(&x->flops_counted, &x->flops_counted, 1, TUTTI_FLOAT64, TUTTI_SUM, world,
+            tutti_no_stream()) != TUTTI_OK ||
+        tutti_all_reduce(&x->counted, &x->counted, 2, TUTTI_INT64, TUTTI_MAX, world, tutti_no_stream()) !=
+            TUTTI_OK)
+        return tr_fail(e, "%s", tutti_get_last_error(world));
+    double *last = &x->reports[x->options.steps - 1].loss;
+    *last =
+        x->prepared.run.plan.server_async && !(t->comm && t->runner.tape->server == 0) ? -INFINITY : *last;
+    if (x->prepared.run.plan.server_async &&
+        tutti_all_reduce(last, last, 1, TUTTI_FLOAT64, TUTTI_MAX, world, tutti_no_stream()) != TUTTI_OK)
+        return tr_fail(e, "%s", tutti_get_last_error(world));
+    sum_up(x);
+    return true;
+}
+
+static bool open_trials(struct tr_comparison *c, struct tr_trial *trials, int from, int to,
+    const struct tr_goldens *g, tutti_comm *world, struct tr_error *e)
+{
+    const struct tr_kernels *k = tr_options_kernels(&c->base, e);
+    for (int i = from; k && i < to; i++) {
+        struct tr_contender *x = &c->all[i];
+        struct tr_trial *t = &trials[i];
+        if (!x->runs)
+            continue;
+        if (!tr_trial_join(t, x->prepared.run.plan.mesh.n, world, e) ||
+            (t->comm && !tr_trial_open(t, &x->prepared, &x->options, &g->runs[g->of[i]], k, e)))
+            return false;
+        t->planted = x->planted;
+    }
+    return k;
+}
+
+/* Asynchronous workers and servers have no step in common, and make all of them in the first turn. Server 0
+ * alone knows the loss; conclude asks it. */
+static bool serve(struct tr_contender *x, struct tr_trial *t, tutti_comm *world, struct tr_error *e)
+{
+    int64_t begun = tr_now_ns();
+    if (!tr_trial_serve(t, &x->options, e))
+        return false;
+    if (tutti_barrier(t->comm, tutti_no_stream()) != TUTTI_OK)
+        return tr_fail(e, "%s", tutti_get_last_error(world));
+    for (long s = 0; s < x->options.steps; s++)
+        x->reports[s] = (struct tr_report){ .loss = t->loss,
+            .ms = (double)(tr_now_ns() - begun) / 1e6 / (double)x->options.steps,
+            .formula = NAN,
+            .simulated = NAN,
+            .measured = NAN,
+            .exposed = NAN };
+    return true;
+}
+
+/* Of the step after the first one Tutti tells what it sent. */
+static bool trial_step(struct tr_contender *x, struct tr_trial *t, long s, struct tr_error *e)
+{
+    struct tr_flow before, after;
+    if (s != 1)
+        return tr_trial_step(t, e);
+    if (!tr_compare_read(&before, &t->runner.groups, e) || !tr_trial_step(t, e) ||
+        !tr_compare_read(&after, &t->runner.groups, e))
+        return false;
+    x->counted = (struct tr_flow){ after.in - before.in, after.out - before.out };
+    return true;
+}
+
+static bool step(struct tr_contender *x, struct tr_trial *t, long s, tutti_comm *world, struct tr_error *e)
+{
+    struct tr_error why;
+    if (tutti_barrier(world, tutti_no_stream()) != TUTTI_OK)
+        return tr_fail(e, "%s", tutti_get_last_error(world));
+    bool async = x->prepared.run.plan.server_async;
+    return !t->comm || (async && s > 0) ||
+           (async ? serve(x, t, world, &why)
+                  : trial_step(x, t, s, &why) &&
+                        tr_report_make(&x->reports[s], &t->runner, &x->prepared.run.schedule, &why)) ||
+           tr_fail(e, "%s: %.900s", x->name, why.text);
+}
+
+/* Configurations from..to-1 by turns. */
+static bool run_together(struct tr_comparison *c, struct tr_trial *trials, int from, int to,
+    const struct tr_goldens *g, tutti_comm *world, struct tr_error *e)
+{
+    bool ok = open_trials(c, trials, from, to, g, world, e), shown = isatty(STDERR_FILENO);
+    for (long s = 0; ok && s < c->base.steps; s++) {
+        for (int i = from; ok && i < to; i++)
+            ok = !c->all[i].runs || step(&c->all[i], &trials[i], s, world, e);
+        if (shown && tutti_comm_rank(world) == 0)
+            fprintf(stderr, "\rconfigurations %d to %d of %d: step %ld of %ld ", from + 1, to, c->n, s + 1,
+                c->base.steps);
+    }
+    if (shown && tutti_comm_rank(world) == 0)
+        fprintf(stderr, "\r%60s\r", "");
+    for (int i = from; i < to; i++) {
+        ok = ok && (!c->all[i].runs || conclude(&c->all[i], &trials[i], world, e));
+        tr_trial_close(&trials[i]);
+    }
+    return ok;
+}
+
+static int64_t arenas(const struct tr_contender *x)
+{
+    int64_t bytes = 0;
+    for (int r = 0; x->runs && r < x->prepared.run.plan.mesh.n; r++)
+        bytes += tr_tapes_like(x->prepared.tapes, r)->arena;
+    return bytes;
+}
+
+/* The end of those from `from` whose memory is cheap enough to have them all at once. */
+static int turn_end(const struct tr_comparison *c, int from)
+{
+    int to = from + 1;
+    int64_t bytes = arenas(&c->all[from]);
+    while (to < c->n && bytes + arenas(&c->all[to]) <= TOGETHER)
+        bytes += arenas(&c->all[to++]);
+    return to;
+}
+
+struct work {
+    struct tr_comparison *comparison;
+    const struct tr_goldens *goldens;
+};
+
+static bool say(const struct tr_comparison *c, struct tr_error *e)
+{
+    int wrong = 0, other = 0;
+    (c->base.json ? tr_compare_json : c->base.markdown ? tr_compare_markdown : tr_compare_text)(c, stdout);
+    if (c->form == TR_COMPARE_PARADIGMS && !c->base.json)
+        tr_compare_rows(c, c->base.markdown, stdout);
+    if (c->form == TR_COMPARE_SCALING && !c->base.json)
+        tr_compare_scaling(c, stdout);
+    if (c->form == TR_COMPARE_SERVER && !c->base.json)
+        tr_compare_ratios(c, stdout);
+    fflush(stdout);
+    for (int i = 0; i < c->n; i++) {
+        wrong += *c->all[i].found.text || (c->all[i].runs && !tr_compare_equal(&c->all[i]));
+        other += c->form == TR_COMPARE_SERVER && !tr_compare_flows_equal(&c->all[i]);
+    }
+    if (other)
+        return tr_fail(e, "%d of %d configurations have other bytes than the formula", other, c->n);
+    return !wrong ||
+           tr_fail(e, "%d of %d configurations differ from what they are compared with", wrong, c->n);
+}
+
+static bool run_all(tutti_comm *world, void *context, struct tr_error *e)
+{
+    const struct work *w = context;
+    struct tr_comparison *c = w->comparison;
+    if (!world || tutti_comm_size(world) != c->base.ranks)
+        return tr_fail(e, "%d ranks were started, and %ld are compared; legal is -n %d",
+            world ? tutti_comm_size(world) : 1, c->base.ranks, world ? tutti_comm_size(world) : 1);
+    struct tr_trial *trials = tr_new((size_t)c->n, sizeof *trials);
+    bool ok = tr_same_options(&c->base, world, e);
+    for (int from = 0; ok && from < c->n;) {
+        int to = turn_end(c, from);
+        ok = run_together(c, trials, from, to, w->goldens, world, e);
+        from = to;
+    }
+    free(trials);
+    return ok && (tutti_comm_rank(world) || say(c, e));
+}
+
+/* ---- the command ---- */
+
+static bool prepare(struct tr_comparison *c, struct tr_error *e)
+{
+    if ((c->form == TR_COMPARE_SERVER && !tr_compare_workers(c, e)) || !refuse_options(c, e))
+        return false;
+    if (*c->base.memory && !tr_parse_bytes(c->base.memory, &c->limit))
+        return tr_fail(e, "--memory %s: legal is a number with K, M, G or T", c->base.memory);
+    if (*c->base.host_memory && !tr_parse_bytes(c->base.host_memory, &c->host_limit))
+        return tr_fail(e, "--host-memory %s: legal is a number with K, M, G or T", c->base.host_memory);
+    return tr_options_kernels(&c->base, e) && tr_compare_make(c, e);
+}
+
+static int run(struct tr_comparison *c)
+{
+    struct tr_options *all = tr_new((size_t)c->n, sizeof *all);
+    struct tr_goldens goldens = { .n = 0 };
+    struct tr_error e;
+    if (!tr_compare_account(c, &e)) {
+        free(all);
+        return tr_refuse(1, &e);
+    }
+    for (int i = 0; i < c->n; i++)
+        c->all[i].reports = tr_new((size_t)c->base.steps, sizeof *c->all[i].reports);
+    c->by_turns = turn_end(c, 0) == c->n;
+    int status = 1;
+    for (int i = 0; i < c->n; i++)
+        all[i] = c->all[i].options;
+    if (!tr_goldens_make(&goldens, all, c->n, &e))
+        tr_refuse(1, &e);
+    else
+        status = tr_launch((int)c->base.ranks, run_all, &(struct work){ c, &goldens });
+    tr_goldens_free(&goldens);
+    free(all);
+    return status;
+}
+
+int tr_command_compare(int argc, char **argv)
+{
+    struct tr_comparison c = { .n = 0 };
+    struct tr_error e = { .text = "" };
+    int words = 0, status;
+    while (words + 1 < argc && argv[words + 1][0] != '-')
+        words++;
+    if (!tr_compare_words(&c, argv + 1, words, &e))
+        return tr_refuse(2, &e);
+    tr_options_default(&c.base);
+    c.base.ranks = c.form == TR_COMPARE_SERVER ? 0 : 4, c.base.steps = 10;
+    if (!tr_begin_with(&c.base, argc - words, argv + words, usage, true, &status))
+        return status;
+    if (!*c.base.data)
+        strcpy(c.base.data, "grammar");
+    status = prepare(&c, &e) ? run(&c) : tr_refuse(1, &e);
+    tr_compare_free(&c);
+    return status;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* floors.c: bars for what is near and not equal: two to four times the most that was found.
+ *
+ * Where a token has some of the experts, rounding gives a token whose choice is close others, and an expert's
+ * gradient then has another token in it: up to 0.4 of the largest were found. Where a token has all experts,
+ * the same kernels are held to what rounding does elsewhere. */
+#include "training/verify/floors.h"
+
+#include "training/verify/alone.h"
+
+#include <string.h>
+
+/* Whether rounding may change which experts a token has. */
+static bool chooses(const struct tr_options *o)
+{
+    return !strncmp(o->model, "moe", 3) && !(o->top_k && o->top_k == o->experts);
+}
+
+bool tr_floor_of(struct tr_floor *f, const struct tr_options *o)
+{
+    static const struct tr_floor free_order[] = { { 4e-6, 8e-6 }, { 2e-7, 8e-6 } },
+                                 bfloat16[] = { { 8e-3, 5e-2 }, { 1.2e-2, 5e-2 } },
+                                 chosen[] = { { 8e-3, 0.8 }, { 1.2e-2, 0.8 } };
+    bool narrow = strcmp(o->precision, "float32") != 0, sgd = !strcmp(o->optimizer, "sgd");
+    if (!tr_options_free(o) && !(narrow && !tr_compares_alone(o)))
+        return false;
+    *f = !narrow ? free_order[sgd] : chooses(o) ? chosen[sgd] : bfloat16[sgd];
+    return true;
+}
+
+bool tr_floor_kept(const struct tr_options *o, const struct tr_verdict *v)
+{
+    struct tr_floor f;
+    if (!tr_floor_of(&f, o))
+        return tr_verdict_equal(v);
+    return v->off[TR_DIFF_LOSSES] <= f.losses && v->off[TR_DIFF_GRADIENTS] <= f.gradients;
+}
