@@ -13,7 +13,7 @@
 #include "training/commands/prepare.h"
 #include "training/verify/verify.h"
 #include "training/errors/inject.h"
-#include "training/tape/ledger.h"
+#include "training/account/ledger.h"
 #include "training/tape/tape.h"
 
 #include <inttypes.h>

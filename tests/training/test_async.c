@@ -3,7 +3,7 @@
  * are equal to it is what `tutti-train verify` shows. */
 #include "training/verify/golden.h"
 #include "training/commands/prepare.h"
-#include "training/parallel/async.h"
+#include "training/passes/versions.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "training/commands/prepare.h"
-#include "training/tape/run.h"
+#include "training/run/run.h"
 
 static struct tr_options options;
 static struct tr_prepared prepared;

@@ -9,8 +9,8 @@
 #include "training/checkpoint/checkpoint.h"
 #include "training/checkpoint/replicas.h"
 #include "training/launch.h"
-#include "training/tape/compute.h"
-#include "training/tape/finite.h"
+#include "training/run/compute.h"
+#include "training/run/finite.h"
 
 /* A plan for a run: after a step, rank `rank` gets a number into what it holds of a parameter. */
 struct fault {

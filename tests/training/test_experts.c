@@ -2,8 +2,8 @@
 /* test_experts.c: what is planned for experts that ranks share, and which meshes they fit. That the numbers
  * are those of one rank, and the bytes those of the router's counts, is what `tutti-train verify` shows. */
 #include "training/commands/prepare.h"
-#include "training/tape/compute.h"
-#include "training/tape/run.h"
+#include "training/run/compute.h"
+#include "training/run/run.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

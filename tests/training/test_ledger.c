@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "tests/training/options_rig.h"
-#include "training/tape/ledger.h"
+#include "training/account/ledger.h"
 
 /* One rank of one run, as the formulas name it. */
 struct rank {

@@ -3,7 +3,7 @@
  * on the device. That the numbers stay the same is what `tutti-train verify` shows. */
 #include "tests/training/options_rig.h"
 #include "training/kernels/threads.h"
-#include "training/tape/ledger.h"
+#include "training/account/ledger.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

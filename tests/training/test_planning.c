@@ -4,7 +4,7 @@
  * are compared with each other, so a busy machine changes nothing. */
 #include "tests/training/options_rig.h"
 
-#include "training/tape/check.h"
+#include "training/check/check.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

@@ -7,8 +7,8 @@
 
 #include "tests/training/options_rig.h"
 #include "training/launch.h"
-#include "training/tape/run.h"
-#include "training/tape/widen.h"
+#include "training/run/run.h"
+#include "training/run/widen.h"
 
 enum { COUNT = 256, UPDATES = 4, PARAMETERS = 2, ALL = UPDATES * PARAMETERS };
 

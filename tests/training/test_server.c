@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "tests/training/options_rig.h"
-#include "training/tape/ledger.h"
+#include "training/account/ledger.h"
 
 static void prepare(struct tr_prepared *p, int workers, int servers, const char *rest)
 {

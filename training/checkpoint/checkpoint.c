@@ -7,8 +7,8 @@
 #include "training/checkpoint/checkpoint.h"
 
 #include "training/checkpoint/head.h"
-#include "training/tape/host.h"
-#include "training/tape/widen.h"
+#include "training/run/host.h"
+#include "training/run/widen.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
 /* pieces.c: where what a rank holds lies in the canonical flat arrays. */
 #include "training/checkpoint/pieces.h"
 
-#include "training/tape/compute.h"
+#include "training/run/compute.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
 #ifndef TRAINING_CHECKPOINT_PIECES_H
 #define TRAINING_CHECKPOINT_PIECES_H
 
-#include "training/tape/run.h"
+#include "training/run/run.h"
 
 /* Of a parameter; AdamW's m and v; with --offload-delay 1 the gradient of the step before. */
 enum tr_kind { TR_VALUES, TR_M, TR_V, TR_WAITING, TR_KINDS };

@@ -6,7 +6,7 @@
 #include "training/commands/limits.h"
 #include "training/commands/prepare.h"
 #include "training/report/report.h"
-#include "training/tape/ledger.h"
+#include "training/account/ledger.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #include "training/commands/explain.h"
 
 #include "training/commands/prepare.h"
-#include "training/tape/ledger.h"
+#include "training/account/ledger.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 
 #include "training/checkpoint/replicas.h"
 #include "training/options.h"
-#include "training/tape/run.h"
+#include "training/run/run.h"
 
 struct tr_keeper {
     const struct tr_options *options;

@@ -5,7 +5,7 @@
 
 #include "training/data/data.h"
 #include "training/options.h"
-#include "training/tape/tapes.h"
+#include "training/planning/tapes.h"
 
 struct tr_prepared {
     struct tr_run run;

@@ -4,7 +4,7 @@
 #define TRAINING_COMMANDS_SERVING_H
 
 #include "training/commands/prepare.h"
-#include "training/tape/serve.h"
+#include "training/run/serve.h"
 
 /* What is said of them fits the rest, and their order of arrivals is legal. */
 bool tr_serving_check(const struct tr_options *o, const struct tr_plan *p, struct tr_error *e);

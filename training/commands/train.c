@@ -8,7 +8,7 @@
 #include "training/commands/warmup.h"
 #include "training/launch.h"
 #include "training/kernels/openblas.h"
-#include "training/parallel/async.h"
+#include "training/passes/versions.h"
 #include "training/report/report.h"
 
 #include <inttypes.h>

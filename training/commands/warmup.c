@@ -7,7 +7,7 @@
 #include "training/commands/prepare.h"
 #include "training/launch.h"
 #include "training/parallel/balance.h"
-#include "training/tape/run.h"
+#include "training/run/run.h"
 
 #include <stdio.h>
 #include <stdlib.h>

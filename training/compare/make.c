@@ -5,7 +5,7 @@
 
 #include "training/errors/inject.h"
 #include "training/parallel/registry.h"
-#include "training/tape/check.h"
+#include "training/check/check.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
  * whatever algorithm Tutti chooses; for an all_reduce of few bytes it takes a faster one that sends more. */
 #include "training/compare/compare.h"
 
-#include "training/tape/traffic.h"
+#include "training/run/traffic.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #include "training/commands/commands.h"
 #include "training/options.h"
 #include "training/parallel/balance.h"
-#include "training/parallel/async.h"
+#include "training/passes/versions.h"
 
 #include <errno.h>
 #include <math.h>

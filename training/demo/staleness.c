@@ -6,7 +6,7 @@
 #include "training/commands/commands.h"
 #include "training/verify/golden.h"
 #include "training/commands/prepare.h"
-#include "training/parallel/async.h"
+#include "training/passes/versions.h"
 
 #include <string.h>
 

@@ -4,8 +4,8 @@
 #define TRAINING_REPORT_REPORT_H
 
 #include "training/schedule/schedule.h"
-#include "training/tape/run.h"
-#include "training/tape/tapes.h"
+#include "training/run/run.h"
+#include "training/planning/tapes.h"
 
 /* A step of all ranks. Parts are of 1; NAN: there is none. */
 struct tr_report {

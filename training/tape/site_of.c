@@ -71,3 +71,21 @@ double tr_work(const struct tr_placed *p, const struct tr_step *s, const struct 
         elements *= (double)x->size[i];
     return elements / sharers(p, s);
 }
+
+static int64_t image(const struct tr_placed *p, int shard)
+{
+    bool narrow = tr_shard_element(p, shard) == TR_BFLOAT16;
+    return narrow ? tr_lines(tr_shard_count(p, shard, tr_micro_batch(p->plan))) : 0;
+}
+
+int64_t tr_widened_bytes(const struct tr_placed *p, const struct tr_step *s)
+{
+    int64_t floats = 0;
+    if (tr_op(s->op)->as_stored)
+        return 0;
+    for (int x = 0; x < s->ins; x++)
+        floats += image(p, s->in[x]);
+    for (int x = 0; x < s->outs; x++)
+        floats += image(p, s->out[x]);
+    return floats * 4;
+}

@@ -4,11 +4,13 @@
 #define TRAINING_TAPE_SITE_OF_H
 
 #include "training/ops/site.h"
-#include "training/tape/place.h"
+#include "training/place/element.h"
 
 /* On the rank that stands at `at`; with no memory, and no kernels. */
 struct tr_call tr_site_of(const struct tr_placed *p, const struct tr_step *s, const int at[TR_AXES]);
 /* Floating-point operations of it. */
 double tr_work(const struct tr_placed *p, const struct tr_step *s, const struct tr_call *c);
+/* Scratch in bytes that the bfloat16 operands and results of this step take, beside that of its kernels. */
+int64_t tr_widened_bytes(const struct tr_placed *p, const struct tr_step *s);
 
 #endif

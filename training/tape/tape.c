@@ -2,8 +2,6 @@
 /* tape.c: values, instructions and what a rank holds from step to step. */
 #include "training/tape/tape.h"
 
-#include "training/parallel/offload.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -157,8 +155,7 @@ struct tr_holding *tr_holding_of(struct tr_tape *t, int parameter)
     return NULL;
 }
 
-/* The shard of a parameter as the tables place it. */
-static int parameter_shard(const struct tr_placed *p, int parameter)
+int tr_parameter_shard(const struct tr_placed *p, int parameter)
 {
     for (int i = 0; i < p->n_shards; i++)
         if (p->shards[i].tensor == parameter)
@@ -166,73 +163,9 @@ static int parameter_shard(const struct tr_placed *p, int parameter)
     return -1;
 }
 
-/* Of the optimizer, from step to step. */
-static int lasting(struct tr_tape *t, int64_t count)
-{
-    int v = tr_add_array(t, -1, -1, TR_MEM_OPTIMIZER, TR_FLOAT32, count);
-    t->values[v].lasts = true;
-    return v;
-}
-
-static void hold(struct tr_tape *t, int parameter)
-{
-    const struct tr_plan *plan = t->placed->plan;
-    const struct tr_graph *g = t->placed->g;
-    int shard = parameter_shard(t->placed, parameter);
-    int64_t count = tr_shard_count(t->placed, shard, 1);
-    const struct tr_tensor *w = &g->tensors[parameter];
-    bool serves = t->server >= 0;
-    int ways = serves ? plan->mesh.servers : tr_zero_cuts(plan, w) ? tr_replicas(plan, w) : 1;
-    struct tr_holding *h = &t->holdings[t->n_holdings++];
-    *h = (struct tr_holding){ .parameter = parameter,
-        .values = -1,
-        .m = -1,
-        .v = -1,
-        .on_host = -1,
-        .master = -1,
-        .waiting = -1,
-        .gradient = -1,
-        .bucket = -1 };
-    memset(h->level, -1, sizeof h->level);
-    h->shard_count = count / ways;
-    h->shard_from = ways == 1 ? 0 : h->shard_count * (serves ? t->server : tr_replica_rank(plan, w, t->at));
-    int home = g->tensors[parameter].values_of;
-    if (home != parameter && tr_has_stage(t, tr_stage_of(t->placed, g->tensors[home].unit)))
-        return; /* a tied head beside its embedding: a gradient of its own, but the embedding's values */
-    enum tr_element element = tr_shard_element(t->placed, shard);
-    bool parts = tr_holds_part(t, &g->tensors[parameter]);
-    h->values = tr_add_array(t, shard, -1, TR_MEM_PARAMETER, element, parts ? h->shard_count : count);
-    if (parts)
-        h->shard_from = 0;
-    t->values[h->values].lasts = true;
-    if (plan->mesh.servers && !serves) /* workers have no optimizer */
-        return;
-    if (plan->bfloat16)
-        h->master = lasting(t, h->shard_count);
-    if (plan->sgd)
-        return;
-    h->m = lasting(t, h->shard_count);
-    h->v = lasting(t, h->shard_count);
-}
-
-void tr_hold_parameters(struct tr_tape *t)
-{
-    const struct tr_graph *g = t->placed->g;
-    t->holdings = tr_new((size_t)g->n_tensors, sizeof *t->holdings);
-    for (int i = 0; i < g->n_tensors; i++)
-        if (g->tensors[i].role == TR_PARAMETER && tr_has_stage(t, tr_stage_of(t->placed, g->tensors[i].unit)))
-            hold(t, i), tr_offload_hold(t, &t->holdings[t->n_holdings - 1]);
-    for (int i = 0; i < t->n_holdings; i++) {
-        struct tr_holding *h = &t->holdings[i];
-        const struct tr_holding *home = tr_holding_of(t, g->tensors[h->parameter].values_of);
-        if (h->values < 0)
-            h->values = home->values, h->master = home->master;
-    }
-}
-
 int64_t tr_held_from(const struct tr_tape *t, const struct tr_holding *h)
 {
-    int shard = parameter_shard(t->placed, h->parameter);
+    int shard = tr_parameter_shard(t->placed, h->parameter);
     for (int a = TR_EP; a <= TR_TP; a++) /* one of them cuts it, or none */
         if (t->placed->shards[shard].on[a].kind == TR_S)
             return t->at[a] * tr_shard_count(t->placed, shard, 1);
@@ -293,4 +226,39 @@ double tr_tape_flops(const struct tr_tape *t)
 bool tr_is_masked(const struct tr_instr *i)
 {
     return i->code == TR_COMPUTE && tr_op(i->op)->masked;
+}
+
+/* Of a parameter that other ranks have as well, the first of them owns the leaves. */
+bool tr_owns(const struct tr_tape *t, const struct tr_holding *h)
+{
+    const struct tr_plan *plan = t->placed->plan;
+    if (plan->mesh.servers)
+        return t->server >= 0;
+    const struct tr_tensor *w = &t->placed->g->tensors[h->parameter];
+    bool cut = tr_table_placement(plan, w, TR_TP).kind == TR_S;
+    bool first = t->at[TR_CP] == 0 && t->at[TR_CU] == 0;
+    return (cut || t->at[TR_TP] == 0) && (plan->zero || tr_replica_rank(plan, w, t->at) == 0) && first;
+}
+
+int64_t tr_norm_place(const struct tr_tape *t, const struct tr_holding *h, int update)
+{
+    const struct tr_graph *g = t->placed->g;
+    return (tr_ordinal(g, g->n_tensors) * update + tr_ordinal(g, h->parameter)) * TR_NORM_LEAVES +
+           tr_updated_from(t, h) / tr_leaf(&g->tensors[h->parameter]);
+}
+
+int64_t tr_losses_place(const struct tr_tape *t, int micro, int run, int64_t count)
+{
+    const struct tr_plan *plan = t->placed->plan;
+    struct tr_map map = tr_map_of(plan);
+    return (int64_t)tr_first_sequence(plan, tr_data_rank(plan, t->at), micro) * TR_BLOCKS +
+           tr_runs_of(&map, TR_BLOCKS, t->at[TR_CP]).first[run] + t->at[TR_CU] * count;
+}
+
+void tr_put_halo(const struct tr_tape *t, struct tr_instr *i, enum tr_axis axis)
+{
+    const struct tr_placed *p = t->placed;
+    i->count = p->g->grid * tr_shard_size(p, t->values[i->in[0]].shard, 2);
+    i->first = t->at[axis] > 0;
+    i->second = t->at[axis] + 1 < p->plan->mesh.size[axis];
 }

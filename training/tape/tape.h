@@ -8,7 +8,7 @@
 #define TRAINING_TAPE_TAPE_H
 
 #include "training/schedule/schedule.h"
-#include "training/tape/element.h"
+#include "training/place/element.h"
 
 enum tr_memory {
     TR_MEM_PARAMETER,
@@ -110,8 +110,6 @@ struct tr_tape {
     enum tr_way way;
 };
 
-bool tr_lower(
-    struct tr_tape *t, const struct tr_placed *p, const struct tr_schedule *s, int rank, struct tr_error *e);
 void tr_tape_free(struct tr_tape *t);
 /* All ranks make a communicator together, so each makes those that any rank needs, in one order: the groups
  * of a tape are added to those of all, and become those of all. */
@@ -140,17 +138,11 @@ void tr_move_instr(struct tr_tape *t, int from, int to);
  * calls read, too, so that the places are kept until then. */
 int tr_put_beside(struct tr_tape *t, int n, int calls);
 struct tr_holding *tr_holding_of(struct tr_tape *t, int parameter);
-/* The vector of leaves of the norm, which an asynchronous pipeline fills update by update; where those of a
- * gradient begin. */
-void tr_lower_leaves(struct tr_tape *t);
+/* Where the leaves of a gradient begin in the vector of the norm. */
 int64_t tr_norm_place(const struct tr_tape *t, const struct tr_holding *h, int update);
 /* The same of the loss's leaves, `count` of a sequence, of a run of this rank's tokens. */
 int64_t tr_losses_place(const struct tr_tape *t, int micro, int run, int64_t count);
-/* The end of the step: reductions, tied gradients, norm, loss, optimizer. */
-void tr_lower_end(struct tr_tape *t, const int *loss_values);
-void tr_lower_update(struct tr_tape *t, struct tr_holding *h);
 void tr_need_group(struct tr_tape *t, int axes);
-void tr_hold_parameters(struct tr_tape *t);
 int tr_stage_of(const struct tr_placed *p, int unit);
 /* Whether this rank has this stage. */
 bool tr_has_stage(const struct tr_tape *t, int stage);
@@ -164,6 +156,10 @@ int64_t tr_updated_from(const struct tr_tape *t, const struct tr_holding *h);
 int64_t tr_values_from(const struct tr_tape *t, const struct tr_holding *h);
 /* Whether this rank is the first of those that update the same elements. */
 bool tr_owns(const struct tr_tape *t, const struct tr_holding *h);
+/* The shard of a parameter as the tables place it. */
+int tr_parameter_shard(const struct tr_placed *p, int parameter);
+/* The elements of a row of cells, and whether there are neighbours before and behind on this axis. */
+void tr_put_halo(const struct tr_tape *t, struct tr_instr *i, enum tr_axis axis);
 /* The parameter's place in the list of parameters, which is the golden program's. */
 int64_t tr_ordinal(const struct tr_graph *g, int parameter);
 int64_t tr_leaf(const struct tr_tensor *w); /* elements of a leaf of the norm */

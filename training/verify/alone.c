@@ -3,7 +3,7 @@
 #include "training/verify/alone.h"
 
 #include "training/commands/prepare.h"
-#include "training/tape/run.h"
+#include "training/run/run.h"
 
 #include <string.h>
 

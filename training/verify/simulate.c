@@ -14,7 +14,7 @@
 
 #include "training/checkpoint/pieces.h"
 #include "training/parallel/arrivals.h"
-#include "training/tape/compute.h"
+#include "training/run/compute.h"
 
 #include <math.h>
 #include <stdlib.h>

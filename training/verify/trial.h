@@ -8,7 +8,7 @@
 
 #include "training/verify/golden.h"
 #include "training/commands/prepare.h"
-#include "training/tape/run.h"
+#include "training/run/run.h"
 
 /* What the golden program says of each of n runs; it runs once for those of which it says the same. */
 struct tr_goldens {

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* hold.c: of each parameter of its stages what a rank has from step to step: values, optimizer states, a
+ * master; the whole, or the part that it updates. */
+#include "training/passes/lower.h"
+#include "training/passes/offload.h"
+
+#include <string.h>
+
+/* Of the optimizer, from step to step. */
+static int lasting(struct tr_tape *t, int64_t count)
+{
+    int v = tr_add_array(t, -1, -1, TR_MEM_OPTIMIZER, TR_FLOAT32, count);
+    t->values[v].lasts = true;
+    return v;
+}
+
+static void hold(struct tr_tape *t, int parameter)
+{
+    const struct tr_plan *plan = t->placed->plan;
+    const struct tr_graph *g = t->placed->g;
+    int shard = tr_parameter_shard(t->placed, parameter);
+    int64_t count = tr_shard_count(t->placed, shard, 1);
+    const struct tr_tensor *w = &g->tensors[parameter];
+    bool serves = t->server >= 0;
+    int ways = serves ? plan->mesh.servers : tr_zero_cuts(plan, w) ? tr_replicas(plan, w) : 1;
+    struct tr_holding *h = &t->holdings[t->n_holdings++];
+    *h = (struct tr_holding){ .parameter = parameter,
+        .values = -1,
+        .m = -1,
+        .v = -1,
+        .on_host = -1,
+        .master = -1,
+        .waiting = -1,
+        .gradient = -1,
+        .bucket = -1 };
+    memset(h->level, -1, sizeof h->level);
+    h->shard_count = count / ways;
+    h->shard_from = ways == 1 ? 0 : h->shard_count * (serves ? t->server : tr_replica_rank(plan, w, t->at));
+    int home = g->tensors[parameter].values_of;
+    if (home != parameter && tr_has_stage(t, tr_stage_of(t->placed, g->tensors[home].unit)))
+        return; /* a tied head beside its embedding: a gradient of its own, but the embedding's values */
+    enum tr_element element = tr_shard_element(t->placed, shard);
+    bool parts = tr_holds_part(t, &g->tensors[parameter]);
+    h->values = tr_add_array(t, shard, -1, TR_MEM_PARAMETER, element, parts ? h->shard_count : count);
+    if (parts)
+        h->shard_from = 0;
+    t->values[h->values].lasts = true;
+    if (plan->mesh.servers && !serves) /* workers have no optimizer */
+        return;
+    if (plan->bfloat16)
+        h->master = lasting(t, h->shard_count);
+    if (plan->sgd)
+        return;
+    h->m = lasting(t, h->shard_count);
+    h->v = lasting(t, h->shard_count);
+}
+
+void tr_hold_parameters(struct tr_tape *t)
+{
+    const struct tr_graph *g = t->placed->g;
+    t->holdings = tr_new((size_t)g->n_tensors, sizeof *t->holdings);
+    for (int i = 0; i < g->n_tensors; i++)
+        if (g->tensors[i].role == TR_PARAMETER && tr_has_stage(t, tr_stage_of(t->placed, g->tensors[i].unit)))
+            hold(t, i), tr_offload_hold(t, &t->holdings[t->n_holdings - 1]);
+    for (int i = 0; i < t->n_holdings; i++) {
+        struct tr_holding *h = &t->holdings[i];
+        const struct tr_holding *home = tr_holding_of(t, g->tensors[h->parameter].values_of);
+        if (h->values < 0)
+            h->values = home->values, h->master = home->master;
+    }
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* zero.c: ZeRO (Rajbhandari et al. 2020): data-parallel ranks hold parts of what they would all have alike.
+ *
+ *            a rank has             gradients                        parameters
+ *   ZeRO-1   part of the optimizer  reduce_scatter, once a step      all_gather after the update
+ *   ZeRO-2   and of the gradients   reduce_scatter, each micro-batch all_gather after the update
+ *   ZeRO-3   and of the parameters  reduce_scatter, each micro-batch all_gather where a part uses them
+ *
+ * ZeRO-3 gathers a parameter at its first use in a part (F, B, I, W) of a stage and micro-batch. Its place is
+ * free after its last use in that part, so the layers in use are whole and no others. Its policies:
+ *
+ *   persist   a small tensor is worth no call: it stays whole, as with ZeRO-2
+ *   keep      what the forward part gathered stays for the backward parts: one all_gather less, more memory
+ *   prefetch  the calls of the next units are on a host stream while this unit computes */
+#include "training/passes/zero.h"
+
+/* ---- what ZeRO puts into the tape ---- */
+
+static struct tr_instr *collective(struct tr_tape *t, enum tr_code code, const struct tr_holding *h,
+    const struct tr_slot *slot, int unit, int from, int to)
+{
+    struct tr_instr *i = tr_add_instr(t, code);
+    i->stage = slot->stage, i->micro = slot->micro, i->part = slot->part, i->unit = unit;
+    i->axes = tr_replica_axes(t->placed->plan, &t->placed->g->tensors[h->parameter]);
+    i->fold = TUTTI_SUM, i->count = h->shard_count, i->times = 1;
+    i->in[i->ins++] = from, i->out[i->outs++] = to;
+    tr_need_group(t, i->axes);
+    return i;
+}
+
+int tr_zero_gather(
+    struct tr_tape *t, const struct tr_holding *h, int shard, const struct tr_slot *slot, int unit)
+{
+    int whole = tr_add_array(t, shard, slot->micro, TR_MEM_BUFFER, t->values[h->values].element,
+        tr_shard_count(t->placed, shard, 1));
+    collective(t, TR_ALL_GATHER, h, slot, unit, h->values, whole);
+    return whole;
+}
+
+int tr_zero_reduce(
+    struct tr_tape *t, const struct tr_holding *h, int gradient, const struct tr_slot *slot, int unit)
+{
+    bool cuts = t->placed->plan->zero;
+    int sum = tr_add_value(t, t->values[gradient].shard, slot->micro, TR_MEM_GRADIENT, h->shard_count * 4);
+    if (!cuts)
+        t->values[sum].takes = gradient;
+    collective(t, cuts ? TR_REDUCE_SCATTER : TR_ALL_REDUCE, h, slot, unit, gradient, sum)->parameter =
+        h->parameter;
+    return sum;
+}
+
+void tr_zero_share(struct tr_tape *t, const struct tr_holding *h, int values)
+{
+    const struct tr_plan *plan = t->placed->plan;
+    const struct tr_slot end = { -1, -1, -1 };
+    const struct tr_tensor *w = &t->placed->g->tensors[h->parameter];
+    if (tr_zero_cuts(plan, w) && !tr_zero_cuts_parameter(plan, w))
+        collective(t, TR_ALL_GATHER, h, &end, -1, values, values)->parameter = h->parameter;
+}
+
+/* ---- policies of ZeRO-3 ---- */
+
+static bool gathers_parameter(const struct tr_tape *t, const struct tr_instr *i)
+{
+    return i->code == TR_ALL_GATHER && i->part >= 0 && t->values[i->in[0]].lasts;
+}
+
+static bool same_slot(const struct tr_instr *a, const struct tr_instr *b)
+{
+    return a->part == b->part && a->stage == b->stage && a->micro == b->micro;
+}
+
+/* The forward part's call for the same parameter, stage and micro-batch; -1. */
+static int gathered_forward(const struct tr_tape *t, int n)
+{
+    const struct tr_instr *i = &t->instrs[n];
+    for (int f = 0; f < n; f++) {
+        const struct tr_instr *x = &t->instrs[f];
+        if (gathers_parameter(t, x) && x->part == TR_F && x->stage == i->stage && x->micro == i->micro &&
+            t->values[x->out[0]].shard == t->values[i->out[0]].shard)
+            return f;
+    }
+    return -1;
+}
+
+static void keep(struct tr_tape *t)
+{
+    for (int n = 0; n < t->n_instrs; n++) {
+        if (!gathers_parameter(t, &t->instrs[n]) || t->instrs[n].part == TR_F)
+            continue;
+        int forward = gathered_forward(t, n);
+        if (forward < 0)
+            continue;
+        int again = t->instrs[n].out[0], kept = t->instrs[forward].out[0];
+        tr_remove_instr(t, n--);
+        for (int i = n + 1; i < t->n_instrs; i++)
+            for (int x = 0; x < t->instrs[i].ins; x++)
+                if (t->instrs[i].in[x] == again)
+                    t->instrs[i].in[x] = kept;
+    }
+}
+
+/* Where the unit begins that computes `ahead` units before the one of instruction n, in the same part. Calls
+ * that are beside the list already stand before units that are not theirs. */
+static int earlier_unit(const struct tr_tape *t, int n, int ahead)
+{
+    int begin = n, unit = t->instrs[n].unit;
+    for (int i = n - 1; i >= 0 && same_slot(&t->instrs[i], &t->instrs[n]); i--) {
+        const struct tr_instr *x = &t->instrs[i];
+        if (x->beside || x->unit < 0)
+            continue;
+        if (x->unit != unit && ahead-- == 0)
+            break;
+        unit = x->unit, begin = i;
+    }
+    return begin;
+}
+
+/* The wait stands where the parameter is first used. */
+static void prefetch(struct tr_tape *t)
+{
+    for (int n = 0; n < t->n_instrs; n++) {
+        if (!gathers_parameter(t, &t->instrs[n]) || t->instrs[n].beside)
+            continue;
+        int to = earlier_unit(t, n, t->placed->plan->zero3_prefetch);
+        int wait = tr_put_beside(t, n, 1);
+        tr_move_instr(t, n, to);
+        n = wait;
+    }
+}
+
+void tr_zero_policies(struct tr_tape *t)
+{
+    if (t->placed->plan->zero3_keep)
+        keep(t);
+    if (t->placed->plan->zero3_prefetch)
+        prefetch(t);
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* load.c: what a rank reads of the data: its tokens, rows or cells of each sequence of a micro-batch. */
+#include "training/run/load.h"
+
+#include "training/kernels/stripes.h"
+#include "training/run/compute.h"
+
+/* Tokens of a sequence that are here: from i->first on, or half of them, and half from i->second on. */
+static int64_t tokens_here(const struct tr_runner *r, const struct tr_instr *i)
+{
+    return tr_shard_size(r->tape->placed, r->tape->values[i->out[0]].shard, 1);
+}
+
+/* Update u of step s has the sequences of step s U + u of a run with one update in a step. */
+struct drawn {
+    int64_t step, sequence;
+};
+
+static struct drawn drawn(const struct tr_runner *r, const struct tr_instr *i, int s)
+{
+    const struct tr_plan *p = r->tape->placed->plan;
+    int update = i->micro / tr_update_micros(p), updates = tr_updates(p);
+    struct drawn d = { .step = r->step * updates + update };
+    d.sequence = i->place + s - (int64_t)update * (p->batch / updates);
+    return d;
+}
+
+static void load_tokens(struct tr_runner *r, const struct tr_instr *i, struct drawn d, int s, bool targets)
+{
+    int64_t count = tokens_here(r, i), run = i->second ? count / 2 : count;
+    int64_t context = r->tape->placed->g->context;
+    const uint16_t *from = tr_data_sequence(r->data, d.step, d.sequence, context) + targets;
+    uint16_t *to = (uint16_t *)tr_at(r, i->out[0]) + s * count;
+    for (int64_t n = 0; n < count; n++) {
+        int64_t place = n < run ? i->first + n : i->second + n - run;
+        to[n] = from[i->striped ? tr_striped_token(context, place) : place];
+    }
+}
+
+static void load_rows(struct tr_runner *r, const struct tr_instr *i, struct drawn d, int s, bool targets)
+{
+    const struct tr_graph *g = r->tape->placed->g;
+    int64_t runs = i->second ? 2 : 1, count = tokens_here(r, i) / runs;
+    void *to = tr_at(r, i->out[0]);
+    for (int64_t x = 0; x < runs; x++) {
+        struct tr_rows rows = { count, g->inputs, g->vocabulary, x ? i->second : i->first };
+        if (targets)
+            tr_rows_targets(r->data, &rows, d.step, d.sequence, (uint16_t *)to + (s * runs + x) * count);
+        else
+            tr_rows_inputs(
+                r->data, &rows, d.step, d.sequence, (float *)to + (s * runs + x) * count * rows.inputs);
+    }
+}
+
+/* The cells that are here, and with a halo a row more on either side. */
+static void load_picture(struct tr_runner *r, const struct tr_instr *i, struct drawn d, int s, bool targets)
+{
+    const struct tr_graph *g = r->tape->placed->g;
+    const struct tr_shard *shard = &r->tape->placed->shards[r->tape->values[i->out[0]].shard];
+    struct tr_cells cells = { g->grid, i->first / g->grid - shard->on[TR_CP].halo,
+        tokens_here(r, i) / g->grid, g->columns };
+    void *to = tr_at(r, i->out[0]);
+    if (targets)
+        ((uint16_t *)to)[s] = tr_pictures_target(r->data, g->vocabulary, d.step, d.sequence);
+    else
+        tr_pictures_draw(r->data, &cells, g->vocabulary, d.step, d.sequence,
+            (float *)to + s * cells.rows * g->grid * g->inputs);
+}
+
+void tr_run_load(struct tr_runner *r, const struct tr_instr *i)
+{
+    const struct tr_tape *t = r->tape;
+    const struct tr_graph *g = t->placed->g;
+    bool targets = t->placed->shards[t->values[i->out[0]].shard].tensor == g->targets;
+    for (int s = 0; s < tr_micro_batch(t->placed->plan); s++)
+        (g->grid ? load_picture : g->inputs ? load_rows : load_tokens)(r, i, drawn(r, i, s), s, targets);
+}

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* load.h: the instruction that reads the data. */
+#ifndef TRAINING_RUN_LOAD_H
+#define TRAINING_RUN_LOAD_H
+
+#include "training/run/run.h"
+
+/* Writes the inputs or the targets of a micro-batch, as far as this rank has them, to the value i->out[0]. */
+void tr_run_load(struct tr_runner *r, const struct tr_instr *i);
+
+#endif

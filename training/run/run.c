@@ -1,0 +1,505 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* run.c: the executor: walk the list, call kernels and Tutti.
+ *
+ * Everything is allocated before the first step. All memory of a step lies in one arena, poisoned at first,
+ * so that what is read before it is written shows as NaN. */
+#include "training/run/run.h"
+
+#include "training/launch.h"
+#include "training/kernels/threads.h"
+#include "training/run/serve.h"
+#include "training/run/exchange.h"
+#include "training/run/finite.h"
+#include "training/run/halo.h"
+#include "training/run/host.h"
+#include "training/run/load.h"
+#include "training/run/traffic.h"
+#include "training/run/widen.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PIECE = 1024 };
+
+static bool failed(
+    const struct tr_runner *r, const struct tr_instr *i, const tutti_comm *comm, struct tr_error *e)
+{
+    return tr_fail(e, "step %lld, rank %d: %s of %s: %s", (long long)r->step, r->tape->rank,
+        tr_code_names[i->code], tr_instr_name(r->tape, i), tutti_get_last_error(comm));
+}
+
+/* ---- initial values ---- */
+
+/* Elements of the whole tensor, from `from` on; the padding is 0. */
+static void fill(const struct tr_runner *r, const struct tr_tensor *w, int64_t tensor, float *to,
+    int64_t from, int64_t count)
+{
+    int64_t whole = w->rows * (w->dims > 1 ? w->size[1] : 1);
+    for (int64_t i = 0; i < count; i++)
+        if (from + i >= whole)
+            to[i] = 0;
+        else if (w->deviation > 0)
+            to[i] = (float)(w->deviation * tr_normal(r->data->seed, tensor, from + i));
+        else
+            to[i] = w->first;
+}
+
+static void initialise(struct tr_runner *r, const struct tr_holding *h)
+{
+    const struct tr_tape *t = r->tape;
+    const struct tr_tensor *own = &t->placed->g->tensors[h->parameter],
+                           *w = &t->placed->g->tensors[own->values_of];
+    int64_t from = tr_values_from(t, h), count = tr_count(t, h->values);
+    int64_t n = tr_ordinal(t->placed->g, own->values_of);
+    bool rounded = t->values[h->values].element == TR_BFLOAT16;
+    if (!rounded)
+        fill(r, w, n, tr_at(r, h->values), from, count);
+    if (h->master >= 0)
+        fill(r, w, n, tr_at(r, h->master), tr_updated_from(t, h), h->shard_count);
+    for (int64_t i = 0; i < count && rounded; i += PIECE) {
+        float piece[PIECE];
+        int64_t some = count - i < PIECE ? count - i : PIECE;
+        fill(r, w, n, piece, from + i, some);
+        tr_round_masters(r, h->parameter, (uint16_t *)tr_at(r, h->values) + i, piece, from + i, some, 0);
+    }
+    if (h->m >= 0) {
+        memset(tr_at(r, h->m), 0, (size_t)t->values[h->m].bytes);
+        memset(tr_at(r, h->v), 0, (size_t)t->values[h->v].bytes);
+    }
+    if (h->waiting >= 0) /* none waits yet */
+        memset(tr_at(r, h->waiting), 0, (size_t)t->values[h->waiting].bytes);
+}
+
+static bool take_memory(unsigned char **arena, int64_t bytes, int rank, struct tr_error *e)
+{
+    *arena = aligned_alloc(64, (size_t)(bytes + 64) / 64 * 64);
+    if (!*arena)
+        return tr_fail(e, "rank %d: there is no memory for %lld bytes", rank, (long long)bytes);
+    memset(*arena, 0xFF, (size_t)bytes); /* NaN */
+    return true;
+}
+
+bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct tr_kernels *k,
+    const struct tr_data *d, tutti_comm *world, struct tr_error *e)
+{
+    *r = (struct tr_runner){ .tape = t, .k = k, .data = d };
+    if (!take_memory(&r->arena[0], t->arena, t->rank, e) ||
+        (t->host.arena && !take_memory(&r->arena[1], t->host.arena, t->rank, e)))
+        return false;
+    r->points = tr_new((size_t)t->n_values, sizeof *r->points);
+    r->clock = tr_new((size_t)t->n_instrs + 1, sizeof *r->clock);
+    r->n_updates = tr_updates(t->placed->plan);
+    r->updates = tr_new((size_t)r->n_updates, sizeof *r->updates);
+    tr_ledger_predict(&r->predicted, t);
+    tr_copies_predict(&r->copies_predicted, t);
+    r->used = tr_new((size_t)t->n_values, sizeof *r->used);
+    memset(r->used, -1, (size_t)t->n_values * sizeof *r->used);
+    tr_audit_make(&r->audit, t, r->used);
+    for (int i = 0; i < t->n_holdings; i++)
+        initialise(r, &t->holdings[i]);
+    tr_host_follow(r);
+    int threads = t->placed->plan->optimizer_threads;
+    if (threads > 1 && !(r->threads = tr_threads_start(threads, e)))
+        return false;
+    if (t->placed->plan->mesh.n == 1 || !world)
+        return true;
+    r->before_groups = tr_resident_now();
+    if (!tr_groups_make(&r->groups, &t->placed->plan->mesh, t->masks, t->n_masks, t->way,
+            t->placed->plan->free_order, world, e) ||
+        !tr_groups_beside(&r->groups, &t->placed->plan->mesh, t->beside, t->n_beside, e))
+        return false;
+    if (t->n_beside && tutti_stream_create(&r->beside))
+        return tr_fail(e, "rank %d: %s", t->rank, tutti_get_last_error(NULL));
+    for (int i = 0; i < TR_EDGES; i++)
+        if (r->groups.edge[i] && tr_edge_kinds[i].sends && tutti_stream_create(&r->sends[i]))
+            return tr_fail(e, "rank %d: %s", t->rank, tutti_get_last_error(NULL));
+    return tr_traffic_foresee(&r->predicted, r, e);
+}
+
+void tr_runner_close(struct tr_runner *r)
+{
+    for (int i = 0; i < TR_EDGES; i++)
+        if (r->sends[i].handle)
+            tutti_stream_destroy(r->sends[i]);
+    if (r->beside.handle)
+        tutti_stream_destroy(r->beside);
+    tr_groups_free(&r->groups);
+    tr_threads_stop(r->threads);
+    free(r->arena[0]);
+    free(r->arena[1]);
+    free(r->points);
+    free(r->clock);
+    free(r->updates);
+    free(r->used);
+    tr_audit_free(&r->audit);
+    *r = (struct tr_runner){ 0 };
+}
+
+/* ---- communication ---- */
+
+static tutti_comm *group_of(const struct tr_runner *r, const struct tr_instr *i)
+{
+    return i->beside             ? r->groups.beside[i->axes]
+           : i->axes == TR_WORLD ? r->groups.world
+                                 : r->groups.of[i->axes];
+}
+
+/* A message has the type of what it carries. */
+static tutti_type type_of(const struct tr_tape *t, const struct tr_instr *i)
+{
+    return tr_element_type(t->values[i->ins ? i->in[0] : i->out[0]].element);
+}
+
+static size_t bytes_of(const struct tr_tape *t, const struct tr_instr *i)
+{
+    return (size_t)tr_element_bytes(t->values[i->ins ? i->in[0] : i->out[0]].element);
+}
+
+tutti_status tr_runner_calls(const struct tr_runner *r, const struct tr_instr *i, struct tr_ledger *counted)
+{
+    const struct tr_tape *t = r->tape;
+    tutti_comm *comm = group_of(r, i);
+    tutti_stream stream = i->beside ? r->beside : tutti_no_stream();
+    tutti_type type = type_of(t, i);
+    size_t bytes = bytes_of(t, i), count = (size_t)i->count, n = (size_t)tutti_comm_size(comm);
+    unsigned char *in = tr_at(r, i->in[0]), *out = tr_at(r, i->out[0]);
+    tutti_status s = TUTTI_OK;
+    if (i->code == TR_ALL_GATHER && i->in[0] == i->out[0]) /* in place: ZeRO's parameters */
+        in += (size_t)tutti_comm_rank(comm) * count * bytes;
+    for (int64_t x = 0; x < i->times && s == TUTTI_OK; x++) {
+        if (i->code == TR_ALL_REDUCE) {
+            s = tutti_all_reduce(in, out, count, type, i->fold, comm, stream);
+        } else if (i->code == TR_ALL_GATHER) {
+            s = tutti_all_gather(in, out, count, type, comm, stream);
+            in += count * bytes, out += n * count * bytes;
+        } else if (i->code == TR_REDUCE) {
+            s = tutti_reduce(in, out, count, type, i->fold, 0, comm, stream);
+        } else if (i->code == TR_ALL_TO_ALL) {
+            s = tutti_all_to_all(in, out, count, type, comm, stream);
+            in += n * count * bytes, out += n * count * bytes;
+        } else if (i->code == TR_BROADCAST) {
+            s = tutti_broadcast(in, out, count, type, 0, comm, stream);
+        } else {
+            s = tutti_reduce_scatter(in, out, count, type, i->fold, comm, stream);
+            in += n * count * bytes, out += count * bytes;
+        }
+        bool parts = i->code == TR_ALL_GATHER || i->code == TR_REDUCE_SCATTER || i->code == TR_ALL_TO_ALL;
+        if (counted)
+            tr_ledger_count(counted, t, i, i->code, (int64_t)(count * bytes * (parts ? n : 1)));
+    }
+    return s;
+}
+
+static bool run_collective(struct tr_runner *r, const struct tr_instr *i, struct tr_error *e)
+{
+    tutti_status s = i->times > 1 ? tutti_group_start() : TUTTI_OK;
+    if (s == TUTTI_OK)
+        s = tr_runner_calls(r, i, &r->counted);
+    tutti_status ended = i->times > 1 ? tutti_group_end() : TUTTI_OK; /* a call that failed, too, was in it */
+    if (s == TUTTI_OK)
+        s = ended;
+    if (i->beside && s == TUTTI_OK)
+        s = tutti_stream_record(r->beside, &r->points[i->out[0]]);
+    return s == TUTTI_OK || failed(r, i, group_of(r, i), e);
+}
+
+/* What the instruction reads goes to one rank, and as much comes from another; either is counted. */
+struct exchange {
+    tutti_comm *comm;
+    int to, from;
+    void *into;
+};
+
+static bool exchange(
+    struct tr_runner *r, const struct tr_instr *i, const struct exchange *x, struct tr_error *e)
+{
+    tutti_type type = type_of(r->tape, i);
+    int64_t bytes = i->count * (int64_t)bytes_of(r->tape, i);
+    tutti_status s = tutti_group_start();
+    if (s == TUTTI_OK)
+        s = tutti_send(tr_at(r, i->in[0]), (size_t)i->count, type, x->to, x->comm, tutti_no_stream());
+    if (s == TUTTI_OK)
+        s = tutti_recv(x->into, (size_t)i->count, type, x->from, x->comm, tutti_no_stream());
+    tutti_status ended = tutti_group_end(); /* a call that failed, too, was in it */
+    tr_ledger_count(&r->counted, r->tape, i, TR_SEND, bytes);
+    tr_ledger_count(&r->counted, r->tape, i, TR_RECV, bytes);
+    return (s == TUTTI_OK && ended == TUTTI_OK) || failed(r, i, x->comm, e);
+}
+
+/* Round the group: to the rank `turn` behind, from the one as far before. */
+static bool run_shift(struct tr_runner *r, const struct tr_instr *i, struct tr_error *e)
+{
+    tutti_comm *comm = group_of(r, i);
+    int n = tutti_comm_size(comm), rank = tutti_comm_rank(comm);
+    struct exchange x = { comm, (rank + i->turn + n) % n, (rank - i->turn + n) % n, tr_at(r, i->out[0]) };
+    return exchange(r, i, &x, e);
+}
+
+static bool run_message(struct tr_runner *r, const struct tr_instr *i, struct tr_error *e)
+{
+    tutti_comm *comm = r->groups.edge[i->edge];
+    tutti_type type = type_of(r->tape, i);
+    int64_t bytes = i->count * (int64_t)bytes_of(r->tape, i);
+    tutti_status s;
+    if (i->code == TR_SEND) {
+        tutti_stream stream = r->sends[i->edge];
+        s = tutti_send(tr_at(r, i->in[0]), (size_t)i->count, type, 1, comm, stream);
+        if (s == TUTTI_OK)
+            s = tutti_stream_record(stream, &r->points[i->in[0]]);
+    } else {
+        s = tutti_recv(tr_at(r, i->out[0]), (size_t)i->count, type, 0, comm, tutti_no_stream());
+    }
+    tr_ledger_count(&r->counted, r->tape, i, i->code, bytes);
+    return s == TUTTI_OK || failed(r, i, comm, e);
+}
+
+static bool run_wait(struct tr_runner *r, const struct tr_instr *i, struct tr_error *e)
+{
+    tutti_stream stream = i->beside ? r->beside : r->sends[i->edge];
+    if (tutti_stream_wait(stream, r->points[i->in[0]], -1) == TUTTI_OK)
+        return true;
+    return failed(r, i, NULL, e);
+}
+
+/* Both homes of a tied embedding add what the other has; x + y = y + x. */
+static bool run_tie(struct tr_runner *r, const struct tr_instr *i, struct tr_error *e)
+{
+    enum tr_element element = r->tape->values[i->in[0]].element;
+    void *mine = tr_at(r, i->in[0]), *sum = tr_at(r, i->out[0]);
+    if (i->edge != TR_HOME) {
+        tr_add_values(r, element, sum, mine, tr_at(r, i->in[1]), i->count);
+        return true;
+    }
+    void *other = tr_at(r, i->scratch);
+    tutti_comm *comm = r->groups.edge[TR_HOME];
+    int peer = 1 - tutti_comm_rank(comm);
+    if (!exchange(r, i, &(struct exchange){ comm, peer, peer, other }, e))
+        return false;
+    tr_add_values(r, element, sum, mine, other, i->count);
+    return true;
+}
+
+/* ---- the rest ---- */
+
+static void run_count(struct tr_runner *r, const struct tr_instr *i)
+{
+    const struct tr_tape *t = r->tape;
+    const struct tr_holding *h = NULL;
+    for (int n = 0; n < t->n_holdings; n++)
+        if (t->holdings[n].parameter == i->parameter)
+            h = &t->holdings[n];
+    float *level[32] = { NULL };
+    for (int l = 0; l < 32 && h->level[l] >= 0; l++)
+        level[l] = tr_at(r, h->level[l]);
+    tr_tree_in(r->k, tr_at(r, i->in[0]), level, i->count, i->micro % (int)i->times, (int)i->times);
+}
+
+static void run_norm(struct tr_runner *r, const struct tr_instr *i)
+{
+    double *to = (double *)tr_at(r, r->tape->leaves) + i->place;
+    int64_t leaf = tr_leaf(&r->tape->placed->g->tensors[i->parameter]);
+    if (r->tape->values[i->in[0]].element == TR_BFLOAT16)
+        r->k->square_leaves_of_bfloat16(to, tr_at(r, i->in[0]), i->count, leaf);
+    else
+        r->k->square_leaves(to, tr_at(r, i->in[0]), i->count, leaf);
+}
+
+static void run_losses(struct tr_runner *r, const struct tr_instr *i)
+{
+    double *to = (double *)tr_at(r, r->tape->losses) + i->place;
+    const double *from = (const double *)tr_at(r, i->in[0]) + i->first;
+    int64_t here = r->tape->values[i->in[0]].bytes / 8 / i->times;
+    for (int64_t s = 0; s < i->times; s++)
+        memcpy(to + s * TR_BLOCKS, from + s * here, (size_t)i->count * sizeof *to);
+}
+
+static double sum(const double *x, int64_t count)
+{
+    double s = 0;
+    for (int64_t i = 0; i < count; i++)
+        s += x[i];
+    return s;
+}
+
+static void run_update(struct tr_runner *r, const struct tr_instr *i)
+{
+    const struct tr_tape *t = r->tape;
+    const struct tr_plan *plan = t->placed->plan;
+    const struct tr_holding *h = tr_holding_of((struct tr_tape *)t, i->parameter);
+    int update = plan->async ? i->micro / tr_update_micros(plan) : 0;
+    bool delayed = t->values[i->in[0]].lasts; /* the gradient of the step before, where there was one */
+    double norm = delayed ? r->before.norm : r->result.norm,
+           step = (double)(r->step * tr_updates(plan) + update + !delayed);
+    bool none_waits = delayed && r->step == 0;
+    struct tr_adamw a = { .rate = (float)plan->rate,
+        .scale = plan->clip > 0 && norm > plan->clip ? (float)(plan->clip / norm) : 1,
+        .decay = t->placed->g->tensors[i->parameter].dims > 1 ? (float)plan->decay : 0,
+        .correct1 = (float)(1 / (1 - pow(0.9, step))),
+        .correct2 = (float)(1 / (1 - pow(0.95, step))) };
+    int old = plan->async ? i->in[i->ins - 1] : i->out[0];
+    if (old != i->out[0]) /* another version, which others still read */
+        memcpy(tr_at(r, i->out[0]), tr_at(r, old), (size_t)t->values[old].bytes);
+    bool offloaded = t->values[i->out[0]].host, mixed = h->master >= 0;
+    int64_t from = offloaded ? 0 : h->shard_from; /* the host has no more than what is updated */
+    struct tr_update u = { .p = mixed ? tr_at(r, h->master) : (float *)tr_at(r, i->out[0]) + from,
+        .m = plan->sgd ? NULL : tr_at(r, i->in[1]),
+        .v = plan->sgd ? NULL : tr_at(r, i->in[2]),
+        .g = mixed ? NULL : tr_at(r, i->in[0]),
+        .narrow = tr_at(r, i->in[0]),
+        .count = i->count,
+        .a = a };
+    if (!none_waits)
+        tr_update(r->k, &u, offloaded ? r->threads : NULL);
+    if (mixed) /* the optimizer goes over the masters, and the values are their rounding */
+        tr_round_masters(r, i->parameter, (uint16_t *)tr_at(r, i->out[0]) + from, u.p, tr_updated_from(t, h),
+            i->count, (int64_t)step);
+}
+
+/* The first instruction of a vector of leaves finds it cleared; after the last one all leaves are there. */
+static void before(struct tr_runner *r, int n)
+{
+    const struct tr_tape *t = r->tape;
+    const int vectors[] = { t->losses, t->leaves };
+    for (int i = 0; i < 2; i++)
+        if (t->values[vectors[i]].first == n)
+            memset(tr_at(r, vectors[i]), 0, (size_t)t->values[vectors[i]].bytes);
+}
+
+static void after(struct tr_runner *r, int n)
+{
+    const struct tr_tape *t = r->tape;
+    const struct tr_value *losses = &t->values[t->losses], *leaves = &t->values[t->leaves];
+    const struct tr_plan *p = t->placed->plan;
+    int updates = r->n_updates;
+    int64_t loss = losses->bytes / 8 / updates, norm = leaves->bytes / 8 / updates;
+    for (int u = 0; u < updates && losses->last == n; u++)
+        r->updates[u].loss = sum((const double *)tr_at(r, t->losses) + u * loss, loss) /
+                             (double)(p->batch / updates * tr_targets(t->placed->g));
+    for (int u = 0; u < updates && leaves->last == n; u++)
+        r->updates[u].norm = sqrt(sum((const double *)tr_at(r, t->leaves) + u * norm, norm));
+    r->result = r->updates[updates - 1];
+}
+
+static bool run_instr(struct tr_runner *r, int n, struct tr_error *e)
+{
+    const struct tr_instr *i = &r->tape->instrs[n];
+    switch (i->code) {
+    case TR_COMPUTE:
+        tr_compute(r, i);
+        r->flops += i->flops;
+        return true;
+    case TR_ALL_REDUCE:
+    case TR_REDUCE_SCATTER:
+    case TR_ALL_GATHER:
+    case TR_REDUCE:
+    case TR_BROADCAST:
+    case TR_ALL_TO_ALL:
+        return run_collective(r, i, e);
+    case TR_SHIFT:
+        return run_shift(r, i, e);
+    case TR_HALO:
+        return tr_run_halo(r, i, e);
+    case TR_ALL_TO_ALL_V:
+        return tr_run_exchange(r, i, e);
+    case TR_SEND:
+    case TR_RECV:
+        return i->edge >= TR_TO_SERVER ? tr_server_message(r, i, e) : run_message(r, i, e);
+    case TR_WAIT:
+        return run_wait(r, i, e);
+    case TR_TIE:
+        return run_tie(r, i, e);
+    case TR_LOAD:
+        tr_run_load(r, i);
+        return true;
+    case TR_COUNT:
+        run_count(r, i);
+        return true;
+    case TR_NORM:
+        run_norm(r, i);
+        return true;
+    case TR_LOSSES:
+        run_losses(r, i);
+        return true;
+    case TR_DOWN:
+    case TR_UP:
+        tr_host_copy(r, i);
+        return true;
+    default:
+        run_update(r, i);
+        return true;
+    }
+}
+
+bool tr_runner_instr(struct tr_runner *r, int n, struct tr_error *e)
+{
+    before(r, n);
+    if (!run_instr(r, n, e))
+        return false;
+    tr_note_used(r, &r->tape->instrs[n]);
+    after(r, n);
+    return true;
+}
+
+static bool all_finite(const struct tr_runner *r)
+{
+    for (int u = 0; u < r->n_updates; u++)
+        if (!isfinite(r->updates[u].loss) || !isfinite(r->updates[u].norm))
+            return false;
+    return true;
+}
+
+bool tr_runner_step(struct tr_runner *r, struct tr_error *e)
+{
+    const struct tr_tape *t = r->tape;
+    struct tr_traffic before;
+    r->before = r->result, r->flops = 0;
+    tr_exchange_begin(&r->predicted);
+    tr_ledger_begin(&r->counted, &r->predicted);
+    tr_ledger_begin(&r->copies_counted, &r->copies_predicted);
+    if (r->audited && r->groups.world && !tr_traffic_read(&before, &r->groups, e))
+        return false;
+    if (r->audited)
+        tr_audit_begin(&r->audit, t, r->arena);
+    for (int n = 0; n < t->n_instrs; n++) {
+        if (r->audited)
+            tr_audit_before(&r->audit, t, r->arena, n);
+        r->clock[n] = tr_now_ns();
+        if (!tr_runner_instr(r, n, e))
+            return false;
+        bool tells = !t->placed->plan->server_async; /* there a server does, who has other pushes */
+        if (n == t->values[t->leaves].last && tells && !all_finite(r)) /* nothing was updated yet */
+            return tr_not_finite(r, e);
+        if (r->audited)
+            tr_audit_after(&r->audit, t, r->arena, n);
+    }
+    r->clock[t->n_instrs] = tr_now_ns();
+    r->step++;
+    bool ok = tr_ledger_equal(&r->counted, &r->predicted, t, e) &&
+              tr_ledger_equal(&r->copies_counted, &r->copies_predicted, t, e);
+    if (r->audited)
+        ok = ok && tr_audit_end(&r->audit, t, r->arena, e) &&
+             (!r->groups.world || tr_traffic_equal(&before, &r->groups, &r->predicted, t->rank, e));
+    r->audited = false;
+    return ok;
+}
+
+void tr_runner_read(const struct tr_runner *r, int parameter, int what, float *to)
+{
+    const struct tr_tape *t = r->tape;
+    const struct tr_tensor *w = &t->placed->g->tensors[parameter];
+    for (int n = 0; n < t->n_holdings; n++) {
+        const struct tr_holding *h = &t->holdings[n];
+        bool works = t->placed->plan->mesh.servers && t->server < 0;
+        bool rounded = h->master < 0 && t->values[h->values].element == TR_BFLOAT16;
+        if (h->parameter != parameter || (works && what) || (rounded && !what))
+            continue; /* a worker's gradient is a part of the sum, and servers have the masters */
+        bool master = !what && h->master >= 0;
+        int value = what ? h->gradient : master ? h->master : h->values;
+        int64_t count = what || master ? h->shard_count : tr_count(t, value),
+                columns = w->dims > 1 ? w->size[1] : 1;
+        int64_t from = what || master ? tr_updated_from(t, h) : tr_values_from(t, h);
+        for (int64_t i = 0; i < count && from + i < w->rows * columns; i++)
+            to[from + i] = (float)tr_number(r, value, i);
+    }
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* run.h: the executor: it walks a tape, and knows no paradigm. */
+#ifndef TRAINING_RUN_RUN_H
+#define TRAINING_RUN_RUN_H
+
+#include "training/data/data.h"
+#include "training/kernels/kernels.h"
+#include "training/resident.h"
+#include "training/run/audit.h"
+#include "training/account/ledger.h"
+
+struct tr_result {
+    double loss, norm;
+};
+
+struct tr_runner {
+    const struct tr_tape *tape;
+    const struct tr_kernels *k;
+    struct tr_threads *threads; /* of the update on the host; NULL */
+    const struct tr_data *data;
+    struct tr_groups groups;
+    unsigned char *arena[2]; /* of the device's memory, and of the host's: NULL where nothing is there */
+    tutti_stream sends[TR_EDGES]; /* sends of the pipeline run beside the list */
+    tutti_stream beside; /* collectives that run beside the list */
+    uint64_t *points; /* of each value that is sent, or made beside the list: when that is over */
+    int64_t *clock; /* when each instruction of the last step began, and when the last one ended; ns */
+    int64_t step;
+    struct tr_result *updates; /* of each update of the last step */
+    int n_updates;
+    struct tr_result result, before; /* of the last update, and of the one before that */
+    int peer; /* of an asynchronous server: whose push it takes, or to whom it gives */
+    const void *ticket; /* what already came of that push; NULL */
+    double slow; /* a worker takes so many times as long to compute; 0: as long as it takes */
+    double flops; /* of what was computed since the step began */
+    struct tr_ledger predicted, counted; /* messages of a step; equal after it, or it fails */
+    struct tr_ledger copies_predicted, copies_counted; /* between the memories: the same */
+    struct tr_audit audit;
+    struct tr_resident before_groups;
+    int64_t *used; /* bytes of each value, of those with room for more; -1: all */
+    bool audited; /* the next step is; see audit.h for what it costs and destroys */
+};
+
+/* Collective over world (NULL: one rank, or none that it talks to). Initial values are those of the golden
+ * program. */
+bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct tr_kernels *k,
+    const struct tr_data *d, tutti_comm *world, struct tr_error *e);
+/* One step: one update of the weights, or those of an asynchronous pipeline's window. A loss or norm that is
+ * not finite is an error; nothing was updated then, but by an asynchronous pipeline. */
+bool tr_runner_step(struct tr_runner *r, struct tr_error *e);
+/* One instruction of it. */
+bool tr_runner_instr(struct tr_runner *r, int n, struct tr_error *e);
+/* The calls of a collective; each is counted, if there is where. */
+tutti_status tr_runner_calls(const struct tr_runner *r, const struct tr_instr *i, struct tr_ledger *counted);
+void tr_runner_close(struct tr_runner *r);
+
+/* A parameter's values (what = 0) or its gradient of the last step (1) on this rank, at their places in the
+ * canonical flat array of the whole tensor: `to` has rows * columns floats, and elements that are not here
+ * are left alone. */
+void tr_runner_read(const struct tr_runner *r, int parameter, int what, float *to);
+
+#endif

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* widen.h: kernels work on float32. Their bfloat16 operands are widened into scratch before, and their
+ * bfloat16 results rounded from there afterwards; long arrays go through in pieces. */
+#ifndef TRAINING_RUN_WIDEN_H
+#define TRAINING_RUN_WIDEN_H
+
+#include "training/ops/site.h"
+#include "training/run/compute.h"
+
+/* Operands become their float32 images, which lie before the kernels' scratch; then results are rounded. */
+void tr_widen_operands(const struct tr_runner *r, const struct tr_instr *i, struct tr_call *c);
+void tr_narrow_results(const struct tr_runner *r, const struct tr_instr *i, const struct tr_call *c);
+
+/* One element, of whatever type but tokens. */
+double tr_number(const struct tr_runner *r, int value, int64_t i);
+/* sum = a + b, all of one element type; sum may be a or b. */
+void tr_add_values(
+    const struct tr_runner *r, enum tr_element e, void *sum, const void *a, const void *b, int64_t count);
+/* Values by rounding their masters, which begin with element `from` of the whole tensor, after so many
+ * updates. */
+void tr_round_masters(const struct tr_runner *r, int parameter, uint16_t *values, const float *masters,
+    int64_t from, int64_t count, int64_t updates);
+
+#endif
