@@ -21,7 +21,7 @@
  *           a multiple of 64. Tokens: 8 blocks of T / 8 tokens of each sequence, then the tree over the
  *           sequences of the batch. With stripes=1 a block has no neighbours, but every eighth token
  *   lanes   sums along a row that no rank shares: lane i % 16 takes element i, ascending; then the tree of
- *           16 lanes
+ *           16 lanes. The norm of the gradient has 256, since it sums up more in one go
  *
  *      T = 8 blocks of a sequence      b0  b1  b2  b3  b4  b5  b6  b7      each: tokens in ascending order
  *                                        \ /     \ /     \ /     \ /
@@ -59,7 +59,7 @@ typedef float real;
 #define CLONES
 #endif
 
-enum { CHUNKS = 8, LANES = 16, LEAVES = 64 };
+enum { CHUNKS = 8, LANES = 16, SQUARE_LANES = 256 };
 
 /* ---- what is run ---- */
 
@@ -815,8 +815,21 @@ static int is_parameter(long t)
     return t != head() || !tied;
 }
 
-/* Each tensor has 64 leaves: its rows, as if padded to a multiple of 64, in 8 chunks, and each chunk in 8. A
- * leaf is summed in double precision, in order; then all leaves, in order. */
+/* A leaf of the norm: the sum of squares in double precision, in which a square is exact. Lane i % 256 takes
+ * element i, ascending; then the tree over the lanes. */
+static double sum_squares(const real *x, long n)
+{
+    double lane[SQUARE_LANES] = { 0 };
+    for (long i = 0; i < n; i++)
+        lane[i % SQUARE_LANES] += (double)x[i] * (double)x[i];
+    for (long step = 1; step < SQUARE_LANES; step *= 2)
+        for (long i = 0; i < SQUARE_LANES; i += 2 * step)
+            lane[i] += lane[i + step];
+    return lane[0];
+}
+
+/* Each tensor has 64 leaves: its rows, as if padded to a multiple of 64, in 8 chunks, and each chunk in 8. The
+ * leaves of all tensors are added in order. */
 static double gradient_norm(void)
 {
     double sum = 0;
@@ -825,12 +838,8 @@ static double gradient_norm(void)
             continue;
         long count = tensors[t].rows * tensors[t].columns,
              leaf = (tensors[t].rows + 63) / 64 * tensors[t].columns;
-        for (long i = 0; i < LEAVES; i++) {
-            double part = 0;
-            for (long x = i * leaf; x < (i + 1) * leaf && x < count; x++)
-                part += (double)gradient(t)[x] * (double)gradient(t)[x];
-            sum += part;
-        }
+        for (long from = 0; from < count; from += leaf)
+            sum += sum_squares(gradient(t) + from, count - from < leaf ? count - from : leaf);
     }
     return sqrt(sum);
 }

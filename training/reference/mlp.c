@@ -32,7 +32,7 @@ typedef float real;
 #define ROOT sqrtf
 #endif
 
-enum { T = 8, CHUNKS = 8, LANES = 16, LEAVES = 64 };
+enum { T = 8, CHUNKS = 8, LANES = 16, SQUARE_LANES = 256 };
 
 static long L = 4, C = 64, I = 32, V = 10, B = 8; /* layers, width, inputs, classes, slots of T rows */
 static long steps = 10, sgd = 0, seed = 1, check = 0, delay = 0;
@@ -295,6 +295,19 @@ static double loss_and_gradient(long step, int backward)
     return loss / (double)(B * T);
 }
 
+/* A leaf of the norm: the sum of squares in double precision, in which a square is exact. Lane i % 256 takes
+ * element i, ascending; then the tree over the lanes. */
+static double sum_squares(const real *x, long n)
+{
+    double lane[SQUARE_LANES] = { 0 };
+    for (long i = 0; i < n; i++)
+        lane[i % SQUARE_LANES] += (double)x[i] * (double)x[i];
+    for (long step = 1; step < SQUARE_LANES; step *= 2)
+        for (long i = 0; i < SQUARE_LANES; i += 2 * step)
+            lane[i] += lane[i + step];
+    return lane[0];
+}
+
 /* 64 leaves of each tensor, by rows, as in gpt.c. */
 static double gradient_norm(void)
 {
@@ -302,11 +315,9 @@ static double gradient_norm(void)
     for (long t = 0; t < n_tensors; t++) {
         long count = tensors[t].rows * tensors[t].columns;
         long width = (tensors[t].rows + 63) / 64 * tensors[t].columns;
-        double leaf[LEAVES] = { 0 };
-        for (long i = 0; i < count; i++)
-            leaf[i / width] += (double)grad[tensors[t].offset + i] * (double)grad[tensors[t].offset + i];
-        for (long i = 0; i < LEAVES; i++)
-            total += leaf[i];
+        for (long from = 0; from < count; from += width)
+            total +=
+                sum_squares(grad + tensors[t].offset + from, count - from < width ? count - from : width);
     }
     return sqrt(total);
 }

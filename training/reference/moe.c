@@ -56,7 +56,7 @@ typedef float real;
 #define CLONES
 #endif
 
-enum { CHUNKS = 8, LANES = 16, LEAVES = 64 };
+enum { CHUNKS = 8, LANES = 16, SQUARE_LANES = 256 };
 
 /* Layers, channels, heads, context, vocabulary, sequences, experts, how many of them a token has. */
 static long L = 4, C = 64, HEADS = 4, T = 64, V = 256, B = 8, E = 8, K = 2;
@@ -805,6 +805,19 @@ static double balance_loss(void)
     return balance * (double)E * sum / (double)micros;
 }
 
+/* A leaf of the norm: the sum of squares in double precision, in which a square is exact. Lane i % 256 takes
+ * element i, ascending; then the tree over the lanes. */
+static double sum_squares(const real *x, long n)
+{
+    double lane[SQUARE_LANES] = { 0 };
+    for (long i = 0; i < n; i++)
+        lane[i % SQUARE_LANES] += (double)x[i] * (double)x[i];
+    for (long step = 1; step < SQUARE_LANES; step *= 2)
+        for (long i = 0; i < SQUARE_LANES; i += 2 * step)
+            lane[i] += lane[i + step];
+    return lane[0];
+}
+
 /* 64 leaves of each tensor, by rows, as in gpt.c. */
 static double gradient_norm(void)
 {
@@ -812,11 +825,8 @@ static double gradient_norm(void)
     for (long t = 0; t < n_tensors - tied; t++) { /* a tied head counts with the embedding */
         long count = tensors[t].rows * tensors[t].columns;
         long width = (tensors[t].rows + 63) / 64 * tensors[t].columns;
-        double leaf[LEAVES] = { 0 };
-        for (long i = 0; i < count; i++)
-            leaf[i / width] += (double)gradient(t)[i] * (double)gradient(t)[i];
-        for (long i = 0; i < LEAVES; i++)
-            total += leaf[i];
+        for (long from = 0; from < count; from += width)
+            total += sum_squares(gradient(t) + from, count - from < width ? count - from : width);
     }
     return sqrt(total);
 }
