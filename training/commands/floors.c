@@ -6,8 +6,6 @@
  * the same kernels are held to what rounding does elsewhere. */
 #include "training/commands/floors.h"
 
-#include "training/commands/alone.h"
-
 #include <string.h>
 
 /* Whether rounding may change which experts a token has. */
@@ -22,7 +20,7 @@ bool tr_floor_of(struct tr_floor *f, const struct tr_options *o)
                                  bfloat16[] = { { 8e-3, 5e-2 }, { 1.2e-2, 5e-2 } },
                                  chosen[] = { { 8e-3, 0.8 }, { 1.2e-2, 0.8 } };
     bool narrow = strcmp(o->precision, "float32") != 0, sgd = !strcmp(o->optimizer, "sgd");
-    if (!tr_options_free(o) && !(narrow && !tr_compares_alone(o)))
+    if (!tr_options_free(o))
         return false;
     *f = !narrow ? free_order[sgd] : chooses(o) ? chosen[sgd] : bfloat16[sgd];
     return true;
