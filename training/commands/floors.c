@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* floors.c: bars for what is near and not equal: three to four times the most that was found.
  *
- * In bfloat16 a sum in another order may be rounded to the next number. Where a token has some of the experts,
- * that can give a token whose choice is close others, and an expert's gradient then has another token in it:
- * 0.4 of the largest was once found. Where a token has all experts, the bars are those of other models. */
+ * In bfloat16 a sum in another order may be rounded to the next number. Where a token has some of the
+ * experts, that can give a token whose choice is close others, and an expert's gradient then has another
+ * token in it: 0.4 of the largest was once found. Where a token has all experts, the bars are those of other
+ * models. */
 #include "training/commands/floors.h"
 
 #include <string.h>

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* update.h: the norm of the gradient by leaves, and the optimizers. */
 
-/* A leaf of the norm is the sum of 256 lanes, of which lane i % 256 takes the square of element i, and then of
- * their tree. So no addition waits for the one before: a processor adds whole vectors, and a device has a
- * thread for each lane. The square of a float is exact in float64, and a fused multiply-add gives the same. */
+/* A leaf of the norm is the sum of 256 lanes, of which lane i % 256 takes the square of element i, and then
+ * of their tree. So no addition waits for the one before: a processor adds whole vectors, and a device has
+ * a thread for each lane. The square of a float is exact in float64, and so a fused multiply-add gives the
+ * same. */
 enum { SQUARE_LANES = 256, DOUBLES = TR_VECTOR_BYTES / 8 };
 typedef double vec_f64 __attribute__((vector_size(TR_VECTOR_BYTES)));
 typedef float half_vec __attribute__((vector_size(TR_VECTOR_BYTES / 2)));

@@ -123,8 +123,8 @@ static real hyperbolic_tangent(real x)
  *
  * Parameters, what a token has for each channel, and the gradients of both are numbers of bfloat16, the upper
  * half of a float. Each operation computes in float32, and its result is rounded, once. The masters that the
- * optimizer updates, its m and v, the means, scales and log-sum-exps of tokens, the softmax's numerators, and sums of
- * gradients before they are whole stay float32. */
+ * optimizer updates, its m and v, the means, scales and log-sum-exps of tokens, the softmax's numerators, and
+ * sums of gradients before they are whole stay float32. */
 
 /* The upper half of x + add, whose carry rounds up; a NaN stays one. */
 static real upper_half(real x, uint32_t add)
@@ -905,8 +905,8 @@ static double sum_squares(const real *x, long n)
     return lane[0];
 }
 
-/* Each tensor has 64 leaves: its rows, as if padded to a multiple of 64, in 8 chunks, and each chunk in 8. The
- * leaves of all tensors are added in order. */
+/* Each tensor has 64 leaves: its rows, as if padded to a multiple of 64, in 8 chunks, and each chunk in 8.
+ * The leaves of all tensors are added in order. */
 static double gradient_norm(void)
 {
     double sum = 0;
