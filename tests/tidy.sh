@@ -37,7 +37,6 @@ cat >"$scratch/exceptions" <<'END'
 members training/kernels/kernels.h 32
 members training/options.h 87
 members training/parallel/paradigms.h 37
-include training/commands/warmup.c training/verify/alone.h
 END
 
 # --- Code, line by line. `plain` is the line without comments and without what stands between quotes.
@@ -364,8 +363,8 @@ FNR == 2 + program && !(script ? /^(# |""")/ : /^\/\*/) {
 length($0) > 110 {
     report(FNR, "columns", length($0) " columns; 110 are legal")
 }
-FNR == (golden ? 1002 : manual ? 902 : 602) { # with the line of the licence
-    report(FNR, "file length", (golden ? 1000 : manual ? 900 : 600) " lines a file are legal")
+FNR == (golden ? 1102 : manual ? 902 : 602) { # with the line of the licence
+    report(FNR, "file length", (golden ? 1100 : manual ? 900 : 600) " lines a file are legal")
 }
 script {
     next

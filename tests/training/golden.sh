@@ -57,6 +57,14 @@ for each in $gpt $mlp $cnn $moe; do
         fail "$each: float32 and float64 give another loss"
 done
 
+# And in bfloat16 as in float32: what its 8 bits can hold, since every rounding goes to the nearest.
+for each in $gpt $mlp $cnn $moe; do
+    for precision in 0 1; do
+        "$each" steps=1 bf16=$precision | awk '{ print $4 }'
+    done | awk 'NR == 1 { a = $1 } NR == 2 { d = (a - $1) / $1; exit d == 0 || d > 1e-3 || d < -1e-3 }' ||
+        fail "$each: float32 and bfloat16 give a loss that is the same, or far off"
+done
+
 # Bits. "model" lines name the options of gpt, "mlp", "cnn" and "moe" lines those of these, the lines below
 # what they must print.
 while read -r first rest; do

@@ -28,6 +28,9 @@ gpt|--dp 2 --tp 2 --pp 2 --micro 4 --sp --zero 3 --schedule zb-h1
 gpt vocab=257 tied=0|--vocabulary 257 --untied --tp 2 --pp 2 --micro 2
 mlp|--model mlp:nano --dp 2 --tp 2 --pp 2 --micro 2 --sp --zero 2
 cnn|--model cnn:nano --dp 2 --tp 2 --pp 2 --micro 2 --zero 2
+gpt bf16=1|--precision bfloat16 --dp 2 --tp 2 --pp 2 --micro 2 --sp --zero 3
+gpt bf16=1 stochastic=1|--precision bfloat16 --rounding stochastic --dp 2 --micro 2
+moe bf16=1|--model moe:nano --precision bfloat16 --dp 2 --tp 2
 '
 
 # compare PROGRAM KERNELS OPTIONS...

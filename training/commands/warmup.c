@@ -3,7 +3,7 @@
  * what else the machine does can only add to it. */
 #include "training/commands/warmup.h"
 
-#include "training/verify/alone.h"
+#include "training/commands/alone.h"
 #include "training/commands/prepare.h"
 #include "training/launch.h"
 #include "training/parallel/balance.h"

@@ -2,7 +2,7 @@
 /* account.c: what a configuration computes, sends and needs, and what it can be compared with. */
 #include "training/compare/compare.h"
 
-#include "training/verify/alone.h"
+#include "training/commands/alone.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -95,9 +95,7 @@ char tr_compare_class(const struct tr_contender *x)
 
 const char *tr_compare_with(const struct tr_contender *x)
 {
-    if (computes_otherwise(&x->prepared.run.plan))
-        return "simulator";
-    return tr_compares_alone(&x->options) ? "one rank" : "golden program";
+    return computes_otherwise(&x->prepared.run.plan) ? "simulator" : "golden program";
 }
 
 bool tr_compare_near(const struct tr_comparison *c)

@@ -2,7 +2,7 @@
 /* staleness.c: `tutti-train staleness`: how old the weights are that asynchronous pipelines compute with,
  * and what that does to the loss. Each line is the simulator's run of as many updates as the others, from the
  * same data; that a pipeline of ranks has its bits is what verify shows. */
-#include "training/verify/alone.h"
+#include "training/commands/alone.h"
 #include "training/commands/commands.h"
 #include "training/verify/golden.h"
 #include "training/commands/prepare.h"

@@ -142,8 +142,8 @@ struct tr_kernels {
     void (*loss)(
         double *leaf, const float *sum, const float *max, const float *wanted, int64_t tokens, int64_t block);
 
-    /* out[i] = the sum of squares of leaf i in float64, each in ascending order: count elements in leaves of
-     * `leaf` elements. */
+    /* out[i] = the sum of squares of leaf i in float64, by 256 lanes and their tree: count elements in leaves
+     * of `leaf` elements. */
     void (*square_leaves)(double *out, const float *x, int64_t count, int64_t leaf);
     void (*square_leaves_of_bfloat16)(double *out, const uint16_t *x, int64_t count, int64_t leaf);
     void (*adamw)(float *p, float *m, float *v, const float *g, int64_t count, const struct tr_adamw *a);

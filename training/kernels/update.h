@@ -1,38 +1,80 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* update.h: the norm of the gradient by leaves, and the optimizers. */
 
-/* A leaf is one chain of additions; several leaves at once keep the adders busy. The product of two floats is
- * exact in float64, so that a fused multiply-add would give the same. */
-enum { AT_ONCE = 8 };
+/* A leaf of the norm is the sum of 256 lanes, of which lane i % 256 takes the square of element i, and then
+ * of their tree. So no addition waits for the one before: a processor adds whole vectors, and a device has
+ * a thread for each lane. The square of a float is exact in float64, and so a fused multiply-add gives the
+ * same. */
+enum { SQUARE_LANES = 256, DOUBLES = TR_VECTOR_BYTES / 8 };
+typedef double vec_f64 __attribute__((vector_size(TR_VECTOR_BYTES)));
+typedef float half_vec __attribute__((vector_size(TR_VECTOR_BYTES / 2)));
+typedef uint32_t half_vec_u32 __attribute__((vector_size(TR_VECTOR_BYTES / 2)));
+typedef uint16_t half_vec_u16 __attribute__((vector_size(TR_VECTOR_BYTES / 4)));
 
-/* Element i of an array, which is exact in float64. */
-INLINE double element(const void *x, int64_t i, bool narrow)
+INLINE vec_f64 squares_of(const void *x, int64_t i, bool narrow)
+{
+    half_vec g;
+    if (narrow) {
+        half_vec_u16 upper;
+        memcpy(&upper, (const uint16_t *)x + i, sizeof upper);
+        g = (half_vec)(__builtin_convertvector(upper, half_vec_u32) << 16);
+    } else {
+        memcpy(&g, (const float *)x + i, sizeof g);
+    }
+    vec_f64 wide = __builtin_convertvector(g, vec_f64);
+    return wide * wide;
+}
+
+INLINE double square_of(const void *x, int64_t i, bool narrow)
 {
     float g;
     uint32_t bits = narrow ? (uint32_t)((const uint16_t *)x)[i] << 16 : 0;
     memcpy(&g, narrow ? (const void *)&bits : (const void *)((const float *)x + i), sizeof g);
-    return (double)g;
+    return (double)g * (double)g;
+}
+
+/* Neighbours are added; an odd one passes up. */
+INLINE void fold_pairs(double *restrict to, const double *restrict from, int64_t n)
+{
+    for (int64_t i = 0; i < n / 2; i++)
+        to[i] = from[2 * i] + from[2 * i + 1];
+    if (n % 2)
+        to[n / 2] = from[n - 1];
+}
+
+/* The tree over n lanes; those that are not there would be +0. */
+INLINE double fold_squares(double *lane, int64_t n)
+{
+    double half[SQUARE_LANES / 2];
+#pragma GCC unroll 4
+    for (; n > 2; n = (n + 3) / 4) {
+        fold_pairs(half, lane, n);
+        fold_pairs(lane, half, (n + 1) / 2);
+    }
+    return n > 1 ? lane[0] + lane[1] : lane[0];
+}
+
+INLINE double leaf_of(const void *x, int64_t from, int64_t count, bool narrow)
+{
+    double lane[SQUARE_LANES];
+    int64_t lanes = lesser(count, SQUARE_LANES), i = 0;
+    memset(lane, 0, sizeof *lane * (size_t)lanes);
+    for (; i + DOUBLES <= count; i += DOUBLES) {
+        vec_f64 part;
+        memcpy(&part, lane + i % SQUARE_LANES, sizeof part);
+        part += squares_of(x, from + i, narrow);
+        memcpy(lane + i % SQUARE_LANES, &part, sizeof part);
+    }
+    for (; i < count; i++)
+        lane[i % SQUARE_LANES] += square_of(x, from + i, narrow);
+    return lanes == SQUARE_LANES ? fold_squares(lane, SQUARE_LANES) : fold_squares(lane, lanes);
 }
 
 INLINE void leaves_of(double *out, const void *x, bool narrow, int64_t count, int64_t leaf)
 {
-    int64_t whole = count / leaf, i = 0;
-    for (; i + AT_ONCE <= whole; i += AT_ONCE) {
-        double part[AT_ONCE] = { 0 };
-        for (int64_t j = 0; j < leaf; j++)
-#pragma GCC unroll 8
-            for (int n = 0; n < AT_ONCE; n++) {
-                double g = element(x, (i + n) * leaf + j, narrow);
-                part[n] += g * g;
-            }
-        memcpy(out + i, part, sizeof part);
-    }
-    for (; i * leaf < count; i++) {
-        double part = 0;
-        for (int64_t j = i * leaf; j < lesser((i + 1) * leaf, count); j++)
-            part += element(x, j, narrow) * element(x, j, narrow);
-        out[i] = part;
-    }
+    for (int64_t i = 0; i * leaf < count; i++)
+        out[i] = leaf == 1 ? square_of(x, i, narrow)
+                           : leaf_of(x, i * leaf, lesser(count - i * leaf, leaf), narrow);
 }
 
 static void square_leaves(double *out, const float *x, int64_t count, int64_t leaf)

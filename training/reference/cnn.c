@@ -58,11 +58,12 @@ typedef float real;
 #define CLONES
 #endif
 
-enum { CHUNKS = 8, LANES = 16, LEAVES = 64, TAPS = 9, PIXELS = 4 };
+enum { CHUNKS = 8, LANES = 16, SQUARE_LANES = 256, TAPS = 9, PIXELS = 4 };
 
 static long L = 4, C = 64, S = 8, V = 10, B = 8; /* layers, channels, size of the grid, classes, pictures */
 static long steps = 10, norm = 0, groups = 8, split = 0, planes = 1, turn = 0, sgd = 0, seed = 1, check = 0,
             delay = 0;
+static long bf16, stochastic;
 static double lr = 1e-3, clip = 1, decay = 0.1;
 static char grads_path[4096], params_path[4096], data_path[4096], labels_path[4096];
 static long T; /* cells: S x S */
@@ -80,6 +81,30 @@ static real exponential(real x)
     return x < -87.0f ? 0.0f : ldexpf(p, (int)k);
 }
 #endif
+
+/* ---- bf16=1: mixed precision, as in gpt.c ---- */
+
+static real upper_half(real x, uint32_t add)
+{
+    float f = (float)x;
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    bits = (f != f ? bits | 0x400000 : bits + add) & 0xFFFF0000u;
+    memcpy(&f, &bits, sizeof bits);
+    return f;
+}
+static real nearest(real x)
+{
+    float f = (float)x;
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    return bf16 ? upper_half(x, 0x7FFF + (bits >> 16 & 1)) : x;
+}
+static void narrow(real *x, long count)
+{
+    for (long i = 0; bf16 && i < count; i++)
+        x[i] = nearest(x[i]);
+}
 
 static real *room(long count)
 {
@@ -174,7 +199,7 @@ typedef struct {
 
 static tensor *tensors;
 static long n_tensors, n_elements;
-static real *parameter, *momentum, *variance;
+static real *parameter, *momentum, *variance, *rounded;
 static real *grads, *grad; /* of each picture; of the one at hand, and in the end, the first, of the batch */
 
 static uint64_t hash(uint64_t x)
@@ -211,9 +236,29 @@ static long of_layer(long l, long which)
 {
     return l * (norm ? 4 : 2) + which;
 }
+static uint32_t mix_bits(uint32_t x)
+{
+    x = (x ^ x >> 16) * 0x7FEB352Du;
+    x = (x ^ x >> 15) * 0x846CA68Bu;
+    return x ^ x >> 16;
+}
+
+/* bf16=1: what operations read of the parameters. */
+static void round_masters(long updates)
+{
+    for (long t = 0; bf16 && t < n_tensors; t++) {
+        uint64_t key = hash(hash(hash((uint64_t)seed) + (uint64_t)updates) + (uint64_t)t);
+        for (long i = 0; i < tensors[t].rows * tensors[t].columns; i++) {
+            uint32_t chance = mix_bits(mix_bits((uint32_t)i ^ (uint32_t)key) + (uint32_t)(key >> 32));
+            real x = parameter[tensors[t].offset + i];
+            rounded[tensors[t].offset + i] = stochastic ? upper_half(x, chance >> 16) : nearest(x);
+        }
+    }
+}
+
 static real *weight(long t)
 {
-    return parameter + tensors[t].offset;
+    return (bf16 ? rounded : parameter) + tensors[t].offset;
 }
 static real *gradient(long t)
 {
@@ -260,6 +305,7 @@ static void make_model(void)
     }
     layers[L].x = room(T * C);
     add_tensor(V, C, sqrt(1.0 / (double)C), 0);
+    rounded = bf16 ? room(n_elements) : NULL;
     momentum = room(n_elements), variance = room(n_elements), grads = room(B * n_elements);
     patches = room(T * TAPS * C), pooled = room(C), scores = room(V), dx = room(T * C), dy = room(T * C);
 }
@@ -290,7 +336,7 @@ static void convolve(long l)
     else
         multiply(y->sum, T, C, K, plain(patches, K), turned(w, K), 1, K);
     for (long i = 0; i < T * C; i++)
-        y->sum[i] = y->sum[i] + weight(of_layer(l, BIAS))[i % C];
+        y->sum[i] = nearest(nearest(y->sum[i]) + weight(of_layer(l, BIAS))[i % C]);
 }
 
 /* From dy, the gradient of the sum: those of weight and bias, and dx, that of what went in. */
@@ -313,6 +359,7 @@ static void convolve_backward(long l)
         multiply(dx, T, C, back, plain(patches, back), turned(w, back), 1, back);
     else
         multiply(dx, T, C, back, plain(patches, back), plain(w, C), CHUNKS, back / CHUNKS);
+    narrow(dx, T * C);
 }
 
 /* The sums of a norm: over the cells for each channel, then along the channels of a group. */
@@ -326,12 +373,12 @@ static void group_norm(long l)
     for (long g = 0; g < groups; g++)
         y->mean[g] = sum_row(sums + g * size, size) / (real)(T * size);
     for (long i = 0; i < T * C; i++)
-        y->before[i] = y->sum[i] - y->mean[i % C / size];
+        y->before[i] = nearest(y->sum[i] - y->mean[i % C / size]);
     sum_cells(sums, y->before, y->before);
     for (long g = 0; g < groups; g++)
         y->scale[g] = 1 / ROOT(sum_row(sums + g * size, size) / (real)(T * size) + (real)1e-5);
     for (long i = 0; i < T * C; i++)
-        y->before[i] = FMA(y->before[i] * y->scale[i % C / size], w[i % C], b[i % C]);
+        y->before[i] = nearest(FMA(y->before[i] * y->scale[i % C / size], w[i % C], b[i % C]));
     free(sums);
 }
 
@@ -345,7 +392,7 @@ static void group_norm_backward(long l)
     long size = C / groups;
     real *a = room(groups), *b = room(groups), *normed = dx; /* whose gradient has been used */
     for (long i = 0; i < T * C; i++)
-        normed[i] = (y->sum[i] - y->mean[i % C / size]) * y->scale[i % C / size];
+        normed[i] = nearest(y->sum[i] - y->mean[i % C / size]) * y->scale[i % C / size];
     sum_cells(dw, dy, normed);
     sum_cells(db, dy, NULL);
     for (long g = 0; g < groups; g++) {
@@ -354,7 +401,7 @@ static void group_norm_backward(long l)
     }
     for (long i = 0; i < T * C; i++) {
         long g = i % C / size;
-        dy[i] = (dy[i] * w[i % C] - a[g] - normed[i] * b[g]) * y->scale[g];
+        dy[i] = nearest((dy[i] * w[i % C] - a[g] - normed[i] * b[g]) * y->scale[g]);
     }
     free(a), free(b);
 }
@@ -383,14 +430,14 @@ static void layer_forward(long l)
     else
         memcpy(layers[l].before, layers[l].sum, sizeof(real) * (size_t)(T * C));
     for (long i = 0; i < T * C; i++)
-        layers[l + 1].x[i] = gelu(layers[l].before[i]);
+        layers[l + 1].x[i] = nearest(gelu(layers[l].before[i]));
 }
 
 /* dx is the gradient of the layer's result at first, and of its input in the end. */
 static void layer_backward(long l)
 {
     for (long i = 0; i < T * C; i++)
-        dy[i] = dx[i] * gelu_slope(layers[l].before[i]);
+        dy[i] = nearest(dx[i] * gelu_slope(layers[l].before[i]));
     if (norm)
         group_norm_backward(l);
     convolve_backward(l);
@@ -408,8 +455,9 @@ static double head_forward(void)
     real lane[CHUNKS * LANES] = { 0 };
     sum_cells(pooled, layers[L].x, NULL);
     for (long c = 0; c < C; c++)
-        pooled[c] = pooled[c] / (real)T;
+        pooled[c] = nearest(nearest(pooled[c]) / (real)T);
     multiply(scores, 1, V, C, plain(pooled, C), turned(weight(of_layer(L, 0)), C), 1, C);
+    narrow(scores, V);
     real max = scores[0], wanted = scores[target] + 0;
     for (long i = 1; i < V; i++)
         max = scores[i] > max ? scores[i] : max;
@@ -419,7 +467,7 @@ static double head_forward(void)
     }
     tree(lane, CHUNKS * LANES, 1); /* over the lanes of each chunk, then over the chunks */
     for (long i = 0; i < V; i++)
-        scores[i] = (scores[i] / lane[0] - (i == target ? 1 : 0)) * ((real)1 / (real)B);
+        scores[i] = nearest((scores[i] / lane[0] - (i == target ? 1 : 0)) * ((real)1 / (real)B));
     return (double)((real)log((double)lane[0]) + max - wanted);
 }
 
@@ -429,7 +477,7 @@ static void head_backward(void)
     multiply(gradient(of_layer(L, 0)), V, C, 1, turned(scores, V), plain(pooled, C), 1, 1);
     multiply(d, 1, C, V, plain(scores, V), plain(weight(of_layer(L, 0)), C), CHUNKS, class_chunk());
     for (long i = 0; i < T * C; i++)
-        dx[i] = d[i % C] / (real)T;
+        dx[i] = nearest(nearest(d[i % C]) / (real)T);
     free(d);
 }
 
@@ -575,7 +623,21 @@ static double loss_and_gradient(long step, int backward)
     grad = grads;
     if (backward)
         tree(grads, B, n_elements);
+    narrow(grads, n_elements);
     return loss / (double)B;
+}
+
+/* A leaf of the norm: the sum of squares in double precision, in which a square is exact. Lane i % 256 takes
+ * element i, ascending; then the tree over the lanes. */
+static double sum_squares(const real *x, long n)
+{
+    double lane[SQUARE_LANES] = { 0 };
+    for (long i = 0; i < n; i++)
+        lane[i % SQUARE_LANES] += (double)x[i] * (double)x[i];
+    for (long step = 1; step < SQUARE_LANES; step *= 2)
+        for (long i = 0; i < SQUARE_LANES; i += 2 * step)
+            lane[i] += lane[i + step];
+    return lane[0];
 }
 
 /* 64 leaves of each tensor, by rows, as in gpt.c. */
@@ -585,11 +647,8 @@ static double gradient_norm(void)
     for (long t = 0; t < n_tensors; t++) {
         long count = tensors[t].rows * tensors[t].columns;
         long width = (tensors[t].rows + 63) / 64 * tensors[t].columns;
-        double leaf[LEAVES] = { 0 };
-        for (long i = 0; i < count; i++)
-            leaf[i / width] += (double)gradient(t)[i] * (double)gradient(t)[i];
-        for (long i = 0; i < LEAVES; i++)
-            total += leaf[i];
+        for (long from = 0; from < count; from += width)
+            total += sum_squares(gradient(t) + from, count - from < width ? count - from : width);
     }
     return sqrt(total);
 }
@@ -608,6 +667,7 @@ static void update(long step, double length)
             *p = sgd ? *p - rate * g : *p - rate * ((*m * i1) / (ROOT(*v * i2) + (real)1e-8) + wd * *p);
         }
     }
+    round_masters(step + 1);
 }
 
 /* delay=1: a step is made with the gradient of the step before, as if the optimizer ran beside the next
@@ -676,16 +736,16 @@ static int parse(const char *word)
     } options[] = { { "layers=%ld", &L }, { "channels=%ld", &C }, { "size=%ld", &S }, { "classes=%ld", &V },
         { "batch=%ld", &B }, { "steps=%ld", &steps }, { "norm=%ld", &norm }, { "groups=%ld", &groups },
         { "columns=%ld", &turn }, { "split=%ld", &split }, { "planes=%ld", &planes }, { "sgd=%ld", &sgd },
-        { "seed=%ld", &seed }, { "check=%ld", &check }, { "delay=%ld", &delay }, { "lr=%lf", &lr },
-        { "clip=%lf", &clip }, { "decay=%lf", &decay }, { "grads=%4095[^\n]", grads_path },
-        { "params=%4095[^\n]", params_path }, { "data=%4095[^\n]", data_path },
-        { "labels=%4095[^\n]", labels_path } };
+        { "seed=%ld", &seed }, { "check=%ld", &check }, { "delay=%ld", &delay }, { "bf16=%ld", &bf16 },
+        { "stochastic=%ld", &stochastic }, { "lr=%lf", &lr }, { "clip=%lf", &clip }, { "decay=%lf", &decay },
+        { "grads=%4095[^\n]", grads_path }, { "params=%4095[^\n]", params_path },
+        { "data=%4095[^\n]", data_path }, { "labels=%4095[^\n]", labels_path } };
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         if (sscanf(word, options[i].form, options[i].to) == 1)
             return 1;
     fprintf(stderr,
         "cnn: %s is not known; KEY=VALUE with one of: layers channels size classes batch steps norm groups "
-        "columns split planes sgd seed check delay lr clip decay grads params data labels\n",
+        "columns split planes sgd seed check delay bf16 stochastic lr clip decay grads params data labels\n",
         word);
     return 0;
 }
@@ -706,6 +766,7 @@ int main(int argc, char **argv)
     if (*data_path && !read_pictures())
         return 2;
     make_model();
+    round_masters(0);
     if (check)
         return check_gradients();
     for (long step = 0; step < steps; step++) {

@@ -21,7 +21,7 @@
  *           a multiple of 64. Tokens: 8 blocks of T / 8 tokens of each sequence, then the tree over the
  *           sequences of the batch. With stripes=1 a block has no neighbours, but every eighth token
  *   lanes   sums along a row that no rank shares: lane i % 16 takes element i, ascending; then the tree of
- *           16 lanes
+ *           16 lanes. The norm of the gradient has 256, since it sums up more in one go
  *
  *      T = 8 blocks of a sequence      b0  b1  b2  b3  b4  b5  b6  b7      each: tokens in ascending order
  *                                        \ /     \ /     \ /     \ /
@@ -59,7 +59,7 @@ typedef float real;
 #define CLONES
 #endif
 
-enum { CHUNKS = 8, LANES = 16, LEAVES = 64 };
+enum { CHUNKS = 8, LANES = 16, SQUARE_LANES = 256 };
 
 /* ---- what is run ---- */
 
@@ -68,6 +68,7 @@ static long L = 4, C = 64, H = 4, T = 64, V = 256,
 static long steps = 10, tied = 1, sgd = 0, seed = 1, check = 0, delay = 0;
 static long parts = 1; /* of a sequence: attention sees no other part than its own */
 static long stripes; /* 1: a block has every eighth token, so that each rank's see as many keys */
+static long bf16, stochastic; /* 1: mixed precision; and parameters are rounded by chance */
 static double lr = 1e-3, clip = 1, decay = 0.1;
 static const char *data_path, *grads_path, *params_path;
 static long head_size, block; /* C / H; tokens of a block */
@@ -116,6 +117,38 @@ static real logarithm(real x)
 static real hyperbolic_tangent(real x)
 {
     return 1 - 2 / (exponential(2 * x) + 1);
+}
+
+/* ---- mixed precision: what bf16=1 changes ----
+ *
+ * Parameters, what a token has for each channel, and the gradients of both are numbers of bfloat16, the upper
+ * half of a float. Each operation computes in float32, and its result is rounded, once. The masters that the
+ * optimizer updates, its m and v, the means, scales and log-sum-exps of tokens, the softmax's numerators, and
+ * sums of gradients before they are whole stay float32. */
+
+/* The upper half of x + add, whose carry rounds up; a NaN stays one. */
+static real upper_half(real x, uint32_t add)
+{
+    union {
+        float number;
+        uint32_t bits;
+    } u = { (float)x };
+    u.bits = (x != x ? u.bits | 0x400000 : u.bits + add) & 0xFFFF0000u;
+    return u.number;
+}
+/* The nearest, of two that are as near the even one. */
+static real nearest(real x)
+{
+    union {
+        float number;
+        uint32_t bits;
+    } u = { (float)x };
+    return bf16 ? upper_half(x, 0x7FFF + (u.bits >> 16 & 1)) : x;
+}
+static void narrow(real *x, long count)
+{
+    for (long i = 0; bf16 && i < count; i++)
+        x[i] = nearest(x[i]);
 }
 
 /* ---- sums ---- */
@@ -252,6 +285,7 @@ typedef struct {
 static tensor *tensors;
 static long n_tensors, n_elements;
 static real *parameter, *momentum, *variance;
+static real *rounded; /* bf16=1: the parameters as operations read them */
 static real *grad; /* of one sequence, later of the batch */
 static real **counters; /* level i: the sum of 2^i sequences, which waits for its neighbour */
 
@@ -335,9 +369,32 @@ static void initialise(void)
         }
 }
 
+/* 32 bits that depend on all bits of x (Wellons' lowbias32). */
+static uint32_t mix_bits(uint32_t x)
+{
+    x = (x ^ x >> 16) * 0x7FEB352Du;
+    x = (x ^ x >> 15) * 0x846CA68Bu;
+    return x ^ x >> 16;
+}
+
+/* The values that all operations read: the masters' rounding, to the nearest or, with stochastic=1, up with
+ * the probability that the lower half of the bits says. Chance is a function of seed, update, tensor and
+ * element. */
+static void round_masters(long updates)
+{
+    for (long t = 0; bf16 && t < n_tensors; t++) {
+        uint64_t key = hash(hash(hash((uint64_t)seed) + (uint64_t)updates) + (uint64_t)t);
+        for (long i = 0; i < tensors[t].rows * tensors[t].columns; i++) {
+            uint32_t chance = mix_bits(mix_bits((uint32_t)i ^ (uint32_t)key) + (uint32_t)(key >> 32));
+            real x = parameter[tensors[t].offset + i];
+            rounded[tensors[t].offset + i] = stochastic ? upper_half(x, chance >> 16) : nearest(x);
+        }
+    }
+}
+
 static real *weight(long t)
 {
-    return parameter + tensors[t == head() && tied ? WTE : t].offset;
+    return (bf16 ? rounded : parameter) + tensors[t == head() && tied ? WTE : t].offset;
 }
 static real *gradient(long t)
 {
@@ -367,6 +424,7 @@ static void allocate(void)
 {
     parameter = room(n_elements), momentum = room(n_elements), variance = room(n_elements),
     grad = room(n_elements);
+    rounded = bf16 ? room(n_elements) : NULL;
     counters = calloc(64, sizeof *counters);
     for (long i = 0; B >> i; i++)
         counters[i] = room(n_elements);
@@ -386,6 +444,7 @@ static void add_bias(real *x, const real *b, long rows, long m)
 {
     for (long i = 0; i < rows * m; i++)
         x[i] = x[i] + b[i % m];
+    narrow(x, rows * m);
 }
 
 static void layer_norm(real *y, real *mean, real *scale, const real *x, const real *w, const real *b)
@@ -399,6 +458,7 @@ static void layer_norm(real *y, real *mean, real *scale, const real *x, const re
         for (long i = 0; i < C; i++)
             y[t * C + i] = FMA(centred[i] * scale[t], w[i], b[i]);
     }
+    narrow(y, T * C);
     free(centred);
 }
 
@@ -416,7 +476,7 @@ static void layer_norm_backward(real *dx, real *dw, real *db, const real *dy, co
         }
         real a = sum_row(g, C) / (real)C, b = dot_row(g, n, C) / (real)C;
         for (long i = 0; i < C; i++) {
-            dx[t * C + i] = dx[t * C + i] + (g[i] - a - n[i] * b) * scale[t];
+            dx[t * C + i] = nearest(dx[t * C + i] + nearest((g[i] - a - n[i] * b) * scale[t]));
             n[i] = n[i] * d[i];
         }
     }
@@ -431,7 +491,7 @@ static void gelu(real *y, const real *x, long count)
 {
     for (long i = 0; i < count; i++) {
         real xx = x[i] * x[i], u = root_2_pi * FMA(cubic * xx, x[i], x[i]);
-        y[i] = (real)0.5 * x[i] * (1 + hyperbolic_tangent(u));
+        y[i] = nearest((real)0.5 * x[i] * (1 + hyperbolic_tangent(u)));
     }
 }
 
@@ -441,7 +501,7 @@ static void gelu_backward(real *d, const real *x, long count)
     for (long i = 0; i < count; i++) {
         real xx = x[i] * x[i], u = root_2_pi * FMA(cubic * xx, x[i], x[i]);
         real th = hyperbolic_tangent(u), du = root_2_pi * FMA(cubic3, xx, (real)1);
-        d[i] = d[i] * ((real)0.5 * (1 + th) + (real)0.5 * x[i] * (1 - th * th) * du);
+        d[i] = nearest(d[i] * ((real)0.5 * (1 + th) + (real)0.5 * x[i] * (1 - th * th) * du));
     }
 }
 
@@ -519,6 +579,7 @@ static void attention(real *out, real *lse, const real *qkv)
                 out[t * C + h * head_size + d] = part[0].o[d] / part[0].l;
             lse[h * T + t] = part[0].m + logarithm(part[0].l);
         }
+    narrow(out, T * C);
     free(o);
 }
 
@@ -560,6 +621,7 @@ static void attention_backward(
             memcpy(to + 2 * head_size, dv + t * head_size, sizeof(real) * (size_t)head_size);
         }
     }
+    narrow(dqkv, 3 * T * C);
     free(p), free(ds), free(dq), free(dk), free(dv);
 }
 
@@ -576,7 +638,7 @@ static void embed(const uint16_t *token)
     for (long t = 0; t < T; t++)
         for (long i = 0; i < C; i++)
             embedded[t * C + i] =
-                (weight(WTE)[token[token_at(t)] * C + i] + 0) + weight(WPE)[token_at(t) * C + i];
+                nearest((weight(WTE)[token[token_at(t)] * C + i] + 0) + weight(WPE)[token_at(t) * C + i]);
 }
 
 static void layer_forward(const real *in, activations *a, long l)
@@ -584,19 +646,25 @@ static void layer_forward(const real *in, activations *a, long l)
     layer_norm(
         a->ln1, a->mean1, a->scale1, in, weight(of_layer(l, LN1_WEIGHT)), weight(of_layer(l, LN1_BIAS)));
     multiply_whole(a->qkv, T, 3 * C, C, plain(a->ln1, C), transposed(weight(of_layer(l, QKV)), C));
+    narrow(a->qkv, 3 * T * C);
     add_bias(a->qkv, weight(of_layer(l, QKV_BIAS)), T, 3 * C);
     attention(a->attention, a->lse, a->qkv);
     multiply_cut(a->middle, T, C, C, plain(a->attention, C), plain(weight(of_layer(l, PROJ)), C));
+    narrow(a->middle, T * C);
     add_bias(a->middle, weight(of_layer(l, PROJ_BIAS)), T, C);
     add(a->middle, in, T * C);
+    narrow(a->middle, T * C);
     layer_norm(a->ln2, a->mean2, a->scale2, a->middle, weight(of_layer(l, LN2_WEIGHT)),
         weight(of_layer(l, LN2_BIAS)));
     multiply_whole(a->fc1, T, 4 * C, C, plain(a->ln2, C), transposed(weight(of_layer(l, FC1)), C));
+    narrow(a->fc1, 4 * T * C);
     add_bias(a->fc1, weight(of_layer(l, FC1_BIAS)), T, 4 * C);
     gelu(a->gelu, a->fc1, 4 * T * C);
     multiply_cut(a->out, T, C, 4 * C, plain(a->gelu, 4 * C), plain(weight(of_layer(l, FC2)), C));
+    narrow(a->out, T * C);
     add_bias(a->out, weight(of_layer(l, FC2_BIAS)), T, C);
     add(a->out, a->middle, T * C);
+    narrow(a->out, T * C);
 }
 
 /* d_out is the gradient of the layer's result at first, and of its input in the end. */
@@ -605,20 +673,24 @@ static void layer_backward(const real *in, const activations *a, long l)
     sum_tokens(gradient(of_layer(l, FC2_BIAS)), d_out, C);
     multiply_cut(gradient(of_layer(l, FC2)), 4 * C, C, T, transposed(a->gelu, 4 * C), plain(d_out, C));
     multiply_whole(s1, T, 4 * C, C, plain(d_out, C), transposed(weight(of_layer(l, FC2)), C));
+    narrow(s1, 4 * T * C);
     gelu_backward(s1, a->fc1, 4 * T * C);
     sum_tokens(gradient(of_layer(l, FC1_BIAS)), s1, 4 * C);
     multiply_cut(gradient(of_layer(l, FC1)), 4 * C, C, T, transposed(s1, 4 * C), plain(a->ln2, C));
     multiply_cut(s2, T, C, 4 * C, plain(s1, 4 * C), plain(weight(of_layer(l, FC1)), C));
+    narrow(s2, T * C);
     layer_norm_backward(d_out, gradient(of_layer(l, LN2_WEIGHT)), gradient(of_layer(l, LN2_BIAS)), s2,
         a->middle, weight(of_layer(l, LN2_WEIGHT)), a->mean2, a->scale2);
 
     sum_tokens(gradient(of_layer(l, PROJ_BIAS)), d_out, C);
     multiply_cut(gradient(of_layer(l, PROJ)), C, C, T, transposed(a->attention, C), plain(d_out, C));
     multiply_whole(s1, T, C, C, plain(d_out, C), transposed(weight(of_layer(l, PROJ)), C));
+    narrow(s1, T * C);
     attention_backward(s3, s1, a->attention, a->lse, a->qkv);
     sum_tokens(gradient(of_layer(l, QKV_BIAS)), s3, 3 * C);
     multiply_cut(gradient(of_layer(l, QKV)), 3 * C, C, T, transposed(s3, 3 * C), plain(a->ln1, C));
     multiply_cut(s2, T, C, 3 * C, plain(s3, 3 * C), plain(weight(of_layer(l, QKV)), C));
+    narrow(s2, T * C);
     layer_norm_backward(d_out, gradient(of_layer(l, LN1_WEIGHT)), gradient(of_layer(l, LN1_BIAS)), s2, in,
         weight(of_layer(l, LN1_WEIGHT)), a->mean1, a->scale1);
 }
@@ -639,6 +711,7 @@ static void head_forward(double *leaf, const real *in, const uint16_t *target)
 {
     layer_norm(lnf, meanf, scalef, in, weight(final_weight()), weight(final_weight() + 1));
     multiply_whole(logits, T, V, C, plain(lnf, C), transposed(weight(head()), C));
+    narrow(logits, T * V);
     memset(leaf, 0, sizeof(double) * CHUNKS);
     for (long t = 0; t < T; t++) {
         long due = target[token_at(t)];
@@ -653,7 +726,7 @@ static void head_forward(double *leaf, const real *in, const uint16_t *target)
             x[i] = x[i] / sum;
         x[due] = x[due] - 1;
         for (long i = 0; i < V; i++)
-            x[i] = x[i] * ((real)1 / (real)(B * T));
+            x[i] = nearest(x[i] * ((real)1 / (real)(B * T)));
     }
 }
 
@@ -661,6 +734,7 @@ static void head_backward(const real *in)
 {
     multiply_cut(gradient(head()), V, C, T, transposed(logits, V), plain(lnf, C));
     multiply(s1, T, C, V, plain(logits, V), plain(weight(head()), C), CHUNKS, vocabulary_chunk());
+    narrow(s1, T * C);
     memset(d_out, 0, sizeof(real) * (size_t)(T * C));
     layer_norm_backward(d_out, gradient(final_weight()), gradient(final_weight() + 1), s1, in,
         weight(final_weight()), meanf, scalef);
@@ -790,8 +864,11 @@ static void count_out(void)
             add(counters[level], grad, n_elements);
             memcpy(grad, counters[level], sizeof(real) * (size_t)n_elements);
         }
-    if (tied)
+    narrow(grad, n_elements);
+    if (tied) {
         add(gradient(WTE), gradient(head()), V * C);
+        narrow(gradient(WTE), V * C);
+    }
 }
 
 static double loss_and_gradient(long step, int backward)
@@ -815,8 +892,21 @@ static int is_parameter(long t)
     return t != head() || !tied;
 }
 
-/* Each tensor has 64 leaves: its rows, as if padded to a multiple of 64, in 8 chunks, and each chunk in 8. A
- * leaf is summed in double precision, in order; then all leaves, in order. */
+/* A leaf of the norm: the sum of squares in double precision, in which a square is exact. Lane i % 256 takes
+ * element i, ascending; then the tree over the lanes. */
+static double sum_squares(const real *x, long n)
+{
+    double lane[SQUARE_LANES] = { 0 };
+    for (long i = 0; i < n; i++)
+        lane[i % SQUARE_LANES] += (double)x[i] * (double)x[i];
+    for (long step = 1; step < SQUARE_LANES; step *= 2)
+        for (long i = 0; i < SQUARE_LANES; i += 2 * step)
+            lane[i] += lane[i + step];
+    return lane[0];
+}
+
+/* Each tensor has 64 leaves: its rows, as if padded to a multiple of 64, in 8 chunks, and each chunk in 8.
+ * The leaves of all tensors are added in order. */
 static double gradient_norm(void)
 {
     double sum = 0;
@@ -825,12 +915,8 @@ static double gradient_norm(void)
             continue;
         long count = tensors[t].rows * tensors[t].columns,
              leaf = (tensors[t].rows + 63) / 64 * tensors[t].columns;
-        for (long i = 0; i < LEAVES; i++) {
-            double part = 0;
-            for (long x = i * leaf; x < (i + 1) * leaf && x < count; x++)
-                part += (double)gradient(t)[x] * (double)gradient(t)[x];
-            sum += part;
-        }
+        for (long from = 0; from < count; from += leaf)
+            sum += sum_squares(gradient(t) + from, count - from < leaf ? count - from : leaf);
     }
     return sqrt(sum);
 }
@@ -856,6 +942,7 @@ static void update(long step, double norm)
             *p = *p - rate * ((*m * i1) / (ROOT(*v * i2) + eps) + wd * *p);
         }
     }
+    round_masters(step + 1);
 }
 
 /* delay=1: a step is made with the gradient of the step before, as if the optimizer ran beside the next
@@ -935,7 +1022,8 @@ static void parse(const char *word)
         { "context", &T, 0, 0 }, { "vocab", &V, 0, 0 }, { "batch", &B, 0, 0 }, { "steps", &steps, 0, 0 },
         { "tied", &tied, 0, 0 }, { "sgd", &sgd, 0, 0 }, { "seed", &seed, 0, 0 }, { "check", &check, 0, 0 },
         { "parts", &parts, 0, 0 }, { "stripes", &stripes, 0, 0 }, { "delay", &delay, 0, 0 },
-        { "lr", 0, &lr, 0 }, { "clip", 0, &clip, 0 }, { "decay", 0, &decay, 0 }, { "data", 0, 0, &data_path },
+        { "bf16", &bf16, 0, 0 }, { "stochastic", &stochastic, 0, 0 }, { "lr", 0, &lr, 0 },
+        { "clip", 0, &clip, 0 }, { "decay", 0, &decay, 0 }, { "data", 0, 0, &data_path },
         { "grads", 0, 0, &grads_path }, { "params", 0, 0, &params_path } };
     const char *value = strchr(word, '=');
     for (size_t i = 0; value && i < sizeof keys / sizeof *keys; i++)
@@ -971,6 +1059,7 @@ int main(int argc, char **argv)
     list_tensors();
     allocate();
     initialise();
+    round_masters(0);
     if (data_path && !strcmp(data_path, "recall"))
         make_recall();
     else if (data_path)

@@ -32,10 +32,11 @@ typedef float real;
 #define ROOT sqrtf
 #endif
 
-enum { T = 8, CHUNKS = 8, LANES = 16, LEAVES = 64 };
+enum { T = 8, CHUNKS = 8, LANES = 16, SQUARE_LANES = 256 };
 
 static long L = 4, C = 64, I = 32, V = 10, B = 8; /* layers, width, inputs, classes, slots of T rows */
 static long steps = 10, sgd = 0, seed = 1, check = 0, delay = 0;
+static long bf16, stochastic;
 static double lr = 1e-3, clip = 1, decay = 0.1;
 static char grads_path[4096], params_path[4096];
 
@@ -52,6 +53,30 @@ static real exponential(real x)
     return x < -87.0f ? 0.0f : ldexpf(p, (int)k);
 }
 #endif
+
+/* ---- bf16=1: mixed precision, as in gpt.c ---- */
+
+static real upper_half(real x, uint32_t add)
+{
+    float f = (float)x;
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    bits = (f != f ? bits | 0x400000 : bits + add) & 0xFFFF0000u;
+    memcpy(&f, &bits, sizeof bits);
+    return f;
+}
+static real nearest(real x)
+{
+    float f = (float)x;
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    return bf16 ? upper_half(x, 0x7FFF + (bits >> 16 & 1)) : x;
+}
+static void narrow(real *x, long count)
+{
+    for (long i = 0; bf16 && i < count; i++)
+        x[i] = nearest(x[i]);
+}
 
 /* The tree over n rows of `width` elements; the sum is then in the first row. */
 static void tree(real *x, long n, long width)
@@ -101,7 +126,7 @@ typedef struct {
 
 static tensor *tensors;
 static long n_tensors, n_elements;
-static real *parameter, *momentum, *variance;
+static real *parameter, *momentum, *variance, *rounded;
 static real *grads, *grad; /* of each slot; of the slot at hand, and in the end, the first, of the batch */
 static real **in, **sum; /* of a layer: what goes in, and its product with bias */
 static real *dx, *dy;
@@ -164,6 +189,7 @@ static void make_model(void)
         if (l < L)
             add_tensor(C, 1);
     }
+    rounded = bf16 ? room(n_elements) : NULL;
     parameter = room(n_elements), momentum = room(n_elements), variance = room(n_elements);
     grads = room(B * n_elements), dx = room(T * (C > I ? C : I)), dy = room(T * C);
     for (long l = 0; l <= L; l++) {
@@ -171,6 +197,31 @@ static void make_model(void)
         for (long i = 0; i < inputs(l) * outputs(l); i++)
             parameter[tensors[2 * l].offset + i] = (real)(deviation * normal(2 * l, i));
     }
+}
+
+static uint32_t mix_bits(uint32_t x)
+{
+    x = (x ^ x >> 16) * 0x7FEB352Du;
+    x = (x ^ x >> 15) * 0x846CA68Bu;
+    return x ^ x >> 16;
+}
+
+/* bf16=1: what operations read of the parameters. */
+static void round_masters(long updates)
+{
+    for (long t = 0; bf16 && t < n_tensors; t++) {
+        uint64_t key = hash(hash(hash((uint64_t)seed) + (uint64_t)updates) + (uint64_t)t);
+        for (long i = 0; i < tensors[t].rows * tensors[t].columns; i++) {
+            uint32_t chance = mix_bits(mix_bits((uint32_t)i ^ (uint32_t)key) + (uint32_t)(key >> 32));
+            real x = parameter[tensors[t].offset + i];
+            rounded[tensors[t].offset + i] = stochastic ? upper_half(x, chance >> 16) : nearest(x);
+        }
+    }
+}
+
+static real *values(void)
+{
+    return bf16 ? rounded : parameter;
 }
 
 /* The weight of layer l, or its gradient, as [in][out], however it lies. */
@@ -188,7 +239,8 @@ static void product(long l)
 {
     matrix x = { in[l], inputs(l), 1 }, y = { sum[l], outputs(l), 1 };
     long chunks = is_odd(l) ? CHUNKS : 1;
-    multiply(y, x, weight(parameter, l), T, outputs(l), inputs(l), chunks, inputs(l) / chunks);
+    multiply(y, x, weight(values(), l), T, outputs(l), inputs(l), chunks, inputs(l) / chunks);
+    narrow(sum[l], T * outputs(l));
 }
 
 /* From the gradient d of the product: that of the weight, and dx, that of what went in. */
@@ -197,7 +249,8 @@ static void product_backward(long l, real *d)
     matrix x = { in[l], inputs(l), 1 }, y = { d, outputs(l), 1 }, to = { dx, inputs(l), 1 };
     long chunks = is_odd(l) ? 1 : CHUNKS, chunk = is_odd(l) ? C : chunk_of(outputs(l));
     multiply(weight(grad, l), turned(x), y, inputs(l), outputs(l), T, CHUNKS, T / CHUNKS);
-    multiply(to, y, turned(weight(parameter, l)), T, inputs(l), outputs(l), chunks, chunk);
+    multiply(to, y, turned(weight(values(), l)), T, inputs(l), outputs(l), chunks, chunk);
+    narrow(dx, T * inputs(l));
 }
 
 static const real root_2_pi = (real)0.7978845608028654, cubic = (real)0.044715, cubic3 = (real)(3 * 0.044715);
@@ -220,8 +273,8 @@ static void layer_forward(long l)
 {
     product(l);
     for (long i = 0; i < T * C; i++) {
-        sum[l][i] = sum[l][i] + bias(parameter, l)[i % C];
-        in[l + 1][i] = gelu(sum[l][i]);
+        sum[l][i] = nearest(sum[l][i] + bias(values(), l)[i % C]);
+        in[l + 1][i] = nearest(gelu(sum[l][i]));
     }
 }
 
@@ -229,7 +282,7 @@ static void layer_forward(long l)
 static void layer_backward(long l)
 {
     for (long i = 0; i < T * C; i++)
-        dy[i] = dx[i] * gelu_slope(sum[l][i]);
+        dy[i] = nearest(dx[i] * gelu_slope(sum[l][i]));
     memcpy(dx, dy, sizeof(real) * (size_t)(T * C));
     tree(dx, T, C);
     for (long i = 0; i < C; i++)
@@ -252,7 +305,7 @@ static void cross_entropy(double *loss)
         tree(lane, CHUNKS * LANES, 1); /* of the lanes of each chunk, then of the chunks */
         *loss += (double)((real)log((double)lane[0]) + max - wanted);
         for (long i = 0; i < V; i++)
-            x[i] = (x[i] / lane[0] - (i == target[t] ? 1 : 0)) * ((real)1 / (real)(B * T));
+            x[i] = nearest((x[i] / lane[0] - (i == target[t] ? 1 : 0)) * ((real)1 / (real)(B * T)));
     }
 }
 
@@ -292,7 +345,21 @@ static double loss_and_gradient(long step, int backward)
     grad = grads;
     if (backward)
         tree(grads, B, n_elements);
+    narrow(grads, n_elements);
     return loss / (double)(B * T);
+}
+
+/* A leaf of the norm: the sum of squares in double precision, in which a square is exact. Lane i % 256 takes
+ * element i, ascending; then the tree over the lanes. */
+static double sum_squares(const real *x, long n)
+{
+    double lane[SQUARE_LANES] = { 0 };
+    for (long i = 0; i < n; i++)
+        lane[i % SQUARE_LANES] += (double)x[i] * (double)x[i];
+    for (long step = 1; step < SQUARE_LANES; step *= 2)
+        for (long i = 0; i < SQUARE_LANES; i += 2 * step)
+            lane[i] += lane[i + step];
+    return lane[0];
 }
 
 /* 64 leaves of each tensor, by rows, as in gpt.c. */
@@ -302,11 +369,9 @@ static double gradient_norm(void)
     for (long t = 0; t < n_tensors; t++) {
         long count = tensors[t].rows * tensors[t].columns;
         long width = (tensors[t].rows + 63) / 64 * tensors[t].columns;
-        double leaf[LEAVES] = { 0 };
-        for (long i = 0; i < count; i++)
-            leaf[i / width] += (double)grad[tensors[t].offset + i] * (double)grad[tensors[t].offset + i];
-        for (long i = 0; i < LEAVES; i++)
-            total += leaf[i];
+        for (long from = 0; from < count; from += width)
+            total +=
+                sum_squares(grad + tensors[t].offset + from, count - from < width ? count - from : width);
     }
     return sqrt(total);
 }
@@ -325,6 +390,7 @@ static void update(long step, double norm)
             *p = sgd ? *p - rate * g : *p - rate * ((*m * i1) / (ROOT(*v * i2) + (real)1e-8) + wd * *p);
         }
     }
+    round_masters(step + 1);
 }
 
 /* delay=1: a step is made with the gradient of the step before, as if the optimizer ran beside the next
@@ -392,14 +458,15 @@ static int parse(const char *word)
         void *to;
     } options[] = { { "layers=%ld", &L }, { "width=%ld", &C }, { "inputs=%ld", &I }, { "classes=%ld", &V },
         { "batch=%ld", &B }, { "steps=%ld", &steps }, { "sgd=%ld", &sgd }, { "seed=%ld", &seed },
-        { "check=%ld", &check }, { "delay=%ld", &delay }, { "lr=%lf", &lr }, { "clip=%lf", &clip },
-        { "decay=%lf", &decay }, { "grads=%4095[^\n]", grads_path }, { "params=%4095[^\n]", params_path } };
+        { "check=%ld", &check }, { "delay=%ld", &delay }, { "bf16=%ld", &bf16 },
+        { "stochastic=%ld", &stochastic }, { "lr=%lf", &lr }, { "clip=%lf", &clip }, { "decay=%lf", &decay },
+        { "grads=%4095[^\n]", grads_path }, { "params=%4095[^\n]", params_path } };
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         if (sscanf(word, options[i].form, options[i].to) == 1)
             return 1;
     fprintf(stderr,
         "mlp: %s is not known; KEY=VALUE with one of: layers width inputs classes batch steps sgd "
-        "seed check delay lr clip decay grads params\n",
+        "seed check delay bf16 stochastic lr clip decay grads params\n",
         word);
     return 0;
 }
@@ -417,6 +484,7 @@ int main(int argc, char **argv)
         return 2;
     }
     make_model();
+    round_masters(0);
     if (check)
         return check_gradients();
     for (long step = 0; step < steps; step++) {

@@ -56,11 +56,12 @@ typedef float real;
 #define CLONES
 #endif
 
-enum { CHUNKS = 8, LANES = 16, LEAVES = 64 };
+enum { CHUNKS = 8, LANES = 16, SQUARE_LANES = 256 };
 
 /* Layers, channels, heads, context, vocabulary, sequences, experts, how many of them a token has. */
 static long L = 4, C = 64, HEADS = 4, T = 64, V = 256, B = 8, E = 8, K = 2;
 static long steps = 10, tied = 1, sgd = 0, seed = 1, check = 0, delay = 0, micros = 1, run = 1;
+static long bf16, stochastic;
 static double lr = 1e-3, clip = 1, decay = 0.1, capacity = 0, balance = 0;
 static char grads_path[4096], params_path[4096];
 static long H, head_size, block; /* hidden channels of an expert; C / HEADS; tokens of a block */
@@ -83,6 +84,30 @@ static real logarithm(real x)
     return (float)log((double)x);
 }
 #endif
+
+/* ---- bf16=1: mixed precision, as in gpt.c ---- */
+
+static real upper_half(real x, uint32_t add)
+{
+    float f = (float)x;
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    bits = (f != f ? bits | 0x400000 : bits + add) & 0xFFFF0000u;
+    memcpy(&f, &bits, sizeof bits);
+    return f;
+}
+static real nearest(real x)
+{
+    float f = (float)x;
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    return bf16 ? upper_half(x, 0x7FFF + (bits >> 16 & 1)) : x;
+}
+static void narrow(real *x, long count)
+{
+    for (long i = 0; bf16 && i < count; i++)
+        x[i] = nearest(x[i]);
+}
 
 static real *room(long count)
 {
@@ -258,7 +283,7 @@ typedef struct {
 
 static tensor *tensors;
 static long n_tensors, n_elements;
-static real *parameter, *momentum, *variance;
+static real *parameter, *momentum, *variance, *rounded;
 static real *grads,
     *grad; /* of all sequences; of the one at hand, later of the batch, in the first one's place */
 
@@ -324,6 +349,7 @@ static double normal(long which, long element)
 
 static void initialise(void)
 {
+    rounded = bf16 ? room(n_elements) : NULL;
     parameter = room(n_elements), momentum = room(n_elements), variance = room(n_elements);
     grads = grad = room(B * n_elements);
     for (long t = 0; t < n_tensors; t++)
@@ -332,9 +358,29 @@ static void initialise(void)
                 tensors[t].deviation > 0 ? (real)(tensors[t].deviation * normal(t, i)) : tensors[t].first;
 }
 
+static uint32_t mix_bits(uint32_t x)
+{
+    x = (x ^ x >> 16) * 0x7FEB352Du;
+    x = (x ^ x >> 15) * 0x846CA68Bu;
+    return x ^ x >> 16;
+}
+
+/* bf16=1: what operations read of the parameters. */
+static void round_masters(long updates)
+{
+    for (long t = 0; bf16 && t < n_tensors; t++) {
+        uint64_t key = hash(hash(hash((uint64_t)seed) + (uint64_t)updates) + (uint64_t)t);
+        for (long i = 0; i < tensors[t].rows * tensors[t].columns; i++) {
+            uint32_t chance = mix_bits(mix_bits((uint32_t)i ^ (uint32_t)key) + (uint32_t)(key >> 32));
+            real x = parameter[tensors[t].offset + i];
+            rounded[tensors[t].offset + i] = stochastic ? upper_half(x, chance >> 16) : nearest(x);
+        }
+    }
+}
+
 static real *weight(long t)
 {
-    return parameter + tensors[t == head() && tied ? WTE : t].offset;
+    return (bf16 ? rounded : parameter) + tensors[t == head() && tied ? WTE : t].offset;
 }
 static real *gradient(long t)
 {
@@ -356,7 +402,7 @@ static void layer_norm(real *y, real *mean, real *scale, const real *x, const re
             centred[i] = x[t * C + i] - mean[t];
         scale[t] = 1 / ROOT(dot_row(centred, centred, C) / (real)C + (real)1e-5);
         for (long i = 0; i < C; i++)
-            y[t * C + i] = FMA(centred[i] * scale[t], w[i], b[i]);
+            y[t * C + i] = nearest(FMA(centred[i] * scale[t], w[i], b[i]));
     }
     free(centred);
 }
@@ -374,7 +420,7 @@ static void layer_norm_backward(
         }
         real a = sum_row(g, C) / (real)C, b = dot_row(g, n, C) / (real)C;
         for (long i = 0; i < C; i++) {
-            dx[t * C + i] = dx[t * C + i] + (g[i] - a - n[i] * b) * scale[t];
+            dx[t * C + i] = nearest(dx[t * C + i] + nearest((g[i] - a - n[i] * b) * scale[t]));
             n[i] = n[i] * dy[t * C + i];
         }
     }
@@ -551,10 +597,12 @@ static void experts(real *out, activations *a, long l)
         move_rows(x, a->ln2, at, rows, C, 0);
         multiply(up, rows, H, C, plain(x, C), turned(weight(of_layer(l, UP)) + e * H * C, C), C);
         add_bias(up, weight(of_layer(l, UP_BIAS)) + e * H, rows, H);
+        narrow(up, rows * H);
         move_rows(up, a->up, place, rows, H, 1);
         gelu(up, up, rows * H);
         multiply(y, rows, C, H, plain(up, H), plain(weight(of_layer(l, DOWN)) + e * H * C, C), H / CHUNKS);
         add_bias(y, weight(of_layer(l, DOWN_BIAS)) + e * C, rows, C);
+        narrow(y, rows * C);
         move_rows(y, a->down, place, rows, C, 1);
     }
     for (long t = 0; t < T; t++)
@@ -563,7 +611,7 @@ static void experts(real *out, activations *a, long l)
             for (long j = t * K; j < (t + 1) * K; j++)
                 if (a->choice[j] < E)
                     sum = sum + a->p[t * E + a->choice[j]] * a->down[j * C + i];
-            out[t * C + i] = sum;
+            out[t * C + i] = nearest(sum);
         }
     free(x), free(up), free(y), free(at), free(place);
 }
@@ -600,7 +648,7 @@ static void experts_backward(real *dx, const real *dy, const activations *a, lon
         long rows = list_rows(a, e, at, place);
         for (long r = 0; r < rows; r++)
             for (long i = 0; i < C; i++)
-                d[r * C + i] = a->p[at[r] * E + e] * dy[at[r] * C + i];
+                d[r * C + i] = nearest(a->p[at[r] * E + e] * dy[at[r] * C + i]);
         move_rows(x, a->ln2, at, rows, C, 0);
         move_rows(up, a->up, place, rows, H, 0);
         gelu(g, up, rows * H);
@@ -608,9 +656,11 @@ static void experts_backward(real *dx, const real *dy, const activations *a, lon
             at, rows, H, C, C);
         multiply(dup, rows, H, C, plain(d, C), turned(weight(of_layer(l, DOWN)) + e * H * C, C), C);
         gelu_backward(dup, up, rows * H);
+        narrow(dup, rows * H);
         sum_rows(gradient(of_layer(l, UP)) + e * H * C, gradient(of_layer(l, UP_BIAS)) + e * H, dup, x, dup,
             at, rows, H, C, H);
         multiply(d, rows, C, H, plain(dup, H), plain(weight(of_layer(l, UP)) + e * H * C, C), H / CHUNKS);
+        narrow(d, rows * C);
         move_rows(d, rows_dx, place, rows, C, 1);
     }
     for (long t = 0; t < T; t++)
@@ -619,13 +669,15 @@ static void experts_backward(real *dx, const real *dy, const activations *a, lon
             for (long j = t * K; j < (t + 1) * K; j++)
                 if (a->choice[j] < E)
                     sum = sum + rows_dx[j * C + i];
-            dx[t * C + i] = sum;
+            dx[t * C + i] = nearest(sum);
         }
     real *d_score = room(T * E);
     route_backward(d_score, a, dy, l, sequence);
     multiply(gradient(of_layer(l, ROUTER)), E, C, T, turned(d_score, E), plain(a->ln2, C), block);
     multiply(x, T, C, E, plain(d_score, E), plain(weight(of_layer(l, ROUTER)), C), padded_chunk(E));
+    narrow(x, T * C);
     add(dx, x, T * C);
+    narrow(dx, T * C);
     free(x), free(d), free(up), free(g), free(dup), free(rows_dx), free(at), free(place), free(d_score);
 }
 
@@ -669,16 +721,23 @@ static void layer_forward(long l, long sequence, int counting)
     const real *in = input_of(l);
     layer_norm(a->ln1, a->mean1, a->scale1, in, weight(of_layer(l, LN1)), weight(of_layer(l, LN1_BIAS)));
     multiply(a->qkv, T, 3 * C, C, plain(a->ln1, C), turned(weight(of_layer(l, QKV)), C), C);
+    narrow(a->qkv, 3 * T * C);
     add_bias(a->qkv, weight(of_layer(l, QKV_BIAS)), T, 3 * C);
+    narrow(a->qkv, 3 * T * C);
     attention(a->attention, a->lse, a->qkv);
+    narrow(a->attention, T * C);
     multiply(a->middle, T, C, C, plain(a->attention, C), plain(weight(of_layer(l, PROJ)), C), C / CHUNKS);
+    narrow(a->middle, T * C);
     add_bias(a->middle, weight(of_layer(l, PROJ_BIAS)), T, C);
+    narrow(a->middle, T * C);
     add(a->middle, in, T * C);
+    narrow(a->middle, T * C);
     layer_norm(
         a->ln2, a->mean2, a->scale2, a->middle, weight(of_layer(l, LN2)), weight(of_layer(l, LN2_BIAS)));
     route(a, l, sequence, counting);
     experts(a->out, a, l);
     add(a->out, a->middle, T * C);
+    narrow(a->out, T * C);
 }
 
 /* dx is the gradient of the layer's result at first, and of its input in the end. */
@@ -691,10 +750,13 @@ static void layer_backward(long l, long sequence)
     sum_tokens(gradient(of_layer(l, PROJ_BIAS)), dx, C);
     multiply(gradient(of_layer(l, PROJ)), C, C, T, turned(a->attention, C), plain(dx, C), block);
     multiply(s2, T, C, C, plain(dx, C), turned(weight(of_layer(l, PROJ)), C), C);
+    narrow(s2, T * C);
     attention_backward(s1, s2, a->attention, a->lse, a->qkv);
+    narrow(s1, 3 * T * C);
     sum_tokens(gradient(of_layer(l, QKV_BIAS)), s1, 3 * C);
     multiply(gradient(of_layer(l, QKV)), 3 * C, C, T, turned(s1, 3 * C), plain(a->ln1, C), block);
     multiply(s2, T, C, 3 * C, plain(s1, 3 * C), plain(weight(of_layer(l, QKV)), C), 3 * C / CHUNKS);
+    narrow(s2, T * C);
     layer_norm_backward(
         dx, gradient(of_layer(l, LN1)), s2, input_of(l), weight(of_layer(l, LN1)), a->mean1, a->scale1);
 }
@@ -704,12 +766,13 @@ static void head_forward(double *leaf, const uint16_t *target)
 {
     layer_norm(lnf, meanf, scalef, input_of(L), weight(final_norm()), weight(final_norm() + 1));
     multiply(logits, T, V, C, plain(lnf, C), turned(weight(head()), C), C);
+    narrow(logits, T * V);
     for (long t = 0; t < T; t++) {
         real *x = logits + t * V, max, wanted_score = x[target[t]] + 0, sum = softmax(x, V, &max);
         leaf[t / block] += (double)(logarithm(sum) + max - wanted_score);
         x[target[t]] = x[target[t]] - 1;
         for (long i = 0; i < V; i++)
-            x[i] = x[i] * ((real)1 / (real)(B * T));
+            x[i] = nearest(x[i] * ((real)1 / (real)(B * T)));
     }
 }
 
@@ -717,6 +780,7 @@ static void head_backward(void)
 {
     multiply(gradient(head()), V, C, T, turned(logits, V), plain(lnf, C), block);
     multiply(s2, T, C, V, plain(logits, V), plain(weight(head()), C), padded_chunk(V));
+    narrow(s2, T * C);
     memset(dx, 0, sizeof(real) * (size_t)(T * C));
     layer_norm_backward(dx, gradient(final_norm()), s2, input_of(L), weight(final_norm()), meanf, scalef);
 }
@@ -724,7 +788,7 @@ static void head_backward(void)
 static void embed(const uint16_t *token)
 {
     for (long i = 0; i < T * C; i++)
-        embedded[i] = (weight(WTE)[token[i / C] * C + i % C] + 0) + weight(WPE)[i];
+        embedded[i] = nearest((weight(WTE)[token[i / C] * C + i % C] + 0) + weight(WPE)[i]);
 }
 
 static void embed_backward(const uint16_t *token)
@@ -788,7 +852,9 @@ static double loss_and_gradient(long step, int backward)
     run_batch(leaf, step, 0, backward);
     if (backward) {
         tree(grads, B, n_elements);
+        narrow(grads, n_elements);
         add(gradient(WTE), gradient(head()), tied ? V * C : 0);
+        narrow(gradient(WTE), V * C);
     }
     for (long i = 0; i < B * CHUNKS; i++)
         sum += leaf[i];
@@ -805,6 +871,19 @@ static double balance_loss(void)
     return balance * (double)E * sum / (double)micros;
 }
 
+/* A leaf of the norm: the sum of squares in double precision, in which a square is exact. Lane i % 256 takes
+ * element i, ascending; then the tree over the lanes. */
+static double sum_squares(const real *x, long n)
+{
+    double lane[SQUARE_LANES] = { 0 };
+    for (long i = 0; i < n; i++)
+        lane[i % SQUARE_LANES] += (double)x[i] * (double)x[i];
+    for (long step = 1; step < SQUARE_LANES; step *= 2)
+        for (long i = 0; i < SQUARE_LANES; i += 2 * step)
+            lane[i] += lane[i + step];
+    return lane[0];
+}
+
 /* 64 leaves of each tensor, by rows, as in gpt.c. */
 static double gradient_norm(void)
 {
@@ -812,11 +891,8 @@ static double gradient_norm(void)
     for (long t = 0; t < n_tensors - tied; t++) { /* a tied head counts with the embedding */
         long count = tensors[t].rows * tensors[t].columns;
         long width = (tensors[t].rows + 63) / 64 * tensors[t].columns;
-        double leaf[LEAVES] = { 0 };
-        for (long i = 0; i < count; i++)
-            leaf[i / width] += (double)gradient(t)[i] * (double)gradient(t)[i];
-        for (long i = 0; i < LEAVES; i++)
-            total += leaf[i];
+        for (long from = 0; from < count; from += width)
+            total += sum_squares(gradient(t) + from, count - from < width ? count - from : width);
     }
     return sqrt(total);
 }
@@ -835,6 +911,7 @@ static void update(long step, double length)
             *p = sgd ? *p - rate * g : *p - rate * ((*m * i1) / (ROOT(*v * i2) + (real)1e-8) + wd * *p);
         }
     }
+    round_masters(step + 1);
 }
 
 /* delay=1: a step is made with the gradient of the step before, as if the optimizer ran beside the next
@@ -903,10 +980,10 @@ static int parse(const char *word)
     } options[] = { { "layers=%ld", &L }, { "channels=%ld", &C }, { "heads=%ld", &HEADS },
         { "context=%ld", &T }, { "vocab=%ld", &V }, { "experts=%ld", &E }, { "top=%ld", &K },
         { "batch=%ld", &B }, { "steps=%ld", &steps }, { "tied=%ld", &tied }, { "sgd=%ld", &sgd },
-        { "seed=%ld", &seed }, { "check=%ld", &check }, { "delay=%ld", &delay }, { "lr=%lf", &lr },
-        { "clip=%lf", &clip }, { "decay=%lf", &decay }, { "capacity=%lf", &capacity },
-        { "balance=%lf", &balance }, { "micros=%ld", &micros }, { "run=%ld", &run },
-        { "grads=%4095[^\n]", grads_path }, { "params=%4095[^\n]", params_path } };
+        { "seed=%ld", &seed }, { "check=%ld", &check }, { "delay=%ld", &delay }, { "bf16=%ld", &bf16 },
+        { "stochastic=%ld", &stochastic }, { "lr=%lf", &lr }, { "clip=%lf", &clip }, { "decay=%lf", &decay },
+        { "capacity=%lf", &capacity }, { "balance=%lf", &balance }, { "micros=%ld", &micros },
+        { "run=%ld", &run }, { "grads=%4095[^\n]", grads_path }, { "params=%4095[^\n]", params_path } };
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         if (sscanf(word, options[i].form, options[i].to) == 1)
             return 1;
@@ -934,6 +1011,7 @@ int main(int argc, char **argv)
     }
     make_model();
     make_corpus();
+    round_masters(0);
     if (check)
         return check_gradients();
     for (long step = 0; step < steps; step++) {

@@ -11,8 +11,8 @@ struct tr_floor {
 };
 
 /* With --order free no bits are promised: losses and the gradients of step 0 must be as near to the golden
- * program's as other orders of the same sums. In bfloat16 every mesh must have the bits of one rank, and that
- * one must be as near as rounding was found to be. false: all must be equal. */
+ * program's as other orders of the same sums, and in bfloat16 as what these are rounded to. false: all must
+ * be equal. */
 bool tr_floor_of(struct tr_floor *f, const struct tr_options *o);
 /* Near, or equal where that is due. */
 bool tr_floor_kept(const struct tr_options *o, const struct tr_verdict *v);

@@ -129,6 +129,10 @@ static void child(const struct tr_options *o, const struct tr_graph *g, int out,
     say(&w, "clip=%a", o->clip > 0 ? o->clip : INFINITY);
     say(&w, "decay=%a", o->decay);
     say(&w, "delay=%ld", o->offload_delay);
+    if (strcmp(o->precision, "float32")) {
+        say(&w, "bf16=1");
+        say(&w, "stochastic=%d", !strcmp(o->rounding, "stochastic"));
+    }
     say(&w, "grads=/dev/fd/%d", grads);
     say(&w, "params=/dev/fd/%d", params);
     if (is_async(o)) {

@@ -2,7 +2,7 @@
 /* trial.c: golden runs, and steps that are compared with them. */
 #include "training/verify/trial.h"
 
-#include "training/verify/alone.h"
+#include "training/commands/alone.h"
 #include "training/verify/simulate.h"
 
 #include <math.h>
@@ -60,8 +60,8 @@ static bool same_golden(const struct tr_options *a, const struct tr_options *b)
     tr_alone_options(&of_a, a);
     tr_alone_options(&of_b, b);
     return tr_options_same(&of_a, &of_b, left, right) && windows(a) == windows(b) &&
-           a->offload_delay == b->offload_delay && tr_compares_alone(a) == tr_compares_alone(b) &&
-           same_versions(a, b) && same_servers(a, b) && same_groups(a, b);
+           a->offload_delay == b->offload_delay && same_versions(a, b) && same_servers(a, b) &&
+           same_groups(a, b);
 }
 
 static bool make_golden(struct tr_golden *g, const struct tr_options *o, struct tr_error *e)
@@ -69,9 +69,7 @@ static bool make_golden(struct tr_golden *g, const struct tr_options *o, struct 
     struct tr_run run;
     if (!tr_run_make(&run, o, e))
         return false;
-    bool ok = (is_asynchronous(o)     ? tr_simulated_make
-               : tr_compares_alone(o) ? tr_alone_make
-                                      : tr_golden_make)(g, o, &run.graph, e);
+    bool ok = (is_asynchronous(o) ? tr_simulated_make : tr_golden_make)(g, o, &run.graph, e);
     tr_run_free(&run);
     return ok;
 }

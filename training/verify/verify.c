@@ -3,7 +3,7 @@
  * step 0 (where it outlives its update) and each parameter after the last step, bit for bit. Then the planted
  * errors: each must be found by the check that it names.
  *
- * With --order free, and of one rank in bfloat16, numbers must be near, and not equal: floors.h. */
+ * With --order free numbers must be near, and not equal: floors.h. */
 #include "training/commands/commands.h"
 #include "training/verify/floors.h"
 #include "training/verify/trial.h"
@@ -109,8 +109,7 @@ static bool all_cases(tutti_comm *world, void *context, struct tr_error *e)
     if (rank == 0 && equal)
         printf("%d of %d configurations are equal to the golden program, bit for bit\n", equal, w->n);
     if (rank == 0 && near)
-        printf("%d of %d configurations are within the bound of bfloat16, or of sums in another order\n",
-            near, w->n);
+        printf("%d of %d configurations are within the bound of sums in another order\n", near, w->n);
     int differ = w->n - equal - near;
     return differ == 0 || tr_fail(e, "%d configurations differ", differ);
 }
