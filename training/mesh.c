@@ -9,20 +9,20 @@
 const char *const tr_axis_names[TR_AXES] = { "pp", "dp", "cp", "cu", "ep", "tp" };
 
 const struct tr_edge_kind tr_edge_kinds[TR_EDGES] = {
-    { "host", 0, false, false }, /* no edge: a copy */
-    { "to next", 1, true, false },
-    { "from previous", -1, false, false },
-    { "to previous", -1, true, true },
-    { "from next", 1, false, true },
-    { "V to previous", -1, true, false },
-    { "V from next", 1, false, false },
-    { "V to next", 1, true, true },
-    { "V from prev.", -1, false, true },
-    { "tied", 0, false, false },
-    { "to server", 0, true, false },
-    { "from server", 0, false, false },
-    { "from worker", 0, false, false },
-    { "to worker", 0, true, false },
+    { "host", 0, false, false, false }, /* no edge: a copy */
+    { "to next", 1, true, false, false },
+    { "from previous", -1, false, false, false },
+    { "to previous", -1, true, true, false },
+    { "from next", 1, false, true, false },
+    { "V to previous", -1, true, false, false },
+    { "V from next", 1, false, false, false },
+    { "V to next", 1, true, true, false },
+    { "V from prev.", -1, false, true, false },
+    { "tied", 0, false, false, false },
+    { "to server", 0, true, false, true },
+    { "from server", 0, false, false, true },
+    { "from worker", 0, false, false, true },
+    { "to worker", 0, true, false, true },
 };
 
 enum tr_edge tr_other_end(enum tr_edge edge)

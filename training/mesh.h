@@ -66,6 +66,7 @@ struct tr_edge_kind {
     const char *name;
     int by; /* the neighbour: 1 the next rank, -1 the previous one */
     bool sends, backward; /* backward: gradients */
+    bool served; /* between a worker and a parameter server */
 };
 extern const struct tr_edge_kind tr_edge_kinds[TR_EDGES];
 /* The edge by which the neighbour receives what is sent here, or sends what is received. */

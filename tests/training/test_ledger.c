@@ -209,11 +209,11 @@ static void compare(const char *line, const struct tr_prepared *p, const struct 
         struct tr_entry got = tr_ledger_sum(&l, (int)x->code, x->axes, (int)x->edge, (int)x->cargo);
         cr_assert(got.calls == x->calls && got.bytes == x->bytes,
             "%s: rank %d: %s over %s of %s: %lld calls, %lld bytes; the formula says %lld, %lld", line, rank,
-            tr_code_names[x->code], tr_entry_group(x, group), tr_cargo_names[x->cargo], (long long)got.calls,
+            tr_codes[x->code].name, tr_entry_group(x, group), tr_cargo_names[x->cargo], (long long)got.calls,
             (long long)got.bytes, (long long)x->calls, (long long)x->bytes);
         if (equal_parts)
             cr_assert_eq(got.least, sent(x, ranks_of(x, &r.plan->mesh)), "%s: rank %d: %s sends %lld bytes",
-                line, rank, tr_code_names[x->code], (long long)got.least);
+                line, rank, tr_codes[x->code].name, (long long)got.least);
     }
 }
 

@@ -124,7 +124,7 @@ void tr_ledger_predict(struct tr_ledger *l, const struct tr_tape *t)
             continue;
         }
         bool both = i->code == TR_SHIFT || (i->code == TR_TIE && i->edge == TR_HOME);
-        if (i->code >= TR_ALL_REDUCE && i->code <= TR_RECV && !both)
+        if (tr_codes[i->code].talks && !both)
             predict(l, t, i, i->code);
         if (both) {
             predict(l, t, i, TR_SEND);
@@ -180,7 +180,7 @@ bool tr_ledger_equal(const struct tr_ledger *counted, const struct tr_ledger *pr
             return tr_fail(e,
                 "rank %d: %s over %s of %s: the tape predicts %" PRId64 " calls and %" PRId64
                 " bytes, and %" PRId64 " calls and %" PRId64 " bytes were made",
-                t->rank, tr_code_names[c->code], tr_entry_group(c, group), tr_cargo_names[c->cargo], p->calls,
+                t->rank, tr_codes[c->code].name, tr_entry_group(c, group), tr_cargo_names[c->cargo], p->calls,
                 p->bytes, c->calls, c->bytes);
     }
     return true;

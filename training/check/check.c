@@ -412,7 +412,7 @@ static bool update(struct tr_checking *c, int n, struct tr_error *e)
 static bool instruction(struct tr_checking *c, int n, struct tr_error *e)
 {
     const struct tr_instr *i = &c->t->instrs[n];
-    if (i->edge >= TR_TO_SERVER)
+    if (tr_edge_kinds[i->edge].served)
         return tr_check_with_server(c, n, e);
     switch (i->code) {
     case TR_COMPUTE:
@@ -486,7 +486,7 @@ static bool lasting(const struct tr_checking *c, struct tr_error *e)
         const struct tr_known *k = &c->values[v];
         if (k->flight >= 0)
             return tr_fail(e, "rank %d: nobody waits for instruction %d, %s of %s", c->t->rank, k->flight,
-                tr_code_names[c->t->instrs[k->flight].code], tr_checked_name(c, v));
+                tr_codes[c->t->instrs[k->flight].code].name, tr_checked_name(c, v));
         declared(c, v, on);
         for (int a = 0; a < TR_AXES && c->t->values[v].lasts; a++)
             if (!tr_placement_is(on[a], k->on[a]))

@@ -21,7 +21,7 @@ bool tr_checked_wrong(const struct tr_checking *c, int n, struct tr_error *e, co
 {
     const struct tr_instr *i = &c->t->instrs[n];
     return tr_fail(e, "rank %d, instruction %d, %s of %s, micro-batch %d: %s", c->t->rank, n,
-        i->code == TR_COMPUTE ? tr_op(i->op)->name : tr_code_names[i->code], tr_instr_name(c->t, i), i->micro,
+        i->code == TR_COMPUTE ? tr_op(i->op)->name : tr_codes[i->code].name, tr_instr_name(c->t, i), i->micro,
         what);
 }
 
@@ -69,7 +69,7 @@ static bool read_value(struct tr_checking *c, int n, int value, struct tr_error 
     if (in_flight(c, n, value)) {
         int flight = c->values[value].flight;
         snprintf(text, sizeof text, "%s is read while its %s, instruction %d, is under way; a wait is due",
-            tr_checked_name(c, value), tr_code_names[c->t->instrs[flight].code], flight);
+            tr_checked_name(c, value), tr_codes[c->t->instrs[flight].code].name, flight);
         return tr_checked_wrong(c, n, e, text);
     }
     if (c->values[value].written || value == c->t->losses || value == c->t->leaves)
@@ -148,7 +148,7 @@ bool tr_check_wait(struct tr_checking *c, int n, struct tr_error *e)
         if (lost < 0)
             continue;
         snprintf(text, sizeof text, "instruction %d writes where %s, instruction %d, still reads", lost,
-            tr_code_names[c->t->instrs[f].code], f);
+            tr_codes[c->t->instrs[f].code].name, f);
         return tr_checked_wrong(c, n, e, text);
     }
     return true;

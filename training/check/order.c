@@ -108,8 +108,8 @@ static bool same_call(
            tr_fail(e,
                "ranks %d and %d call different things in one group: instruction %d, %s of %s, micro-batch "
                "%d, and instruction %d, %s of %s, micro-batch %d",
-               j->talks[q].rank, j->talks[r].rank, a->number, tr_code_names[a->code], a->name, a->micro,
-               b->number, tr_code_names[b->code], b->name, b->micro);
+               j->talks[q].rank, j->talks[r].rank, a->number, tr_codes[a->code].name, a->name, a->micro,
+               b->number, tr_codes[b->code].name, b->name, b->micro);
 }
 
 /* 1: all of the group are here and can go on; 0: not yet; -1: they call different things. */
@@ -175,7 +175,7 @@ static struct queue *server_queue(const struct joint *j, int rank, const struct 
 static struct queue *queue_of(const struct joint *j, int rank, const struct tr_said *i, int *from)
 {
     bool send = i->code == TR_SEND;
-    if (i->edge >= TR_TO_SERVER)
+    if (tr_edge_kinds[i->edge].served)
         return server_queue(j, rank, i, from);
     *from = send ? rank : neighbour(j, rank, tr_edge_kinds[i->edge].by);
     return &j->queues[TR_EDGES * *from + (int)(send ? i->edge : tr_other_end(i->edge))];
@@ -276,7 +276,7 @@ static bool stuck(const struct joint *j, struct tr_error *e)
         if (x)
             used += (size_t)snprintf(text + used, sizeof text - used,
                 " rank %d waits %s instruction %d, %s of %s%s;", j->talks[r].rank, i ? "in" : "for",
-                x->number, tr_code_names[x->code], x->name, i ? "" : ", beside the list");
+                x->number, tr_codes[x->code].name, x->name, i ? "" : ", beside the list");
     }
     return tr_fail(e, "%s", text);
 }

@@ -6,8 +6,7 @@
 
 static bool is_said(const struct tr_instr *i)
 {
-    bool collective = i->code >= TR_ALL_REDUCE && i->code < TR_SEND;
-    return i->beside || collective || i->code == TR_SEND || i->code == TR_RECV || i->code == TR_WAIT ||
+    return i->beside || tr_codes[i->code].talks || i->code == TR_WAIT ||
            (i->code == TR_TIE && i->edge == TR_HOME);
 }
 

@@ -46,7 +46,7 @@ static void say_placements(const struct tr_placed *p)
         if (!shown(p, s->unit))
             continue;
         bool compute = s->code == TR_COMPUTE;
-        printf("%s%-16s %-26s", compute ? "  " : "* ", compute ? tr_op(s->op)->name : tr_code_names[s->code],
+        printf("%s%-16s %-26s", compute ? "  " : "* ", compute ? tr_op(s->op)->name : tr_codes[s->code].name,
             p->g->tensors[p->shards[s->out[0]].tensor].name);
         for (int x = 0; x < s->ins; x++)
             printf("%s%s", x ? " | " : "", tr_shard_text(p, s->in[x], text));
@@ -65,7 +65,7 @@ static void say_messages(const struct tr_tape *t)
         t->rank, "operation", "group", "of", "calls", "bytes", "sent");
     for (int n = 0; n < l.n; n++) {
         const struct tr_entry *x = &l.entries[n];
-        printf("  %-14s %-13s %-15s %8" PRId64 " %14" PRId64 " %14" PRId64 "\n", tr_code_names[x->code],
+        printf("  %-14s %-13s %-15s %8" PRId64 " %14" PRId64 " %14" PRId64 "\n", tr_codes[x->code].name,
             tr_entry_group(x, group), tr_cargo_names[x->cargo], x->calls, x->bytes, x->least);
     }
     struct tr_entry all = tr_ledger_sum(&l, -1, -1, -1, -1);
@@ -108,7 +108,7 @@ static void say_copies(const struct tr_tape *t)
     printf("\ncopies between the memories of rank %d and its host in a step\n\n  %-14s %-15s %8s %14s\n",
         t->rank, "direction", "of", "copies", "bytes");
     for (int n = 0; n < l.n; n++)
-        printf("  %-14s %-15s %8" PRId64 " %14" PRId64 "\n", tr_code_names[l.entries[n].code],
+        printf("  %-14s %-15s %8" PRId64 " %14" PRId64 "\n", tr_codes[l.entries[n].code].name,
             tr_cargo_names[l.entries[n].cargo], l.entries[n].calls, l.entries[n].bytes);
 }
 

@@ -21,7 +21,7 @@ static int group_of(struct tr_comparison *c, const char *name)
 /* The edges of a pipeline are one group, but for that of a tied embedding; and those of servers are one. */
 static const char *name_of(const struct tr_entry *x, char text[32])
 {
-    if (x->edge >= TR_TO_SERVER)
+    if (tr_edge_kinds[x->edge].served)
         return "servers";
     return x->axes || x->edge == TR_HOME ? tr_entry_group(x, text) : "pp";
 }

@@ -81,7 +81,7 @@ static void sent(const struct tr_comparison *c, const struct tr_contender *x, ch
         const struct tr_entry *e = &most.entries[i];
         if (e->least)
             append(to, "%s%s: %" PRId64 " bytes by %" PRId64 " x %s, %s", *to ? "; " : "",
-                tr_cargo_names[e->cargo], e->least, e->calls, tr_code_names[e->code],
+                tr_cargo_names[e->cargo], e->least, e->calls, tr_codes[e->code].name,
                 tr_entry_group(e, group));
     }
     if (!*to)

@@ -13,9 +13,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const tr_code_names[TR_CODES] = { "compute", "all_reduce", "reduce_scatter", "all_gather",
-    "reduce", "broadcast", "all_to_all", "shift", "halo", "all_to_all_v", "send", "recv", "load", "count",
-    "tie", "norm", "losses", "update", "wait", "down", "up" };
+const struct tr_code_kind tr_codes[TR_CODES] = { [TR_COMPUTE] = { .name = "compute" },
+    [TR_ALL_REDUCE] = { .name = "all_reduce", .talks = true, .grouped = true, .priced = true },
+    [TR_REDUCE_SCATTER] = { .name = "reduce_scatter", .talks = true, .grouped = true, .priced = true },
+    [TR_ALL_GATHER] = { .name = "all_gather", .talks = true, .grouped = true, .priced = true },
+    [TR_REDUCE] = { .name = "reduce", .talks = true, .grouped = true, .priced = true },
+    [TR_BROADCAST] = { .name = "broadcast", .talks = true, .grouped = true, .priced = true },
+    [TR_ALL_TO_ALL] = { .name = "all_to_all", .talks = true, .grouped = true, .priced = true },
+    [TR_SHIFT] = { .name = "shift", .talks = true, .grouped = true },
+    [TR_HALO] = { .name = "halo", .talks = true, .grouped = true },
+    [TR_ALL_TO_ALL_V] = { .name = "all_to_all_v", .talks = true, .grouped = true },
+    [TR_SEND] = { .name = "send", .talks = true },
+    [TR_RECV] = { .name = "recv", .talks = true },
+    [TR_LOAD] = { .name = "load" },
+    [TR_COUNT] = { .name = "count" },
+    [TR_TIE] = { .name = "tie" },
+    [TR_NORM] = { .name = "norm" },
+    [TR_LOSSES] = { .name = "losses" },
+    [TR_UPDATE] = { .name = "update" },
+    [TR_WAIT] = { .name = "wait" },
+    [TR_DOWN] = { .name = "down" },
+    [TR_UP] = { .name = "up" } };
 
 int tr_collective(struct tr_placement from, struct tr_placement to)
 {

@@ -41,7 +41,14 @@ enum tr_code {
     TR_CODES
 };
 
-extern const char *const tr_code_names[TR_CODES];
+/* A tie talks, too, where its two ends are two ranks: then it has an edge. */
+struct tr_code_kind {
+    const char *name;
+    bool talks; /* it sends, or receives */
+    bool grouped; /* with all ranks of a group, named by axes */
+    bool priced; /* a collective of Tutti, which tells before the first step what it will send */
+};
+extern const struct tr_code_kind tr_codes[TR_CODES];
 
 struct tr_step {
     enum tr_code code;

@@ -44,7 +44,7 @@ static void messages(FILE *to, const struct tr_ledger *l, bool sent)
         fprintf(to,
             "%s{\"operation\": \"%s\", \"group\": \"%s\", \"of\": \"%s\", \"calls\": %" PRId64
             ", \"bytes\": %" PRId64 ", \"least\": %" PRId64,
-            n ? ", " : "", tr_code_names[x->code], tr_entry_group(x, group), tr_cargo_names[x->cargo],
+            n ? ", " : "", tr_codes[x->code].name, tr_entry_group(x, group), tr_cargo_names[x->cargo],
             x->calls, x->bytes, x->least);
         if (sent)
             fprintf(to, ", \"sent\": %" PRId64, x->wire);
@@ -63,7 +63,7 @@ static void host(FILE *to, const char *name, const int64_t *peak, const struct t
     for (int n = 0; n < l->n; n++)
         fprintf(to,
             "%s{\"direction\": \"%s\", \"of\": \"%s\", \"copies\": %" PRId64 ", \"bytes\": %" PRId64 "}",
-            n ? ", " : "", tr_code_names[l->entries[n].code], tr_cargo_names[l->entries[n].cargo],
+            n ? ", " : "", tr_codes[l->entries[n].code].name, tr_cargo_names[l->entries[n].cargo],
             l->entries[n].calls, l->entries[n].bytes);
     fputc(']', to);
 }

@@ -33,9 +33,9 @@ static void add_up(const struct tr_runner *r, const struct tr_schedule *s, int64
     int64_t after = 0;
     for (int n = 0; n < r->tape->n_instrs; n++) {
         const struct tr_instr *i = &r->tape->instrs[n];
-        bool talks = (i->code >= TR_ALL_REDUCE && i->code <= TR_RECV) || i->code == TR_WAIT ||
-                     (i->code == TR_TIE && i->edge == TR_HOME);
-        if (i->code == TR_RECV && i->edge < TR_TO_SERVER)
+        bool talks =
+            tr_codes[i->code].talks || i->code == TR_WAIT || (i->code == TR_TIE && i->edge == TR_HOME);
+        if (i->code == TR_RECV && !tr_edge_kinds[i->edge].served)
             sums[RECEIVING] += duration(r, n);
         else if (talks)
             *(i->part < 0 ? &after : &sums[EXPOSED]) += duration(r, n);

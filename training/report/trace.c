@@ -18,7 +18,7 @@ static void span(FILE *to, const struct tr_runner *r, int n, int pid)
     const struct tr_instr *i = &t->instrs[n];
     char group[32];
     struct tr_entry in = { .axes = i->axes, .edge = i->edge };
-    const char *name = i->code == TR_COMPUTE ? tr_op(i->op)->name : tr_code_names[i->code];
+    const char *name = i->code == TR_COMPUTE ? tr_op(i->op)->name : tr_codes[i->code].name;
     fprintf(to,
         "{\"ph\": \"X\", \"pid\": %d, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f, \"name\": \"%s %s\", "
         "\"cat\": \"%s\", \"args\": {\"instruction\": %d",

@@ -26,7 +26,7 @@ static bool failed(
     const struct tr_runner *r, const struct tr_instr *i, const tutti_comm *comm, struct tr_error *e)
 {
     return tr_fail(e, "step %lld, rank %d: %s of %s: %s", (long long)r->step, r->tape->rank,
-        tr_code_names[i->code], tr_instr_name(r->tape, i), tutti_get_last_error(comm));
+        tr_codes[i->code].name, tr_instr_name(r->tape, i), tutti_get_last_error(comm));
 }
 
 /* ---- initial values ---- */
@@ -404,7 +404,7 @@ static bool run_instr(struct tr_runner *r, int n, struct tr_error *e)
         return tr_run_exchange(r, i, e);
     case TR_SEND:
     case TR_RECV:
-        return i->edge >= TR_TO_SERVER ? tr_server_message(r, i, e) : run_message(r, i, e);
+        return tr_edge_kinds[i->edge].served ? tr_server_message(r, i, e) : run_message(r, i, e);
     case TR_WAIT:
         return run_wait(r, i, e);
     case TR_TIE:

@@ -28,7 +28,7 @@ static bool failed(
 /* A slow worker is busy for longer, before its first push. */
 static void be_slow(const struct tr_runner *r, const struct tr_instr *i)
 {
-    if (r->slow <= 1 || i->edge != TR_TO_SERVER || i[-1].edge >= TR_TO_SERVER)
+    if (r->slow <= 1 || i->edge != TR_TO_SERVER || tr_edge_kinds[i[-1].edge].served)
         return;
     int64_t begun = r->clock[0], until = begun + (int64_t)(r->slow * (double)(tr_now_ns() - begun));
     while (tr_now_ns() < until)
@@ -55,7 +55,7 @@ bool tr_server_message(struct tr_runner *r, const struct tr_instr *i, struct tr_
     else
         s = tutti_recv(at, count, type, peer, pair, tutti_no_stream());
     tr_ledger_count(&r->counted, r->tape, i, i->code, (int64_t)(count * bytes));
-    return s == TUTTI_OK || failed(r, tr_code_names[i->code], tr_instr_name(r->tape, i), pair, e);
+    return s == TUTTI_OK || failed(r, tr_codes[i->code].name, tr_instr_name(r->tape, i), pair, e);
 }
 
 /* ---- a live server ---- */

@@ -32,7 +32,7 @@ static bool foresee(const struct tr_runner *r, const struct tr_instr *i, int64_t
     if (kept == TUTTI_OK)
         tutti_program_destroy(program);
     *sent = (int64_t)t.sent_bytes;
-    return s == TUTTI_OK || tr_fail(e, "what %s of %s will send: %s", tr_code_names[i->code],
+    return s == TUTTI_OK || tr_fail(e, "what %s of %s will send: %s", tr_codes[i->code].name,
                                 tr_instr_name(r->tape, i), tutti_get_last_error(NULL));
 }
 
@@ -45,7 +45,7 @@ bool tr_traffic_foresee(struct tr_ledger *predicted, const struct tr_runner *r, 
     bool ok = true;
     for (int n = 0; n < t->n_instrs && ok; n++) {
         const struct tr_instr *i = &t->instrs[n];
-        if (i->code < TR_ALL_REDUCE || i->code >= TR_SHIFT)
+        if (!tr_codes[i->code].priced)
             continue;
         int k = 0;
         while (k < n_known && !alike(t, known[k], i))
@@ -95,7 +95,7 @@ static void sum_up(struct tr_traffic *to, const struct tr_ledger *l)
     *to = (struct tr_traffic){ .calls = { 0 } };
     for (int n = 0; n < l->n; n++) {
         const struct tr_entry *x = &l->entries[n];
-        int edge = x->edge > TR_TO_SERVER ? TR_TO_SERVER : (int)x->edge; /* a pair's go both ways */
+        int edge = tr_edge_kinds[x->edge].served ? TR_TO_SERVER : (int)x->edge; /* a pair's go both ways */
         int at = x->axes ? x->axes : TR_WORLD + edge;
         to->calls[at] += x->calls, to->called[at] += x->bytes, to->sent[at] += x->wire;
     }

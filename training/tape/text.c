@@ -51,7 +51,7 @@ void tr_tape_print(const struct tr_tape *t, FILE *to)
             fprintf(to, "%c%d.%-3d ", parts[i->part], i->stage, i->micro);
         else
             fprintf(to, "       ");
-        fprintf(to, "%-14s %-28s", i->code == TR_COMPUTE ? tr_op(i->op)->name : tr_code_names[i->code],
+        fprintf(to, "%-14s %-28s", i->code == TR_COMPUTE ? tr_op(i->op)->name : tr_codes[i->code].name,
             tr_instr_name(t, i));
         if (i->axes)
             fprintf(to, " over %s, %lld x %lld elements", group_text(i->axes, group), (long long)i->times,
