@@ -7,7 +7,7 @@
 
 #include "tests/training/options_rig.h"
 #include "training/errors/plant.h"
-#include "training/tape/tapes.h"
+#include "training/planning/tapes.h"
 
 struct copy {
     struct tr_instr *instrs;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cnn.c: the golden convolutional network, which tells digits on noisy pictures. Like gpt.c it stands alone.
+/* cnn.c: the golden convolutional network, which tells digits on noisy pictures. It needs the C
+ * library, and golden.h beside it.
  *
  *   cc -O2 -ffp-contract=off cnn.c -lm -o cnn        ./cnn steps=50
  *   cc -O2 -ffp-contract=off -DFP64 cnn.c -lm -o cnn64        ./cnn64 check=64
@@ -33,115 +34,19 @@
  *   by pictures    as gpt.c's sequences
  *
  * A picture has but one loss; the leaves of gpt.c are (picture, block), and it stands in block 0. */
-#include <math.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#define NAME "cnn"
+#include "golden.h"
 
-#ifdef FP64
-typedef double real;
-#define FMA fma
-#define ROOT sqrt
-#define exponential exp
-#else
-typedef float real;
-#define FMA fmaf
-#define ROOT sqrtf
-#endif
-
-/* As in gpt.c: the same bits, and faster. */
-#if defined __x86_64__ && defined __GNUC__ && defined __linux__ && !defined __clang__ &&                     \
-    !defined __SANITIZE_THREAD__
-#define CLONES __attribute__((target_clones("fma", "default")))
-#else
-#define CLONES
-#endif
-
-enum { CHUNKS = 8, LANES = 16, SQUARE_LANES = 256, TAPS = 9, PIXELS = 4 };
+enum { TAPS = 9, PIXELS = 4 };
 
 static long L = 4, C = 64, S = 8, V = 10, B = 8; /* layers, channels, size of the grid, classes, pictures */
 static long steps = 10, norm = 0, groups = 8, split = 0, planes = 1, turn = 0, sgd = 0, seed = 1, check = 0,
             delay = 0;
-static long bf16, stochastic;
 static double lr = 1e-3, clip = 1, decay = 0.1;
-static char grads_path[4096], params_path[4096], data_path[4096], labels_path[4096];
+static char data_path[4096], labels_path[4096];
 static long T; /* cells: S x S */
 
-/* ---- numbers and sums, as in gpt.c ---- */
-
-#ifndef FP64
-static real exponential(real x)
-{
-    float z = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
-    float k = FMA(z, 1.44269504f, 12582912.0f) - 12582912.0f;
-    float f = FMA(k, -1.42860682e-6f, FMA(k, -0.693145751953125f, z)), p = 1.9875691500e-4f;
-    p = FMA(FMA(FMA(p, f, 1.3981999507e-3f), f, 8.3334519073e-3f), f, 4.1665795894e-2f);
-    p = FMA(FMA(FMA(p, f, 1.6666665459e-1f), f, 5.0000001201e-1f), f * f, f) + 1.0f;
-    return x < -87.0f ? 0.0f : ldexpf(p, (int)k);
-}
-#endif
-
-/* ---- bf16=1: mixed precision, as in gpt.c ---- */
-
-static real upper_half(real x, uint32_t add)
-{
-    float f = (float)x;
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof bits);
-    bits = (f != f ? bits | 0x400000 : bits + add) & 0xFFFF0000u;
-    memcpy(&f, &bits, sizeof bits);
-    return f;
-}
-static real nearest(real x)
-{
-    float f = (float)x;
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof bits);
-    return bf16 ? upper_half(x, 0x7FFF + (bits >> 16 & 1)) : x;
-}
-static void narrow(real *x, long count)
-{
-    for (long i = 0; bf16 && i < count; i++)
-        x[i] = nearest(x[i]);
-}
-
-static real *room(long count)
-{
-    real *p = calloc((size_t)count, sizeof(real));
-    if (!p) {
-        fprintf(stderr, "cnn: there is no memory for %ld numbers\n", count);
-        exit(1);
-    }
-    return p;
-}
-
-/* The tree over n rows of `width` elements; the sum is then in the first row. */
-CLONES static void tree(real *x, long n, long width)
-{
-    for (long step = 1; step < n; step *= 2)
-        for (long i = 0; i + step < n; i += 2 * step)
-            for (long j = 0; j < width; j++)
-                x[i * width + j] = x[i * width + j] + x[(i + step) * width + j];
-}
-
-static real sum_row(const real *x, long n)
-{
-    real lane[LANES] = { 0 };
-    for (long i = 0; i < n; i++)
-        lane[i % LANES] += x[i];
-    tree(lane, LANES, 1);
-    return lane[0];
-}
-
-static real dot_row(const real *x, const real *y, long n)
-{
-    real lane[LANES] = { 0 };
-    for (long i = 0; i < n; i++)
-        lane[i % LANES] = FMA(x[i], y[i], lane[i % LANES]);
-    tree(lane, LANES, 1);
-    return lane[0];
-}
+/* ---- sums ---- */
 
 /* out[c] = the sum of x[t][c] over the cells, or with y of fma(x, y, ..): by blocks, then the tree. */
 static void sum_cells(real *out, const real *x, const real *y)
@@ -193,41 +98,16 @@ CLONES static void multiply(real *out, long M, long N, long K, matrix a, matrix 
 
 /* ---- parameters: of each layer weight, bias and with norm=1 the norm's scale and shift; the head ---- */
 
-typedef struct {
-    long rows, columns, offset; /* columns is 1 for biases and norms */
-} tensor;
-
-static tensor *tensors;
-static long n_tensors, n_elements;
-static real *parameter, *momentum, *variance, *rounded;
-static real *grads, *grad; /* of each picture; of the one at hand, and in the end, the first, of the batch */
-
-static uint64_t hash(uint64_t x)
-{
-    x += 0x9E3779B97F4A7C15u;
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
-    return x ^ x >> 31;
-}
-
-static double normal(long which, long element)
-{
-    uint64_t key = hash(hash((uint64_t)seed) + (uint64_t)which) + 2 * (uint64_t)element;
-    int64_t total = 0;
-    for (long i = 0; i < 8; i++)
-        total += (int64_t)(hash(key + i / 4) >> 16 * (i % 4) & 0xFFFF);
-    return (double)(2 * total - 8 * 65535) / (2 * 65536.0 * 0.816496580927726);
-}
-
 /* deviation 0: all elements are `first`. */
 static void add_tensor(long rows, long columns, double deviation, real first)
 {
-    tensor t = { rows, columns, n_elements };
+    tensor t = { .rows = rows, .columns = columns, .offset = n_elements };
     n_elements += rows * columns;
     parameter = realloc(parameter, sizeof(real) * (size_t)n_elements);
     for (long i = 0; parameter && i < rows * columns; i++)
         parameter[t.offset + i] = deviation > 0 ? (real)(deviation * normal(n_tensors, i)) : first;
     tensors[n_tensors++] = t;
+    n_own = n_tensors;
 }
 
 enum { WEIGHT, BIAS, NORM_SCALE, NORM_SHIFT };
@@ -236,29 +116,9 @@ static long of_layer(long l, long which)
 {
     return l * (norm ? 4 : 2) + which;
 }
-static uint32_t mix_bits(uint32_t x)
-{
-    x = (x ^ x >> 16) * 0x7FEB352Du;
-    x = (x ^ x >> 15) * 0x846CA68Bu;
-    return x ^ x >> 16;
-}
-
-/* bf16=1: what operations read of the parameters. */
-static void round_masters(long updates)
-{
-    for (long t = 0; bf16 && t < n_tensors; t++) {
-        uint64_t key = hash(hash(hash((uint64_t)seed) + (uint64_t)updates) + (uint64_t)t);
-        for (long i = 0; i < tensors[t].rows * tensors[t].columns; i++) {
-            uint32_t chance = mix_bits(mix_bits((uint32_t)i ^ (uint32_t)key) + (uint32_t)(key >> 32));
-            real x = parameter[tensors[t].offset + i];
-            rounded[tensors[t].offset + i] = stochastic ? upper_half(x, chance >> 16) : nearest(x);
-        }
-    }
-}
-
 static real *weight(long t)
 {
-    return (bf16 ? rounded : parameter) + tensors[t].offset;
+    return values() + tensors[t].offset;
 }
 static real *gradient(long t)
 {
@@ -406,22 +266,6 @@ static void group_norm_backward(long l)
     free(a), free(b);
 }
 
-static const real root_2_pi = (real)0.7978845608028654, cubic = (real)0.044715, cubic3 = (real)(3 * 0.044715);
-
-static real gelu_tanh(real x)
-{
-    return 1 - 2 / (exponential(2 * (root_2_pi * FMA(cubic * (x * x), x, x))) + 1);
-}
-static real gelu(real x)
-{
-    return (real)0.5 * x * (1 + gelu_tanh(x));
-}
-static real gelu_slope(real x)
-{
-    real th = gelu_tanh(x), du = root_2_pi * FMA(cubic3, x * x, (real)1);
-    return (real)0.5 * (1 + th) + (real)0.5 * x * (1 - th * th) * du;
-}
-
 static void layer_forward(long l)
 {
     convolve(l);
@@ -443,12 +287,6 @@ static void layer_backward(long l)
     convolve_backward(l);
 }
 
-/* How many classes are in a chunk: as if there were a multiple of 64 of them. */
-static long class_chunk(void)
-{
-    return (V + 63) / 64 * 64 / CHUNKS;
-}
-
 /* The loss of the picture; the scores become the gradient of the batch's mean. */
 static double head_forward(void)
 {
@@ -463,7 +301,7 @@ static double head_forward(void)
         max = scores[i] > max ? scores[i] : max;
     for (long i = 0; i < V; i++) {
         scores[i] = exponential(scores[i] - max);
-        lane[i / class_chunk() * LANES + i % class_chunk() % LANES] += scores[i];
+        lane[i / padded_chunk(V) * LANES + i % padded_chunk(V) % LANES] += scores[i];
     }
     tree(lane, CHUNKS * LANES, 1); /* over the lanes of each chunk, then over the chunks */
     for (long i = 0; i < V; i++)
@@ -475,7 +313,7 @@ static void head_backward(void)
 {
     real *d = room(C);
     multiply(gradient(of_layer(L, 0)), V, C, 1, turned(scores, V), plain(pooled, C), 1, 1);
-    multiply(d, 1, C, V, plain(scores, V), plain(weight(of_layer(L, 0)), C), CHUNKS, class_chunk());
+    multiply(d, 1, C, V, plain(scores, V), plain(weight(of_layer(L, 0)), C), CHUNKS, padded_chunk(V));
     for (long i = 0; i < T * C; i++)
         dx[i] = nearest(nearest(d[i % C]) / (real)T);
     free(d);
@@ -627,127 +465,24 @@ static double loss_and_gradient(long step, int backward)
     return loss / (double)B;
 }
 
-/* A leaf of the norm: the sum of squares in double precision, in which a square is exact. Lane i % 256 takes
- * element i, ascending; then the tree over the lanes. */
-static double sum_squares(const real *x, long n)
+static double whole_loss(void)
 {
-    double lane[SQUARE_LANES] = { 0 };
-    for (long i = 0; i < n; i++)
-        lane[i % SQUARE_LANES] += (double)x[i] * (double)x[i];
-    for (long step = 1; step < SQUARE_LANES; step *= 2)
-        for (long i = 0; i < SQUARE_LANES; i += 2 * step)
-            lane[i] += lane[i + step];
-    return lane[0];
-}
-
-/* 64 leaves of each tensor, by rows, as in gpt.c. */
-static double gradient_norm(void)
-{
-    double total = 0;
-    for (long t = 0; t < n_tensors; t++) {
-        long count = tensors[t].rows * tensors[t].columns;
-        long width = (tensors[t].rows + 63) / 64 * tensors[t].columns;
-        for (long from = 0; from < count; from += width)
-            total += sum_squares(gradient(t) + from, count - from < width ? count - from : width);
-    }
-    return sqrt(total);
-}
-
-static void update(long step, double length)
-{
-    real s = length > clip ? (real)(clip / length) : 1, b1 = (real)0.9, b2 = (real)0.95, rate = (real)lr;
-    real i1 = (real)(1 / (1 - pow(0.9, (double)step + 1)));
-    real i2 = (real)(1 / (1 - pow(0.95, (double)step + 1)));
-    for (long t = 0; t < n_tensors; t++) {
-        real wd = tensors[t].columns > 1 ? (real)decay : 0;
-        for (long i = tensors[t].offset, n = tensors[t].rows * tensors[t].columns; n > 0; i++, n--) {
-            real g = grad[i] * s, *p = &parameter[i], *m = &momentum[i], *v = &variance[i];
-            *m = b1 * *m + (1 - b1) * g;
-            *v = b2 * *v + (1 - b2) * (g * g);
-            *p = sgd ? *p - rate * g : *p - rate * ((*m * i1) / (ROOT(*v * i2) + (real)1e-8) + wd * *p);
-        }
-    }
-    round_masters(step + 1);
-}
-
-/* delay=1: a step is made with the gradient of the step before, as if the optimizer ran beside the next
- * forward and backward pass (Ren et al. 2021). The first step has none. */
-static void delayed_update(long step, double norm_now)
-{
-    static real *before;
-    static double norm_before;
-    real *now = grad;
-    if (!before)
-        before = room(n_elements);
-    grad = before;
-    if (step > 0)
-        update(step - 1, norm_before);
-    grad = now, norm_before = norm_now;
-    memcpy(before, grad, sizeof(real) * (size_t)n_elements);
-}
-
-/* Central differences, as in gpt.c. */
-static int check_gradients(void)
-{
-    double worst = 0, eps = sizeof(real) == 8 ? 1e-5 : 1e-2;
-    loss_and_gradient(0, 1);
-    for (long t = 0; t < n_tensors; t++) {
-        double largest = 0, error = 0;
-        long count = tensors[t].rows * tensors[t].columns;
-        for (long i = 0; i < count; i++)
-            largest = fmax(largest, fabs((double)gradient(t)[i]));
-        for (long n = 0; n < check; n++) {
-            long i = (long)(hash((uint64_t)(t * 1000 + n)) % (uint64_t)count);
-            real was = weight(t)[i];
-            weight(t)[i] = was + (real)eps;
-            double above = loss_and_gradient(0, 0);
-            weight(t)[i] = was - (real)eps;
-            double below = loss_and_gradient(0, 0);
-            weight(t)[i] = was;
-            error = fmax(error, fabs((above - below) / (2 * eps) - (double)gradient(t)[i]) / largest);
-        }
-        printf("tensor %-3ld %ld elements: largest gradient %.3e, worst error %.1e of it\n", t, check,
-            largest, error);
-        worst = fmax(worst, error);
-    }
-    printf("worst error: %.1e\n", worst);
-    return !(worst <= 1e-6);
+    return loss_and_gradient(0, 0);
 }
 
 /* ---- main ---- */
 
-static void save(const char *path, const real *x)
-{
-    if (!*path)
-        return;
-    FILE *f = fopen(path, "wb");
-    size_t done = f ? fwrite(x, sizeof(real), (size_t)n_elements, f) : 0;
-    if (!f || fclose(f) || done != (size_t)n_elements) {
-        fprintf(stderr, "cnn: %s cannot be written\n", path);
-        exit(1);
-    }
-}
-
 static int parse(const char *word)
 {
-    const struct {
-        const char *form;
-        void *to;
-    } options[] = { { "layers=%ld", &L }, { "channels=%ld", &C }, { "size=%ld", &S }, { "classes=%ld", &V },
-        { "batch=%ld", &B }, { "steps=%ld", &steps }, { "norm=%ld", &norm }, { "groups=%ld", &groups },
-        { "columns=%ld", &turn }, { "split=%ld", &split }, { "planes=%ld", &planes }, { "sgd=%ld", &sgd },
-        { "seed=%ld", &seed }, { "check=%ld", &check }, { "delay=%ld", &delay }, { "bf16=%ld", &bf16 },
-        { "stochastic=%ld", &stochastic }, { "lr=%lf", &lr }, { "clip=%lf", &clip }, { "decay=%lf", &decay },
-        { "grads=%4095[^\n]", grads_path }, { "params=%4095[^\n]", params_path },
-        { "data=%4095[^\n]", data_path }, { "labels=%4095[^\n]", labels_path } };
-    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
-        if (sscanf(word, options[i].form, options[i].to) == 1)
-            return 1;
-    fprintf(stderr,
-        "cnn: %s is not known; KEY=VALUE with one of: layers channels size classes batch steps norm groups "
-        "columns split planes sgd seed check delay bf16 stochastic lr clip decay grads params data labels\n",
-        word);
-    return 0;
+    const option options[] = { { "layers=%ld", &L }, { "channels=%ld", &C }, { "size=%ld", &S },
+        { "classes=%ld", &V }, { "batch=%ld", &B }, { "steps=%ld", &steps }, { "norm=%ld", &norm },
+        { "groups=%ld", &groups }, { "columns=%ld", &turn }, { "split=%ld", &split },
+        { "planes=%ld", &planes }, { "sgd=%ld", &sgd }, { "seed=%ld", &seed }, { "check=%ld", &check },
+        { "delay=%ld", &delay }, { "bf16=%ld", &bf16 }, { "stochastic=%ld", &stochastic }, { "lr=%lf", &lr },
+        { "clip=%lf", &clip }, { "decay=%lf", &decay }, { "grads=%4095[^\n]", grads_path },
+        { "params=%4095[^\n]", params_path }, { "data=%4095[^\n]", data_path },
+        { "labels=%4095[^\n]", labels_path } };
+    return take(word, options, sizeof options / sizeof *options);
 }
 
 int main(int argc, char **argv)
@@ -766,17 +501,5 @@ int main(int argc, char **argv)
     if (*data_path && !read_pictures())
         return 2;
     make_model();
-    round_masters(0);
-    if (check)
-        return check_gradients();
-    for (long step = 0; step < steps; step++) {
-        double loss = loss_and_gradient(step, 1), length = gradient_norm();
-        if (step == 0)
-            save(grads_path, grad);
-        (delay ? delayed_update : update)(step, length);
-        printf("step %ld loss %.6f %a norm %.6f %a\n", step, loss, loss, length, length);
-        fflush(stdout);
-    }
-    save(params_path, parameter);
-    return 0;
+    return learn();
 }

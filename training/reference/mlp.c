@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* mlp.c: the golden deep MLP, the other model that the parallel trainer must equal. Like gpt.c it stands
- * alone.
+/* mlp.c: the golden deep MLP, the other model that the parallel trainer must equal. It needs the C
+ * library, and golden.h beside it.
  *
  *   cc -O2 -ffp-contract=off mlp.c -lm -o mlp        ./mlp steps=50
  *   cc -O2 -ffp-contract=off -DFP64 mlp.c -lm -o mlp64        ./mlp64 check=64
@@ -15,77 +15,16 @@
  *
  * So tensor parallelism cuts the outermost dimension of each weight: the columns of even layers, the rows of
  * odd ones, and one sum over ranks is due after each pair, as in a transformer's feed-forward part. */
-#include <math.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#define NAME "mlp"
+#include "golden.h"
 
-#ifdef FP64
-typedef double real;
-#define FMA fma
-#define ROOT sqrt
-#define exponential exp
-#else
-typedef float real;
-#define FMA fmaf
-#define ROOT sqrtf
-#endif
-
-enum { T = 8, CHUNKS = 8, LANES = 16, SQUARE_LANES = 256 };
+enum { T = 8 };
 
 static long L = 4, C = 64, I = 32, V = 10, B = 8; /* layers, width, inputs, classes, slots of T rows */
 static long steps = 10, sgd = 0, seed = 1, check = 0, delay = 0;
-static long bf16, stochastic;
 static double lr = 1e-3, clip = 1, decay = 0.1;
-static char grads_path[4096], params_path[4096];
 
-/* ---- numbers and sums, as in gpt.c ---- */
-
-#ifndef FP64
-static real exponential(real x)
-{
-    float z = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
-    float k = FMA(z, 1.44269504f, 12582912.0f) - 12582912.0f;
-    float f = FMA(k, -1.42860682e-6f, FMA(k, -0.693145751953125f, z)), p = 1.9875691500e-4f;
-    p = FMA(FMA(FMA(p, f, 1.3981999507e-3f), f, 8.3334519073e-3f), f, 4.1665795894e-2f);
-    p = FMA(FMA(FMA(p, f, 1.6666665459e-1f), f, 5.0000001201e-1f), f * f, f) + 1.0f;
-    return x < -87.0f ? 0.0f : ldexpf(p, (int)k);
-}
-#endif
-
-/* ---- bf16=1: mixed precision, as in gpt.c ---- */
-
-static real upper_half(real x, uint32_t add)
-{
-    float f = (float)x;
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof bits);
-    bits = (f != f ? bits | 0x400000 : bits + add) & 0xFFFF0000u;
-    memcpy(&f, &bits, sizeof bits);
-    return f;
-}
-static real nearest(real x)
-{
-    float f = (float)x;
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof bits);
-    return bf16 ? upper_half(x, 0x7FFF + (bits >> 16 & 1)) : x;
-}
-static void narrow(real *x, long count)
-{
-    for (long i = 0; bf16 && i < count; i++)
-        x[i] = nearest(x[i]);
-}
-
-/* The tree over n rows of `width` elements; the sum is then in the first row. */
-static void tree(real *x, long n, long width)
-{
-    for (long step = 1; step < n; step *= 2)
-        for (long i = 0; i + step < n; i += 2 * step)
-            for (long j = 0; j < width; j++)
-                x[i * width + j] = x[i * width + j] + x[(i + step) * width + j];
-}
+/* ---- sums ---- */
 
 typedef struct {
     real *at;
@@ -112,52 +51,11 @@ static void multiply(matrix out, matrix a, matrix b, long M, long N, long K, lon
         }
 }
 
-/* How many of n channels or classes are in a chunk: as if there were a multiple of 64 of them. */
-static long chunk_of(long n)
-{
-    return (n + 63) / 64 * 64 / CHUNKS;
-}
-
 /* ---- the model: layer l has tensor 2 l, its weight, and 2 l + 1, its bias; layer L is the head ---- */
 
-typedef struct {
-    long rows, columns, offset; /* columns is 1 for biases */
-} tensor;
-
-static tensor *tensors;
-static long n_tensors, n_elements;
-static real *parameter, *momentum, *variance, *rounded;
-static real *grads, *grad; /* of each slot; of the slot at hand, and in the end, the first, of the batch */
 static real **in, **sum; /* of a layer: what goes in, and its product with bias */
 static real *dx, *dy;
 static long target[T];
-
-static uint64_t hash(uint64_t x)
-{
-    x += 0x9E3779B97F4A7C15u;
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
-    return x ^ x >> 31;
-}
-
-static double normal(long which, long element)
-{
-    uint64_t key = hash(hash((uint64_t)seed) + (uint64_t)which) + 2 * (uint64_t)element;
-    int64_t total = 0;
-    for (long i = 0; i < 8; i++)
-        total += (int64_t)(hash(key + i / 4) >> 16 * (i % 4) & 0xFFFF);
-    return (double)(2 * total - 8 * 65535) / (2 * 65536.0 * 0.816496580927726);
-}
-
-static real *room(long count)
-{
-    real *p = calloc((size_t)count, sizeof(real));
-    if (!p) {
-        fprintf(stderr, "mlp: there is no memory for %ld numbers\n", count);
-        exit(1);
-    }
-    return p;
-}
 
 static long inputs(long l)
 {
@@ -174,7 +72,8 @@ static int is_odd(long l)
 
 static void add_tensor(long rows, long columns)
 {
-    tensors[n_tensors++] = (tensor){ rows, columns, n_elements };
+    tensors[n_tensors++] = (tensor){ .rows = rows, .columns = columns, .offset = n_elements };
+    n_own = n_tensors;
     n_elements += rows * columns;
 }
 
@@ -197,31 +96,6 @@ static void make_model(void)
         for (long i = 0; i < inputs(l) * outputs(l); i++)
             parameter[tensors[2 * l].offset + i] = (real)(deviation * normal(2 * l, i));
     }
-}
-
-static uint32_t mix_bits(uint32_t x)
-{
-    x = (x ^ x >> 16) * 0x7FEB352Du;
-    x = (x ^ x >> 15) * 0x846CA68Bu;
-    return x ^ x >> 16;
-}
-
-/* bf16=1: what operations read of the parameters. */
-static void round_masters(long updates)
-{
-    for (long t = 0; bf16 && t < n_tensors; t++) {
-        uint64_t key = hash(hash(hash((uint64_t)seed) + (uint64_t)updates) + (uint64_t)t);
-        for (long i = 0; i < tensors[t].rows * tensors[t].columns; i++) {
-            uint32_t chance = mix_bits(mix_bits((uint32_t)i ^ (uint32_t)key) + (uint32_t)(key >> 32));
-            real x = parameter[tensors[t].offset + i];
-            rounded[tensors[t].offset + i] = stochastic ? upper_half(x, chance >> 16) : nearest(x);
-        }
-    }
-}
-
-static real *values(void)
-{
-    return bf16 ? rounded : parameter;
 }
 
 /* The weight of layer l, or its gradient, as [in][out], however it lies. */
@@ -247,26 +121,10 @@ static void product(long l)
 static void product_backward(long l, real *d)
 {
     matrix x = { in[l], inputs(l), 1 }, y = { d, outputs(l), 1 }, to = { dx, inputs(l), 1 };
-    long chunks = is_odd(l) ? 1 : CHUNKS, chunk = is_odd(l) ? C : chunk_of(outputs(l));
+    long chunks = is_odd(l) ? 1 : CHUNKS, chunk = is_odd(l) ? C : padded_chunk(outputs(l));
     multiply(weight(grad, l), turned(x), y, inputs(l), outputs(l), T, CHUNKS, T / CHUNKS);
     multiply(to, y, turned(weight(values(), l)), T, inputs(l), outputs(l), chunks, chunk);
     narrow(dx, T * inputs(l));
-}
-
-static const real root_2_pi = (real)0.7978845608028654, cubic = (real)0.044715, cubic3 = (real)(3 * 0.044715);
-
-static real gelu_tanh(real x)
-{
-    return 1 - 2 / (exponential(2 * (root_2_pi * FMA(cubic * (x * x), x, x))) + 1);
-}
-static real gelu(real x)
-{
-    return (real)0.5 * x * (1 + gelu_tanh(x));
-}
-static real gelu_slope(real x)
-{
-    real th = gelu_tanh(x), du = root_2_pi * FMA(cubic3, x * x, (real)1);
-    return (real)0.5 * (1 + th) + (real)0.5 * x * (1 - th * th) * du;
 }
 
 static void layer_forward(long l)
@@ -298,7 +156,7 @@ static void cross_entropy(double *loss)
         for (long i = 1; i < V; i++)
             max = x[i] > max ? x[i] : max;
         for (long i = 0; i < V; i++) {
-            long c = i / chunk_of(V), n = i % chunk_of(V);
+            long c = i / padded_chunk(V), n = i % padded_chunk(V);
             x[i] = exponential(x[i] - max);
             lane[c * LANES + n % LANES] += x[i];
         }
@@ -349,126 +207,21 @@ static double loss_and_gradient(long step, int backward)
     return loss / (double)(B * T);
 }
 
-/* A leaf of the norm: the sum of squares in double precision, in which a square is exact. Lane i % 256 takes
- * element i, ascending; then the tree over the lanes. */
-static double sum_squares(const real *x, long n)
+static double whole_loss(void)
 {
-    double lane[SQUARE_LANES] = { 0 };
-    for (long i = 0; i < n; i++)
-        lane[i % SQUARE_LANES] += (double)x[i] * (double)x[i];
-    for (long step = 1; step < SQUARE_LANES; step *= 2)
-        for (long i = 0; i < SQUARE_LANES; i += 2 * step)
-            lane[i] += lane[i + step];
-    return lane[0];
-}
-
-/* 64 leaves of each tensor, by rows, as in gpt.c. */
-static double gradient_norm(void)
-{
-    double total = 0;
-    for (long t = 0; t < n_tensors; t++) {
-        long count = tensors[t].rows * tensors[t].columns;
-        long width = (tensors[t].rows + 63) / 64 * tensors[t].columns;
-        for (long from = 0; from < count; from += width)
-            total +=
-                sum_squares(grad + tensors[t].offset + from, count - from < width ? count - from : width);
-    }
-    return sqrt(total);
-}
-
-static void update(long step, double norm)
-{
-    real s = norm > clip ? (real)(clip / norm) : 1, b1 = (real)0.9, b2 = (real)0.95, rate = (real)lr;
-    real i1 = (real)(1 / (1 - pow(0.9, (double)step + 1)));
-    real i2 = (real)(1 / (1 - pow(0.95, (double)step + 1)));
-    for (long t = 0; t < n_tensors; t++) {
-        real wd = tensors[t].columns > 1 ? (real)decay : 0;
-        for (long i = tensors[t].offset, n = tensors[t].rows * tensors[t].columns; n > 0; i++, n--) {
-            real g = grad[i] * s, *p = &parameter[i], *m = &momentum[i], *v = &variance[i];
-            *m = b1 * *m + (1 - b1) * g;
-            *v = b2 * *v + (1 - b2) * (g * g);
-            *p = sgd ? *p - rate * g : *p - rate * ((*m * i1) / (ROOT(*v * i2) + (real)1e-8) + wd * *p);
-        }
-    }
-    round_masters(step + 1);
-}
-
-/* delay=1: a step is made with the gradient of the step before, as if the optimizer ran beside the next
- * forward and backward pass (Ren et al. 2021). The first step has none. */
-static void delayed_update(long step, double norm_now)
-{
-    static real *before;
-    static double norm_before;
-    real *now = grad;
-    if (!before)
-        before = room(n_elements);
-    grad = before;
-    if (step > 0)
-        update(step - 1, norm_before);
-    grad = now, norm_before = norm_now;
-    memcpy(before, grad, sizeof(real) * (size_t)n_elements);
-}
-
-/* Central differences, as in gpt.c. */
-static int check_gradients(void)
-{
-    double worst = 0, eps = sizeof(real) == 8 ? 1e-5 : 1e-2;
-    loss_and_gradient(0, 1);
-    for (long t = 0; t < n_tensors; t++) {
-        double largest = 0, error = 0;
-        long count = tensors[t].rows * tensors[t].columns;
-        for (long i = 0; i < count; i++)
-            largest = fmax(largest, fabs((double)grad[tensors[t].offset + i]));
-        for (long n = 0; n < check; n++) {
-            long i = tensors[t].offset + (long)(hash((uint64_t)(t * 1000 + n)) % (uint64_t)count);
-            real was = parameter[i];
-            parameter[i] = was + (real)eps;
-            double above = loss_and_gradient(0, 0);
-            parameter[i] = was - (real)eps;
-            double below = loss_and_gradient(0, 0);
-            parameter[i] = was;
-            error = fmax(error, fabs((above - below) / (2 * eps) - (double)grad[i]) / largest);
-        }
-        printf("tensor %-3ld %ld elements: largest gradient %.3e, worst error %.1e of it\n", t, check,
-            largest, error);
-        worst = fmax(worst, error);
-    }
-    printf("worst error: %.1e\n", worst);
-    return !(worst <= 1e-6);
+    return loss_and_gradient(0, 0);
 }
 
 /* ---- main ---- */
 
-static void save(const char *path, const real *x)
-{
-    if (!*path)
-        return;
-    FILE *f = fopen(path, "wb");
-    size_t done = f ? fwrite(x, sizeof(real), (size_t)n_elements, f) : 0;
-    if (!f || fclose(f) || done != (size_t)n_elements) {
-        fprintf(stderr, "mlp: %s cannot be written\n", path);
-        exit(1);
-    }
-}
-
 static int parse(const char *word)
 {
-    const struct {
-        const char *form;
-        void *to;
-    } options[] = { { "layers=%ld", &L }, { "width=%ld", &C }, { "inputs=%ld", &I }, { "classes=%ld", &V },
-        { "batch=%ld", &B }, { "steps=%ld", &steps }, { "sgd=%ld", &sgd }, { "seed=%ld", &seed },
-        { "check=%ld", &check }, { "delay=%ld", &delay }, { "bf16=%ld", &bf16 },
+    const option options[] = { { "layers=%ld", &L }, { "width=%ld", &C }, { "inputs=%ld", &I },
+        { "classes=%ld", &V }, { "batch=%ld", &B }, { "steps=%ld", &steps }, { "sgd=%ld", &sgd },
+        { "seed=%ld", &seed }, { "check=%ld", &check }, { "delay=%ld", &delay }, { "bf16=%ld", &bf16 },
         { "stochastic=%ld", &stochastic }, { "lr=%lf", &lr }, { "clip=%lf", &clip }, { "decay=%lf", &decay },
         { "grads=%4095[^\n]", grads_path }, { "params=%4095[^\n]", params_path } };
-    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
-        if (sscanf(word, options[i].form, options[i].to) == 1)
-            return 1;
-    fprintf(stderr,
-        "mlp: %s is not known; KEY=VALUE with one of: layers width inputs classes batch steps sgd "
-        "seed check delay bf16 stochastic lr clip decay grads params\n",
-        word);
-    return 0;
+    return take(word, options, sizeof options / sizeof *options);
 }
 
 int main(int argc, char **argv)
@@ -484,17 +237,5 @@ int main(int argc, char **argv)
         return 2;
     }
     make_model();
-    round_masters(0);
-    if (check)
-        return check_gradients();
-    for (long step = 0; step < steps; step++) {
-        double loss = loss_and_gradient(step, 1), norm = gradient_norm();
-        if (step == 0)
-            save(grads_path, grad);
-        (delay ? delayed_update : update)(step, norm);
-        printf("step %ld loss %.6f %a norm %.6f %a\n", step, loss, loss, norm, norm);
-        fflush(stdout);
-    }
-    save(params_path, parameter);
-    return 0;
+    return learn();
 }

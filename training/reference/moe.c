@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* moe.c: the golden mixture of experts: gpt.c with E experts in the place of the feed-forward part. Like
- * gpt.c it stands alone.
+/* moe.c: the golden mixture of experts: gpt.c with E experts in the place of the feed-forward part. It
+ * needs the C library, and golden.h beside it.
  *
  *   cc -O2 -ffp-contract=off moe.c -lm -o moe        ./moe steps=50
  *   cc -O2 -ffp-contract=off -DFP64 moe.c -lm -o moe64        ./moe64 check=64
@@ -30,121 +30,17 @@
  *                share of the group's choices that e got, before any is refused, and P_e its mean
  *                probability; the mean over groups and the sum over layers. The loss that is printed is the
  *                cross entropy alone */
-#include <math.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#ifdef FP64
-typedef double real;
-#define FMA fma
-#define ROOT sqrt
-#define exponential exp
-#define logarithm log
-#else
-typedef float real;
-#define FMA fmaf
-#define ROOT sqrtf
-#endif
-
-/* As in gpt.c: the same bits, and faster. */
-#if defined __x86_64__ && defined __GNUC__ && defined __linux__ && !defined __clang__ &&                     \
-    !defined __SANITIZE_THREAD__
-#define CLONES __attribute__((target_clones("fma", "default")))
-#else
-#define CLONES
-#endif
-
-enum { CHUNKS = 8, LANES = 16, SQUARE_LANES = 256 };
+#define NAME "moe"
+#include "golden.h"
 
 /* Layers, channels, heads, context, vocabulary, sequences, experts, how many of them a token has. */
 static long L = 4, C = 64, HEADS = 4, T = 64, V = 256, B = 8, E = 8, K = 2;
 static long steps = 10, tied = 1, sgd = 0, seed = 1, check = 0, delay = 0, micros = 1, run = 1;
-static long bf16, stochastic;
 static double lr = 1e-3, clip = 1, decay = 0.1, capacity = 0, balance = 0;
-static char grads_path[4096], params_path[4096];
 static long H, head_size, block; /* hidden channels of an expert; C / HEADS; tokens of a block */
 static real score_scale;
 
-/* ---- numbers and sums, as in gpt.c ---- */
-
-#ifndef FP64
-static real exponential(real x)
-{
-    float z = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
-    float k = FMA(z, 1.44269504f, 12582912.0f) - 12582912.0f;
-    float f = FMA(k, -1.42860682e-6f, FMA(k, -0.693145751953125f, z)), p = 1.9875691500e-4f;
-    p = FMA(FMA(FMA(p, f, 1.3981999507e-3f), f, 8.3334519073e-3f), f, 4.1665795894e-2f);
-    p = FMA(FMA(FMA(p, f, 1.6666665459e-1f), f, 5.0000001201e-1f), f * f, f) + 1.0f;
-    return x < -87.0f ? 0.0f : ldexpf(p, (int)k);
-}
-static real logarithm(real x)
-{
-    return (float)log((double)x);
-}
-#endif
-
-/* ---- bf16=1: mixed precision, as in gpt.c ---- */
-
-static real upper_half(real x, uint32_t add)
-{
-    float f = (float)x;
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof bits);
-    bits = (f != f ? bits | 0x400000 : bits + add) & 0xFFFF0000u;
-    memcpy(&f, &bits, sizeof bits);
-    return f;
-}
-static real nearest(real x)
-{
-    float f = (float)x;
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof bits);
-    return bf16 ? upper_half(x, 0x7FFF + (bits >> 16 & 1)) : x;
-}
-static void narrow(real *x, long count)
-{
-    for (long i = 0; bf16 && i < count; i++)
-        x[i] = nearest(x[i]);
-}
-
-static real *room(long count)
-{
-    real *p = calloc((size_t)count + 1, sizeof(real));
-    if (!p) {
-        fprintf(stderr, "moe: there is no memory for %ld numbers\n", count);
-        exit(1);
-    }
-    return p;
-}
-
-/* The tree over n rows of `width` elements; the sum is then in the first row. */
-CLONES static void tree(real *x, long n, long width)
-{
-    for (long step = 1; step < n; step *= 2)
-        for (long i = 0; i + step < n; i += 2 * step)
-            for (long j = 0; j < width; j++)
-                x[i * width + j] = x[i * width + j] + x[(i + step) * width + j];
-}
-
-static real sum_row(const real *x, long n)
-{
-    real lane[LANES] = { 0 };
-    for (long i = 0; i < n; i++)
-        lane[i % LANES] += x[i];
-    tree(lane, LANES, 1);
-    return lane[0];
-}
-
-static real dot_row(const real *x, const real *y, long n)
-{
-    real lane[LANES] = { 0 };
-    for (long i = 0; i < n; i++)
-        lane[i % LANES] = FMA(x[i], y[i], lane[i % LANES]);
-    tree(lane, LANES, 1);
-    return lane[0];
-}
+/* ---- sums ---- */
 
 /* Lanes of the products as they are rounded. */
 static real rounded_dot(const real *x, const real *y, long n)
@@ -232,12 +128,7 @@ static void add_bias(real *x, const real *b, long rows, long m)
         x[i] = x[i] + b[i % m];
 }
 
-/* The rows of a chunk where n are cut as if padded to a multiple of 64; a softmax, by such. It returns the
- * sum. */
-static long padded_chunk(long n)
-{
-    return (n + 63) / 64 * 64 / CHUNKS;
-}
+/* By chunks of what is padded to a multiple of 64. It returns the sum. */
 static real softmax(real *x, long n, real *max)
 {
     real part[CHUNKS] = { 0 };
@@ -273,19 +164,6 @@ enum {
     OF_LAYER
 };
 enum { WTE, WPE, FIRST_LAYER };
-
-typedef struct {
-    char name[48];
-    long rows, columns, offset; /* columns is 1 for biases and layer norms */
-    double deviation; /* of the initial values; 0: all are `first` */
-    real first;
-} tensor;
-
-static tensor *tensors;
-static long n_tensors, n_elements;
-static real *parameter, *momentum, *variance, *rounded;
-static real *grads,
-    *grad; /* of all sequences; of the one at hand, later of the batch, in the first one's place */
 
 static void add_tensor(const char *name, long layer, long rows, long columns, double deviation, real first)
 {
@@ -327,24 +205,7 @@ static void list_tensors(void)
     add_tensor("lnf.weight", -1, C, 1, 0, 1);
     add_tensor("lnf.bias", -1, C, 1, 0, 0);
     add_tensor("head.weight", -1, V, C, 0.02, 0);
-}
-
-static uint64_t hash(uint64_t x)
-{
-    x += 0x9E3779B97F4A7C15u;
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
-    return x ^ x >> 31;
-}
-
-static double normal(long which, long element)
-{
-    uint64_t key = hash(hash((uint64_t)seed) + (uint64_t)which) + 2 * (uint64_t)element;
-    int64_t sum = 0;
-    for (int half = 0; half < 2; half++)
-        for (uint64_t bits = hash(key + (uint64_t)half), i = 0; i < 4; i++, bits >>= 16)
-            sum += (int64_t)(bits & 0xFFFF);
-    return (double)(2 * sum - 8 * 65535) / (2 * 65536.0 * 0.816496580927726);
+    n_own = n_tensors - tied;
 }
 
 static void initialise(void)
@@ -358,29 +219,9 @@ static void initialise(void)
                 tensors[t].deviation > 0 ? (real)(tensors[t].deviation * normal(t, i)) : tensors[t].first;
 }
 
-static uint32_t mix_bits(uint32_t x)
-{
-    x = (x ^ x >> 16) * 0x7FEB352Du;
-    x = (x ^ x >> 15) * 0x846CA68Bu;
-    return x ^ x >> 16;
-}
-
-/* bf16=1: what operations read of the parameters. */
-static void round_masters(long updates)
-{
-    for (long t = 0; bf16 && t < n_tensors; t++) {
-        uint64_t key = hash(hash(hash((uint64_t)seed) + (uint64_t)updates) + (uint64_t)t);
-        for (long i = 0; i < tensors[t].rows * tensors[t].columns; i++) {
-            uint32_t chance = mix_bits(mix_bits((uint32_t)i ^ (uint32_t)key) + (uint32_t)(key >> 32));
-            real x = parameter[tensors[t].offset + i];
-            rounded[tensors[t].offset + i] = stochastic ? upper_half(x, chance >> 16) : nearest(x);
-        }
-    }
-}
-
 static real *weight(long t)
 {
-    return (bf16 ? rounded : parameter) + tensors[t == head() && tied ? WTE : t].offset;
+    return values() + tensors[t == head() && tied ? WTE : t].offset;
 }
 static real *gradient(long t)
 {
@@ -429,22 +270,15 @@ static void layer_norm_backward(
     free(normed), free(g);
 }
 
-static const real root_2_pi = (real)0.7978845608028654, cubic = (real)0.044715, cubic3 = (real)(3 * 0.044715);
-
-static void gelu(real *y, const real *x, long count)
+static void gelu_rows(real *y, const real *x, long count)
 {
-    for (long i = 0; i < count; i++) {
-        real u = root_2_pi * FMA(cubic * (x[i] * x[i]), x[i], x[i]);
-        y[i] = (real)0.5 * x[i] * (1 + (1 - 2 / (exponential(2 * u) + 1)));
-    }
+    for (long i = 0; i < count; i++)
+        y[i] = gelu(x[i]);
 }
 static void gelu_backward(real *d, const real *x, long count)
 {
-    for (long i = 0; i < count; i++) {
-        real xx = x[i] * x[i], u = root_2_pi * FMA(cubic * xx, x[i], x[i]);
-        real th = 1 - 2 / (exponential(2 * u) + 1), du = root_2_pi * FMA(cubic3, xx, (real)1);
-        d[i] = d[i] * ((real)0.5 * (1 + th) + (real)0.5 * x[i] * (1 - th * th) * du);
-    }
+    for (long i = 0; i < count; i++)
+        d[i] = d[i] * gelu_slope(x[i]);
 }
 
 /* qkv[T][HEADS][3][head_size]. Of a block of keys: the largest score m, the sum l of exp(score - m), and the
@@ -599,7 +433,7 @@ static void experts(real *out, activations *a, long l)
         add_bias(up, weight(of_layer(l, UP_BIAS)) + e * H, rows, H);
         narrow(up, rows * H);
         move_rows(up, a->up, place, rows, H, 1);
-        gelu(up, up, rows * H);
+        gelu_rows(up, up, rows * H);
         multiply(y, rows, C, H, plain(up, H), plain(weight(of_layer(l, DOWN)) + e * H * C, C), H / CHUNKS);
         add_bias(y, weight(of_layer(l, DOWN_BIAS)) + e * C, rows, C);
         narrow(y, rows * C);
@@ -651,7 +485,7 @@ static void experts_backward(real *dx, const real *dy, const activations *a, lon
                 d[r * C + i] = nearest(a->p[at[r] * E + e] * dy[at[r] * C + i]);
         move_rows(x, a->ln2, at, rows, C, 0);
         move_rows(up, a->up, place, rows, H, 0);
-        gelu(g, up, rows * H);
+        gelu_rows(g, up, rows * H);
         sum_rows(gradient(of_layer(l, DOWN)) + e * H * C, gradient(of_layer(l, DOWN_BIAS)) + e * C, g, d, d,
             at, rows, H, C, C);
         multiply(dup, rows, H, C, plain(d, C), turned(weight(of_layer(l, DOWN)) + e * H * C, C), C);
@@ -871,127 +705,23 @@ static double balance_loss(void)
     return balance * (double)E * sum / (double)micros;
 }
 
-/* A leaf of the norm: the sum of squares in double precision, in which a square is exact. Lane i % 256 takes
- * element i, ascending; then the tree over the lanes. */
-static double sum_squares(const real *x, long n)
+static double whole_loss(void)
 {
-    double lane[SQUARE_LANES] = { 0 };
-    for (long i = 0; i < n; i++)
-        lane[i % SQUARE_LANES] += (double)x[i] * (double)x[i];
-    for (long step = 1; step < SQUARE_LANES; step *= 2)
-        for (long i = 0; i < SQUARE_LANES; i += 2 * step)
-            lane[i] += lane[i + step];
-    return lane[0];
-}
-
-/* 64 leaves of each tensor, by rows, as in gpt.c. */
-static double gradient_norm(void)
-{
-    double total = 0;
-    for (long t = 0; t < n_tensors - tied; t++) { /* a tied head counts with the embedding */
-        long count = tensors[t].rows * tensors[t].columns;
-        long width = (tensors[t].rows + 63) / 64 * tensors[t].columns;
-        for (long from = 0; from < count; from += width)
-            total += sum_squares(gradient(t) + from, count - from < width ? count - from : width);
-    }
-    return sqrt(total);
-}
-
-static void update(long step, double length)
-{
-    real s = length > clip ? (real)(clip / length) : 1, b1 = (real)0.9, b2 = (real)0.95, rate = (real)lr;
-    real i1 = (real)(1 / (1 - pow(0.9, (double)step + 1)));
-    real i2 = (real)(1 / (1 - pow(0.95, (double)step + 1)));
-    for (long t = 0; t < n_tensors - tied; t++) {
-        real wd = tensors[t].columns > 1 ? (real)decay : 0;
-        for (long i = tensors[t].offset, n = tensors[t].rows * tensors[t].columns; n > 0; i++, n--) {
-            real g = grad[i] * s, *p = &parameter[i], *m = &momentum[i], *v = &variance[i];
-            *m = b1 * *m + (1 - b1) * g;
-            *v = b2 * *v + (1 - b2) * (g * g);
-            *p = sgd ? *p - rate * g : *p - rate * ((*m * i1) / (ROOT(*v * i2) + (real)1e-8) + wd * *p);
-        }
-    }
-    round_masters(step + 1);
-}
-
-/* delay=1: a step is made with the gradient of the step before, as if the optimizer ran beside the next
- * forward and backward pass (Ren et al. 2021). The first step has none. */
-static void delayed_update(long step, double norm_now)
-{
-    static real *before;
-    static double norm_before;
-    real *now = grad;
-    if (!before)
-        before = room(n_elements);
-    grad = before;
-    if (step > 0)
-        update(step - 1, norm_before);
-    grad = now, norm_before = norm_now;
-    memcpy(before, grad, sizeof(real) * (size_t)n_elements);
-}
-
-/* Central differences, as in gpt.c. */
-static int check_gradients(void)
-{
-    double worst = 0, eps = sizeof(real) == 8 ? 1e-5 : 1e-2;
-    loss_and_gradient(0, 1);
-    for (long t = 0; t < n_tensors - tied; t++) {
-        double largest = 0, error = 0;
-        long count = tensors[t].rows * tensors[t].columns;
-        for (long i = 0; i < count; i++)
-            largest = fmax(largest, fabs((double)gradient(t)[i]));
-        for (long n = 0; n < check; n++) {
-            long i = (long)(hash((uint64_t)(t * 1000 + n)) % (uint64_t)count);
-            real was = weight(t)[i];
-            weight(t)[i] = was + (real)eps;
-            double above = loss_and_gradient(0, 0) + balance_loss();
-            weight(t)[i] = was - (real)eps;
-            double below = loss_and_gradient(0, 0) + balance_loss();
-            weight(t)[i] = was;
-            error = fmax(error, fabs((above - below) / (2 * eps) - (double)gradient(t)[i]) / largest);
-        }
-        printf("%-20s %ld elements: largest gradient %.3e, worst error %.1e of it\n", tensors[t].name, check,
-            largest, error);
-        worst = fmax(worst, error);
-    }
-    printf("worst error: %.1e\n", worst);
-    return !(worst <= 1e-6);
+    return loss_and_gradient(0, 0) + balance_loss();
 }
 
 /* ---- main ---- */
 
-static void save(const char *path, const real *x)
-{
-    if (!*path)
-        return;
-    FILE *f = fopen(path, "wb");
-    size_t done = f ? fwrite(x, sizeof(real), (size_t)n_elements, f) : 0;
-    if (!f || fclose(f) || done != (size_t)n_elements) {
-        fprintf(stderr, "moe: %s cannot be written\n", path);
-        exit(1);
-    }
-}
-
 static int parse(const char *word)
 {
-    const struct {
-        const char *form;
-        void *to;
-    } options[] = { { "layers=%ld", &L }, { "channels=%ld", &C }, { "heads=%ld", &HEADS },
+    const option options[] = { { "layers=%ld", &L }, { "channels=%ld", &C }, { "heads=%ld", &HEADS },
         { "context=%ld", &T }, { "vocab=%ld", &V }, { "experts=%ld", &E }, { "top=%ld", &K },
         { "batch=%ld", &B }, { "steps=%ld", &steps }, { "tied=%ld", &tied }, { "sgd=%ld", &sgd },
         { "seed=%ld", &seed }, { "check=%ld", &check }, { "delay=%ld", &delay }, { "bf16=%ld", &bf16 },
         { "stochastic=%ld", &stochastic }, { "lr=%lf", &lr }, { "clip=%lf", &clip }, { "decay=%lf", &decay },
         { "capacity=%lf", &capacity }, { "balance=%lf", &balance }, { "micros=%ld", &micros },
         { "run=%ld", &run }, { "grads=%4095[^\n]", grads_path }, { "params=%4095[^\n]", params_path } };
-    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
-        if (sscanf(word, options[i].form, options[i].to) == 1)
-            return 1;
-    fprintf(stderr, "moe: %s is not known; KEY=VALUE with one of:", word);
-    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
-        fprintf(stderr, " %.*s", (int)strcspn(options[i].form, "="), options[i].form);
-    fprintf(stderr, "\n");
-    return 0;
+    return take(word, options, sizeof options / sizeof *options);
 }
 
 int main(int argc, char **argv)
@@ -1011,17 +741,5 @@ int main(int argc, char **argv)
     }
     make_model();
     make_corpus();
-    round_masters(0);
-    if (check)
-        return check_gradients();
-    for (long step = 0; step < steps; step++) {
-        double loss = loss_and_gradient(step, 1), length = gradient_norm();
-        if (step == 0)
-            save(grads_path, grad);
-        (delay ? delayed_update : update)(step, length);
-        printf("step %ld loss %.6f %a norm %.6f %a\n", step, loss, loss, length, length);
-        fflush(stdout);
-    }
-    save(params_path, parameter);
-    return 0;
+    return learn();
 }
