@@ -135,6 +135,8 @@ void tt_led_tell(const struct tt_device *device, struct tt_device_info *info);
 tutti_status tt_led_connect(struct tt_comm *comm, const struct tt_device_info *infos, size_t stride);
 /* The ranks are connected: hands the leader this rank's pad. Calls do without, if that fails. */
 void tt_led_hand_over(struct tt_comm *comm);
+/* It waits until all ranks have, or are gone, but not for good. */
+void tt_led_await_handed(const struct tt_led *led);
 /* A captured call will not be replayed any more, or a message is over: what it holds is let go. */
 void tt_led_release(const struct tt_gate *gate);
 /* No more is handed over, and what was is taken back. `drained`: no kernel of this rank is out. */
