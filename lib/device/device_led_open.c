@@ -434,6 +434,7 @@ void tt_device_why(
         tt_put(a, "on CUDA streams: %s%s\n",
             spins ? "S, kernels of several devices" : "H, by the host's memory",
             tt_spin_has(collective) ? "" : "; kernels of several devices do not do this collective");
+        tt_put(a, "  long calls read all ranks' buffers %s\n", tt_spin_says_where(comm->device->spin));
         tt_spin_put(settings, comm->n, bytes, a);
         return;
     }
