@@ -439,8 +439,7 @@ INLINE void gather_mapped(const tt_direct_params &p, const meeting &m, const dir
     for (uint32_t i = 1; i < p.ranks; i++) {
         const uint32_t from = rank_behind(p, i);
         const direct_share share(p, part_of(block, r.at, r.bytes), from);
-        copy_any<Element>(
-            result_at(p, block, r) + share.at, m.result[from] + r.at + share.at, share.bytes);
+        copy_any<Element>(result_at(p, block, r) + share.at, m.result[from] + r.at + share.at, share.bytes);
     }
 }
 
@@ -487,7 +486,8 @@ INLINE bool run_part(
  * left the next ones only count on.
  * PTX of direct_kernel: ld.relaxed.sys.global.v2.u64 st.relaxed.sys.global.v2.u64 ld.relaxed.sys.global.u64
  * PTX of direct_kernel: ld.global.v4.u32 st.global.v4.u32 ld.acquire.sys.global.u64 bar.sync
- * PTX of direct_kernel: atom.acq_rel.gpu.global.add.u32 st.release.sys.global.u64 fence.sc.sys */
+ * PTX of direct_kernel: atom.acq_rel.gpu.global.add.u32 st.release.sys.global.u64
+ * PTX of direct_kernelI14float32_number: fence.sc.sys */
 template <class Number, class Operations, bool releases>
 KERNEL void AT_MOST_THREADS(TT_DIRECT_BLOCK) direct_kernel(const PARAMS tt_direct_params p)
 {
@@ -495,8 +495,9 @@ KERNEL void AT_MOST_THREADS(TT_DIRECT_BLOCK) direct_kernel(const PARAMS tt_direc
     SHARED(meeting, m);
     uint64_t epoch = begin_direct(p);
     patience waits{ epoch, 0, load_relaxed(&p.pads[p.rank]->is_left) != 0 };
+    const bool maps = MAPS && p.maps != 0;
     begin_meetings(m);
-    if (p.maps != 0) {
+    if (maps) {
         bool mapped = false;
         waits.is_over = waits.is_over || !find_places(p, m, waits, epoch, mapped);
         epoch++;
@@ -522,7 +523,7 @@ KERNEL void AT_MOST_THREADS(TT_DIRECT_BLOCK) direct_kernel(const PARAMS tt_direc
             slots.waits.epoch = epoch;
         }
         goes = goes && run_part<Number, Operations, releases>(p, m, slots, part, epoch);
-        if (p.maps != 0 && from == p.begin && part.bytes == 0) /* others wait until it has read places */
+        if (maps && from == p.begin && part.bytes == 0) /* others wait until it has read places */
             goes = goes && meet<releases>(p, m, slots.waits, epoch);
         epoch += ll ? 1 : 2 * ((most + part.piece - 1) / part.piece);
     }

@@ -4,8 +4,8 @@
  *
  * Each rank has a device of its own, on whose stream its kernel runs. The kernels wait for each other by
  * polling, so all of them must run at once: no rank's launch may depend on the end of another's, and each
- * block needs its place on a multiprocessor. A kernel stores into its own rank's buffers, and into pads, which
- * each rank has on its device for all of them. There are three ways to go:
+ * block needs its place on a multiprocessor. A kernel stores into its own rank's buffers, and into pads,
+ * which each rank has on its device for all of them. There are three ways to go:
  *
  *   LL    A vector of 16 bytes travels as two packets of 16, each half of which carries 4 bytes and a tag
  *         that tells its call: the data says itself that it is there. The fastest way for few bytes.
@@ -18,9 +18,10 @@
  *         one more meeting. If some rank's buffer cannot be reached, all read so, and go on with PADS.
  *
  * Calls are counted by epochs of 64 bits, which begin as 0 and never wrap: LL takes one, a segment of PADS
- * two, and MAPPED as many as it has meetings. The pad keeps the last one, so a captured kernel counts on when it is run again. All ranks of a
- * communicator run the same calls in the same order, with the same parameters but where a rank is mentioned
- * below. Ranks whose calls differ may wait for each other; then both leave, and say so.
+ * two, and MAPPED as many as it has meetings. The pad keeps the last one, so a captured kernel counts on
+ * when it is run again. All ranks of a communicator run the same calls in the same order, with the same
+ * parameters but where a rank is mentioned below. Ranks whose calls differ may wait for each other; then
+ * both leave, and say so.
  *
  * Operands fold in rank order or as the canonical tree: the bits are those of the algorithm `direct`. Where a
  * collective may be done in place, these kernels do it. Pointers are aligned to the element; it is fastest
@@ -144,8 +145,8 @@ static inline uint64_t tt_direct_place(uint64_t address)
     return ~address;
 }
 
-/* Whether MAPPED serves what is folded, or only moved: nothing is multiplied on its way then, and a kernel has
- * too few registers for 8-bit floats. */
+/* Whether MAPPED serves what is folded, or only moved: nothing is multiplied on its way then, and a kernel
+ * has too few registers for 8-bit floats. */
 static inline bool tt_direct_maps(bool folds, bool scales, tutti_type type)
 {
     return !scales && !(folds && (type == TUTTI_FLOAT8_E4M3 || type == TUTTI_FLOAT8_E5M2));

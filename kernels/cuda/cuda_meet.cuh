@@ -143,15 +143,16 @@ INLINE void tell_places(const tt_direct_params &p, meeting &m, uint64_t epoch)
     }
 }
 
-/* What another rank has told; where nothing is taken from it, it is no address. */
-INLINE const uint8_t *address_of(uint64_t place, bool is_taken)
+/* What another rank has told. Where nothing is taken from it, any address will do, if it reaches all. */
+INLINE const uint8_t *address_of(const tt_direct_params &p, uint64_t place, bool is_taken)
 {
-    const uint8_t *address = reinterpret_cast<const uint8_t *>(~place);
-    return is_taken && place != 0 ? reach(address) : place != 0 ? address : nullptr;
+    const void *any = p.pads[p.rank];
+    const void *address = is_taken && place != 0 ? reach(reinterpret_cast<const uint8_t *>(~place)) : any;
+    return place != 0 ? static_cast<const uint8_t *>(address) : nullptr;
 }
 
-/* This block finds where it reaches the buffers of all ranks, which so have come. False: some did not, and the
- * block is to end. `mapped`: all of them are reached, the same at all ranks. */
+/* This block finds where it reaches the buffers of all ranks, which so have come. False: some did not, and
+ * the block is to end. `mapped`: all of them are reached, the same at all ranks. */
 INLINE bool find_places(const tt_direct_params &p, meeting &m, patience waits, uint64_t epoch, bool &mapped)
 {
     tt_pad *own = p.pads[p.rank];
@@ -164,8 +165,8 @@ INLINE bool find_places(const tt_direct_params &p, meeting &m, patience waits, u
         if (m.missed[k] != 0)
             continue;
         const halves h = load_relaxed_halves(own->place[k]);
-        m.source[k] = address_of(h.first, p.receive[k].bytes > 0);
-        m.result[k] = address_of(h.second, p.shares != 0);
+        m.source[k] = address_of(p, h.first, p.receive[k].bytes > 0);
+        m.result[k] = address_of(p, h.second, p.shares != 0);
     }
     const bool all = heard_all(m);
     mapped = all;
@@ -175,8 +176,8 @@ INLINE bool find_places(const tt_direct_params &p, meeting &m, patience waits, u
 }
 
 /* The block that ends last tells that the call is over: all others have read the epoch and count themselves
- * after all that they stored. Where it has told the others of its rank's buffers in its first epoch, and left,
- * they may still read there. */
+ * after all that they stored. Where it has told the others of its rank's buffers in its first epoch, and
+ * left, they may still read there. */
 INLINE void end_direct(const tt_direct_params &p, uint64_t epoch)
 {
     tt_pad *own = p.pads[p.rank];

@@ -161,7 +161,8 @@ static void tell_places(const struct direct_rig *rig, struct tt_direct_params *p
     for (int k = 0; k < rig->n; k++) {
         const struct tt_direct_block *block = &p->send[p->blocks == 1 ? 0 : k];
         p->place[k][0] = tt_direct_place((uintptr_t)p->in + block->at);
-        p->place[k][1] = tt_direct_place((uintptr_t)p->out + p->receive[p->rank].at);
+        uint64_t result = (uintptr_t)p->out + p->receive[p->rank].at;
+        p->place[k][1] = tt_direct_place(p->shares ? result : 0); /* nobody takes it */
     }
 }
 
@@ -188,7 +189,8 @@ static struct tt_direct_params params_of(
                c->ll != (c->odd_rank == p.rank + 1);
     p.way = plan->ll ? TT_DIRECT_LL : TT_DIRECT_PADS;
     p.part = plan->ll ? 0 : c->part;
-    p.maps = c->maps && !plan->ll && p.longest > 0 && tt_direct_maps(plan->folds, p.scales != 0, c->call.type);
+    p.maps =
+        c->maps && !plan->ll && p.longest > 0 && tt_direct_maps(plan->folds, p.scales != 0, c->call.type);
     bool exchanged = tt_collectives[c->call.collective].result == TT_RESULT_EXCHANGED;
     if (p.maps && !(c->unmapped >> rank & 1) && !(exchanged && b->in == b->out))
         tell_places(rig, &p);
@@ -231,8 +233,11 @@ static bool compare(const struct direct_case *c, int rank, const struct buffers 
                 "%s by %s, %d ranks, type %u, op %u, exact %d, scaled %d, in place %x, %llu elements, grid "
                 "%u, "
                 "segment %llu, seed %llu: rank %d has byte %zu wrong\n",
-                tt_collectives[c->call.collective].name, c->ll ? "LL" : c->maps ? "MAPPED" : "PADS", c->call.n, c->call.type,
-                c->call.op, c->call.exact, c->call.scaled, c->call.in_place,
+                tt_collectives[c->call.collective].name,
+                c->ll     ? "LL"
+                : c->maps ? "MAPPED"
+                          : "PADS",
+                c->call.n, c->call.type, c->call.op, c->call.exact, c->call.scaled, c->call.in_place,
                 (unsigned long long)c->call.total, c->grid, (unsigned long long)c->segment,
                 (unsigned long long)c->seed, rank, i);
             return false;
