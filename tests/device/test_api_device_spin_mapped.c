@@ -2,8 +2,8 @@
 /* test_api_device_spin_mapped.c: kernels of several devices that read each other's buffers where they are:
  * when they do, that all ranks decide alike, and that nobody has a buffer back that a kernel may still read.
  *
- * How a call went is seen by its epochs: in place an all_reduce has three, for ranks meet so often; by pads it
- * has more. */
+ * How a call went is seen by its epochs: in place an all_reduce has three, for ranks meet so often; by pads
+ * it has more. */
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <string.h>
@@ -87,8 +87,8 @@ static void check(const struct desk *k, const uint32_t *got, int round)
         uint32_t sum = 0;
         for (int r = 0; r < k->at.me->n; r++)
             sum += value(r, round, i);
-        if (!ranks_expect(k->at.me, got[i] == sum, "round %d: element %d is %u, expected %u", round, i,
-                got[i], sum))
+        if (!ranks_expect(
+                k->at.me, got[i] == sum, "round %d: element %d is %u, expected %u", round, i, got[i], sum))
             return;
     }
 }
@@ -138,7 +138,7 @@ static void use_given_memory(struct ranks_me *me)
     if (me->rank == 1) /* by the host's memory */
         ranks_expect(me, call(&k, 8, k.host + COUNT) > IN_PLACE, "it goes in place");
     else
-        ranks_expect(me, call(&k, 8, k.got) > IN_PLACE, "it goes in place, though rank 1 has a buffer elsewhere");
+        ranks_expect(me, call(&k, 8, k.got) > IN_PLACE, "in place, but rank 1 has its buffer elsewhere");
     ranks_expect(me, call(&k, 9, k.got) == IN_PLACE, "it does not go in place again");
     spin_says(me, k.at.comm, "why all_reduce 200000", "in place");
     get_up(&k, BY_TUTTI);
@@ -151,6 +151,54 @@ Test(api_device_spin_mapped, memory_of_tutti)
         { "queues=1,delay=50", 3, 1, use_given_memory, NULL, 0, 0 },
         { "queues=2,one_address=0", 2, 1, use_given_memory, NULL, 0, 0 },
         { "queues=2,one_address=0", 8, 8, use_given_memory, NULL, 0, 0 });
+}
+
+/* Each collective whose kernels need more than packets, and how often its ranks meet. */
+static tutti_status call_one(const struct desk *k, int which, size_t count)
+{
+    tutti_comm *comm = k->at.comm;
+    tutti_stream on = local_on(&k->at);
+    int root = k->at.me->n - 1;
+    switch (which) {
+    case 0:
+        return tutti_all_gather(k->given, k->got, count, TUTTI_UINT32, comm, on);
+    case 1:
+        return tutti_reduce_scatter(k->given, k->got, count, TUTTI_UINT32, TUTTI_MAX, comm, on);
+    case 2:
+        return tutti_broadcast(k->given, k->got, count, TUTTI_UINT32, root, comm, on);
+    case 3:
+        return tutti_reduce(k->given, k->got, count, TUTTI_UINT32, TUTTI_MAX, root, comm, on);
+    case 4:
+        return tutti_gather(k->given, k->got, count, TUTTI_UINT32, root, comm, on);
+    case 5:
+        return tutti_scatter(k->given, k->got, count, TUTTI_UINT32, root, comm, on);
+    default:
+        return tutti_all_to_all(k->given, k->got, count, TUTTI_UINT32, comm, on);
+    }
+}
+
+static void call_each(struct ranks_me *me)
+{
+    enum { COLLECTIVES = 7, MEETINGS = 2 };
+    struct desk k;
+    if (!sit_down(me, &k, BY_TUTTI) || !comes_to_be_in_place(&k, k.got))
+        return;
+    spin_of(k.at.comm)->its.cell_bytes = 4096; /* no packets */
+    ranks_meet(me);
+    for (int which = 0; which < COLLECTIVES; which++) {
+        uint64_t before = epoch(&k);
+        ranks_ok(me, call_one(&k, which, COUNT / 4), "a call");
+        local_settle(&k.at);
+        ranks_expect(me, epoch(&k) - before == MEETINGS, "number %d has %llu epochs", which,
+            (unsigned long long)(epoch(&k) - before));
+    }
+    get_up(&k, BY_TUTTI);
+}
+
+Test(api_device_spin_mapped, each_collective)
+{
+    plugin_must_be_stub();
+    spin_run({ "queues=8", 3, 3, call_each, NULL, 0, 0 }, { "queues=8", 3, 1, call_each, NULL, 0, 0 });
 }
 
 /* A rank that has registered nothing is enough for pads; when all have, calls go in place; and no more when
@@ -314,8 +362,8 @@ static void call_in_groups(struct ranks_me *me)
         fill(&k, round);
         ranks_ok(me, tutti_group_start(), "group_start");
         sum(&k, k.got);
-        ranks_ok(me,
-            tutti_all_reduce(k.given, more, COUNT, TUTTI_UINT32, TUTTI_SUM, other, local_on(&k.at)), "other");
+        ranks_ok(me, tutti_all_reduce(k.given, more, COUNT, TUTTI_UINT32, TUTTI_SUM, other, local_on(&k.at)),
+            "other");
         sum(&k, k.given);
         ranks_ok(me, tutti_group_end(), "group_end");
         uint32_t *results[] = { k.got, more, k.given };
@@ -334,31 +382,46 @@ static void call_in_groups(struct ranks_me *me)
 Test(api_device_spin_mapped, groups)
 {
     plugin_must_be_stub();
-    spin_run({ "queues=8", 2, 1, call_in_groups, NULL, 0, 0 },
-        { "queues=1", 3, 3, call_in_groups, NULL, 0, 0 });
+    spin_run(
+        { "queues=8", 2, 1, call_in_groups, NULL, 0, 0 }, { "queues=1", 3, 3, call_in_groups, NULL, 0, 0 });
 }
 
-/* --- The end: who has its stream back frees at once what others' kernels were reading */
+/* --- The end: who has its stream back frees at once what others' kernels were reading. A root reads for long
+ * what the others have only to give. */
+
+enum { LARGE = 4 << 20 };
+
+static void reduce(const struct desk *k, const void *from, void *to, size_t bytes)
+{
+    tutti_reduce(from, to, bytes / 4, TUTTI_UINT32, TUTTI_SUM, 0, k->at.comm, local_on(&k->at));
+}
 
 static void abort_soon(struct ranks_me *me)
 {
-    for (int round = 0; round < 12; round++) {
+    for (int round = 0; round < 8; round++) {
         struct desk k;
+        uint64_t epochs = 0;
         ranks_at(me, "abort %d", round);
-        if (!sit_down(me, &k, BY_TUTTI) || !comes_to_be_in_place(&k, k.got))
+        if (!sit_down(me, &k, BY_TUTTI))
             return;
+        void *from = allocate(&k, BY_TUTTI, LARGE), *to = allocate(&k, BY_TUTTI, LARGE);
+        for (int i = 0; i < TRIES && epochs != 2; i++) {
+            epochs = epoch(&k);
+            reduce(&k, from, to, BYTES); /* by pads a long one takes long here */
+            local_settle(&k.at);
+            epochs = epoch(&k) - epochs;
+        }
+        ranks_expect(me, epochs == 2, "it does not go in place");
         ranks_meet(me);
-        tutti_all_reduce(k.given, k.got, COUNT, TUTTI_UINT32, TUTTI_SUM, k.at.comm, local_on(&k.at));
-        ranks_sleep_us((uint32_t)round * 150);
+        reduce(&k, from, to, LARGE);
+        ranks_sleep_us(500 + (uint32_t)round * 1500);
         if (me->rank == round % me->n)
             ranks_ok(me, tutti_comm_abort(k.at.comm), "tutti_comm_abort");
         local_drains(&k.at);
-        give_back(&k, BY_TUTTI, k.given);
-        give_back(&k, BY_TUTTI, k.got);
-        ranks_meet(me);
+        give_back(&k, BY_TUTTI, from);
+        give_back(&k, BY_TUTTI, to);
         ends_await(k.at.comm);
-        spin_get_up(&k.at);
-        local_fine(&k.at, k.at.dev->memory.free_pinned(k.host));
+        get_up(&k, BY_TUTTI);
         ranks_meet(me);
     }
 }
