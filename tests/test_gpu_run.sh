@@ -117,9 +117,10 @@ has bad/stage1.jsonl '"item": "table/fill", "outcome": "passed"'
 has bad/report.md '^- table copy_rows: failed: '
 STUB_GPU=devices=0 runs 2 none
 has said 'no device: .*devices=0'
-# What measures PyTorch's steps, where no PyTorch is: each way has communicators of its own, and is told by name.
+# What measures PyTorch's steps, where no PyTorch is: each way has communicators of its own, told by name.
 if command -v python3 >/dev/null; then
-    PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$sources/tests/gpu python3 - >"$scratch/steps" 2>&1 <<'END' || fail 'steps'
+    export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$sources/tests/gpu"
+    python3 - >"$scratch/steps" 2>&1 <<'END' || fail 'the steps of PyTorch'
 import os
 from unittest import mock
 

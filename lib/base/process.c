@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* process.c: processes, by what /proc tells of them. Where it is not there, a number alone names a process. */
+/* process.c: processes, by what /proc tells of them. Where it is not there, a number alone names a process.
+ */
 #include "base/process.h"
 
 #include <poll.h>
@@ -63,8 +64,8 @@ void tt_process_unwatch(struct tt_process_watch *watch)
     watch->fd = 0;
 }
 
-/* One that ends has no memory any more, soon after others see that; one that executes another program has some
- * again. */
+/* One that ends has no memory any more, soon after others see that; one that executes another program has
+ * some again. */
 static bool has_memory(const struct tt_process_watch *watch)
 {
     return field_of(watch->number, MEMORY) > 0;

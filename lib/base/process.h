@@ -2,10 +2,10 @@
 /* process.h: whether another process of this host is wholly gone: its memory, its descriptors, and with them
  * what its devices did.
  *
- * That its memory is gone is told by others (transports/life.h), and comes first: by some milliseconds, or by
- * more where there is much of it. The end of all is told by a descriptor of the process, a pidfd; but a number
- * names a process in its own namespace only, and only as long as it lives; and a process that executes
- * another program loses its memory and its devices, and lives on. */
+ * That its memory is gone is told by others (transports/life.h), and comes first: by some milliseconds, or
+ * by more where there is much of it. The end of all is told by a descriptor of the process, a pidfd; but a
+ * number names a process in its own namespace only, and only as long as it lives; and a process that
+ * executes another program loses its memory and its devices, and lives on. */
 #ifndef TT_PROCESS_H
 #define TT_PROCESS_H
 #include <stdatomic.h>

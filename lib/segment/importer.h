@@ -32,8 +32,8 @@ tutti_status tt_importer_open(const struct tt_dev *dev, int device, int n, struc
 /* Ends the thread and unmaps all. No round is under way. It may wait as cudaFree does. */
 void tt_importer_close(struct tt_importer *importer);
 
-/* For kernels that no round counts: what a rank leaves behind stays mapped until the importer is closed. A rank
- * that asks to have memory unmapped knows that no kernel is at it. Before any rank comes. */
+/* For kernels that no round counts: what a rank leaves behind stays mapped until the importer is closed. A
+ * rank that asks to have memory unmapped knows that no kernel is at it. Before any rank comes. */
 void tt_importer_keep(struct tt_importer *importer);
 
 /* By the thread that begins kernels: `begin` before it finds what a round uses, `over` when nothing of that

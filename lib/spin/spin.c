@@ -7,8 +7,8 @@
  * differ are found also where kernels do not see it.
  *
  * Kernels that wait leave when the host says so. What has failed has ended the communicator, at all ranks;
- * each then says so to its own kernels. One that has told others where buffers are then lasts until theirs are
- * out, too; and the rank has its memory back when its own is over. */
+ * each then says so to its own kernels. One that has told others where buffers are then lasts until theirs
+ * are out, too; and the rank has its memory back when its own is over. */
 #include "spin/spin.h"
 
 #include <stdio.h>
@@ -141,8 +141,8 @@ static bool has_gone(struct tt_spin *spin, int rank)
     struct tt_peer_place place;
     const struct tt_arena *arena = spin->arenas[rank];
     bool left = e->control->peer_state(e, rank, &place) == TT_PEER_LEFT;
-    return left || (!spin->same_process[rank] &&
-                       tt_process_is_gone(&spin->processes[rank], !tt_arena_alive(arena)));
+    return left ||
+           (!spin->same_process[rank] && tt_process_is_gone(&spin->processes[rank], !tt_arena_alive(arena)));
 }
 
 /* No kernel of another rank reads this one's buffers: those leave, and one that has not begun will see that
@@ -292,18 +292,17 @@ static void look_at_replay(struct tt_spin *spin)
     bool numbered = tt_spin_load(&words->entered) != tt_spin_load(&words->over);
     int32_t late = find_late_kernel(spin);
     if (numbered || !tt_spin_is_out(words) || late == TT_NONE) {
-        spin->watched = 0;
+        spin->watched.epoch = 0;
         return;
     }
-    if (spin->watched != begun) {
-        spin->watched = begun;
-        spin->watched_ns = tt_now_ns();
+    if (spin->watched.epoch != begun) {
+        spin->watched.epoch = begun;
+        spin->watched.since_ns = tt_now_ns();
         return;
     }
-    int64_t ms = (tt_now_ns() - spin->watched_ns) / 1000000;
+    int64_t ms = (tt_now_ns() - spin->watched.since_ns) / 1000000;
     for (int r = 0; r < spin->n && ms >= GONE_MS; r++) /* not one that has ended this, and left */
-        if (is_behind(spin, r, begun) &&
-            e->control->peer_state(e, r, &place) != TT_PEER_ALIVE) {
+        if (is_behind(spin, r, begun) && e->control->peer_state(e, r, &place) != TT_PEER_ALIVE) {
             fail_replay(spin, TUTTI_PEER_LOST, r, "for a rank that has ended, or destroyed its communicator");
             return;
         }
@@ -315,9 +314,9 @@ static void look_at_replay(struct tt_spin *spin)
 static void end_replays(struct tt_spin *spin)
 {
     tell_kernels(spin, TT_DIRECT_LEAVE);
-    if (spin->ended_ns == 0)
-        spin->ended_ns = tt_deadline_ns(2 * LEAVE_MS);
-    if (is_in(spin) && (is_unread(spin) || tt_now_ns() >= spin->ended_ns))
+    if (spin->watched.ended_ns == 0)
+        spin->watched.ended_ns = tt_deadline_ns(2 * LEAVE_MS);
+    if (is_in(spin) && (is_unread(spin) || tt_now_ns() >= spin->watched.ended_ns))
         tell_kernels(spin, TT_DIRECT_RELEASED);
 }
 

@@ -8,19 +8,19 @@
  * stream, or several of a long call, and nothing else: no stream waits for a processor. What ranks do is
  * the same on all, because it follows from what all know: the call, the settings, and what they agreed on
  * when they connected. Memory of the host the stream has copied to pinned cells before the kernel, and from
- * there after it; such a rank has a kernel for each part that fits the cells, and one whose device reaches its
- * buffers has one for all of the call.
+ * there after it; such a rank has a kernel for each part that fits the cells, and one whose device reaches
+ * its buffers has one for all of the call.
  *
  * A call stands in the queue of the rank's worker all the same, which numbers it, records it, compares it
  * with those of the others, and watches the deadline. A captured call is the graph's alone: its kernels
  * count on with each replay, and the thread that watches devices sees whether they move.
  *
- * A kernel stores into its own rank's buffers and into pads, and into nothing else. In calls that do not go by
- * packets it reads the other ranks' buffers where they are, if all ranks' are mapped (spin_places.c): a kernel
- * that has told where its rank's are is over when nobody reads them any more, also where it leaves
- * (tests/proof/model_direct.py). So a rank has its buffers back when its own kernel is over; and a pad is freed when no kernel of another rank can reach it
- * any more: within a process by the last rank that leaves, and else by the last process that has it
- * mapped.
+ * A kernel stores into its own rank's buffers and into pads, and into nothing else. In calls that do not go
+ * by packets it reads the other ranks' buffers where they are, if all ranks' are mapped (spin_places.c): a
+ * kernel that has told where its rank's are is over when nobody reads them any more, also where it leaves
+ * (tests/proof/model_direct.py). So a rank has its buffers back when its own kernel is over; and a pad is
+ * freed when no kernel of another rank can reach it any more: within a process by the last rank that
+ * leaves, and else by the last process that has it mapped.
  *
  * This room needs nothing of lib/device: what it works with is handed in (struct tt_spin_setup). */
 #ifndef TT_SPIN_H
@@ -138,8 +138,10 @@ struct tt_spin {
     bool told;
     uint64_t begun, over; /* as last seen */
     /* Of the thread that watches: the first epoch of a replay that is under way, and since when. */
-    uint64_t watched;
-    int64_t watched_ns, ended_ns;
+    struct {
+        uint64_t epoch;
+        int64_t since_ns, ended_ns; /* and since when its communicator has ended */
+    } watched;
 };
 
 /* --- Connecting. */
@@ -194,16 +196,16 @@ struct tt_spin_call {
     bool reached[2]; /* by the device: the buffer */
     uint64_t first; /* the number of its first kernel; 0: it is captured */
 };
-/* How many kernels it is, of this rank. `begin` gives them numbers, and sets the gate; `take_back` the last call that got
- * some. */
+/* How many kernels it is, of this rank. `begin` gives them numbers, and sets the gate; `take_back` the last
+ * call that got some. */
 uint32_t tt_spin_kernels(const struct tt_spin *spin, const struct tt_call *call, const bool reached[2]);
 void tt_spin_begin(struct tt_spin *spin, uint32_t kernels, struct tt_gate *gate);
 void tt_spin_take_back(struct tt_spin *spin, uint32_t kernels);
 /* Enqueues one of its kernels, and the copies that it needs; *pieces of work are added. */
 enum tt_dev_error tt_spin_enqueue(
     struct tt_spin *spin, const struct tt_spin_call *call, uint32_t kernel, void *stream, uint64_t *pieces);
-/* Sets where other ranks reach the buffers of a call that is told so; `last`: the number of its last kernel; 0:
- * it is captured, on this stream. */
+/* Sets where other ranks reach the buffers of a call that is told so; `last`: the number of its last
+ * kernel; 0: it is captured, on this stream. */
 enum tt_dev_error tt_spin_place(struct tt_spin *spin, const struct tt_spin_call *call, uint64_t last,
     void *stream, struct tt_direct_params *p);
 /* For people: "in place, where ..." */

@@ -90,9 +90,9 @@ static const char *refuse(const struct tt_comm *comm, const struct tt_spin_peer 
     return NULL;
 }
 
-/* Where all ranks are in one process, or each in its own, kernels tell each other where buffers are. Elsewhere
- * not: to map memory of another process may take a lock of this one until a device is idle, and its kernel
- * could wait for one that another rank of this process has still to launch. */
+/* Where all ranks are in one process, or each in its own, kernels tell each other where buffers are.
+ * Elsewhere not: to map memory of another process may take a lock of this one until a device is idle, and
+ * its kernel could wait for one that another rank of this process has still to launch. */
 static void look_at_processes(struct tt_spin *spin, const struct tt_spin_peer *peers)
 {
     int pairs = 0;

@@ -104,7 +104,8 @@ struct search {
     struct held held;
 };
 
-/* To other processes; what some rank does not have yet is asked for, if the settings and the memory let it. */
+/* To other processes; what some rank does not have yet is asked for, if the settings and the memory let it.
+ */
 static bool find_in_others(struct search *s, const void *buffer, uint64_t bytes,
     const struct tt_dev_pointer *what, uint64_t there[TT_SPIN_RANKS])
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* spin_submit.c: which calls kernels of several devices do, and what a rank enqueues of one.
  *
- * A call is cut as long as a rank's cells are for each of its buffers, whether it has anything there or not:
- * for no rank knows where another one has its buffers, and all must meet alike. A rank that uses its cells has
- * a kernel for each part, with its copies, and one that does not has one for all. A part is a part of each
- * block, so its bits are those of the whole. */
+ * A call is cut as long as a rank's cells are for each of its buffers, whether it has anything there or
+ * not: for no rank knows where another one has its buffers, and all must meet alike. A rank that uses its
+ * cells has a kernel for each part, with its copies, and one that does not has one for all. A part is a
+ * part of each block, so its bits are those of the whole. */
 #include "spin/spin.h"
 
 #include <stdlib.h>

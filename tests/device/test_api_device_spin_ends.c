@@ -230,8 +230,8 @@ Test(api_device_spin_ends, a_rank_that_leaves)
     spin_run({ "queues=8", N, N, leave_first, NULL, 0, 0 }, { "queues=8", N, 1, leave_first, NULL, 0, 0 });
 }
 
-/* All have destroyed theirs while a kernel of each is still to come, behind what the program enqueued before: it
- * stores into pads, which stay for it. */
+/* All have destroyed theirs while a kernel of each is still to come, behind what the program enqueued before:
+ * it stores into pads, which stay for it. */
 static void leave_before_the_kernel(struct ranks_me *me)
 {
     struct local_desk d;
@@ -263,8 +263,8 @@ Test(api_device_spin_ends, kernels_that_come_after_the_end)
         { "queues=8", 2, 1, leave_before_the_kernel, NULL, 0, 0 });
 }
 
-/* A rank that is through may destroy its communicator, and have other things where its row was, before another
- * one's worker looks whether it has come to the call. */
+/* A rank that is through may destroy its communicator, and have other things where its row was, before
+ * another one's worker looks whether it has come to the call. */
 static void leave_before_a_look(struct ranks_me *me)
 {
     struct local_desk d;

@@ -264,8 +264,8 @@ WAYS = {"host": {"TUTTI_EXECUTOR": "host"}, "led": {"TUTTI_EXECUTOR": "led"},
 
 @case
 def step(me):
-    """A step of a network with 64 MiB of gradients: alone, and with all_reduces beside it, which compete for the
-    device with the other processes' steps. By turns, in the same processes."""
+    """A step of a network with 64 MiB of gradients: alone, and with all_reduces beside it, which compete for
+    the device with the other processes' steps. By turns, in the same processes."""
     torch, nn = me.torch, me.torch.nn
     inner = nn.Sequential(*[nn.Sequential(nn.Linear(1024, 1024), nn.GELU()) for _ in range(16)]).cuda()
     given, told = torch.randn(64, 1024, device="cuda"), {}

@@ -11,9 +11,9 @@ result there, meets them again, and gathers all results; then it stores the next
 one's number in a flag of each other one, and to wait until one's own flags have it.
 
 MAPPED: a kernel tells each other one where it reaches the rank's buffer, and has told so when it has come.
-If one has nothing that all reach, all of them take PADS. Else each folds its share of all buffers into its own,
-in place, they meet, it gathers the other shares, and they meet again: nobody reads any more, and the rank has
-its buffer back.
+If one has nothing that all reach, all of them take PADS. Else each folds its share of all buffers into its
+own, in place, they meet, it gathers the other shares, and they meet again: nobody reads any more, and the
+rank has its buffer back.
 
 Promised: nobody overwrites what somebody has not read; who reads finds what was stored for that call or
 round; nobody reads what its rank has back; nobody waits for ever."""
@@ -206,8 +206,8 @@ def mapped(n, calls, unmapped=(), mutant=None):
 
 # --- MAPPED, where a rank gives up at any moment
 
-# A kernel: it has not begun; it has told that it is out; it has looked whether it is to leave, and so has told
-# its places; it knows all places; it has read so many; all have; or it has left, and waits to be let go.
+# A kernel: it has not begun; it has told that it is out; it has looked whether it is to leave, and so has
+# told its places; it knows all places, and reads; it has read all; or it has left, and waits to be let go.
 WAITING, OUT, PLACED, READING, HAS_READ, LEFT, OVER = range(7)
 # Its host: nothing is wrong; it has said that kernels are to leave; its own has; so have the others'.
 FINE, LEAVING, ALONE, RELEASED = range(4)
