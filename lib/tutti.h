@@ -523,11 +523,12 @@ tutti_status tutti_mem_free(void *ptr);
 
 /* Say that calls on this communicator will use these bytes, so that it may prepare for that. It has an effect
  * where several processes have ranks on one device: the memory is handed to those of them whose kernels serve
- * this rank's calls, and read and write it where it lies; other memory is copied. Handed over is the whole
- * allocation in which the bytes lie, to processes of this user, until it is deregistered. Elsewhere, and for
- * memory that cannot be handed over (of the host, managed, of pools, or in several mappings), it is TUTTI_OK
- * and has no effect; the log says why (level info). Results are the same with and without it. Memory of
- * tutti_mem_alloc needs none.
+ * this rank's calls, and read and write it where it lies; and where each rank has a device and a process of
+ * its own, and kernels of all devices do a collective: they read it where it lies. Other memory is copied.
+ * Handed over is the whole allocation in which the bytes lie, to processes of this user, until it is
+ * deregistered. Elsewhere, and for memory that cannot be handed over (of the host, managed, of pools, or in
+ * several mappings), it is TUTTI_OK and has no effect; the log says why (level info). Results are the same
+ * with and without it. Memory of tutti_mem_alloc needs none.
  *
  * Local: ranks may differ in what they register. Memory may be registered several times, by any communicator;
  * parts of an allocation, too. It must not be freed before all that is deregistered. It may wait as

@@ -117,5 +117,24 @@ has bad/stage1.jsonl '"item": "table/fill", "outcome": "passed"'
 has bad/report.md '^- table copy_rows: failed: '
 STUB_GPU=devices=0 runs 2 none
 has said 'no device: .*devices=0'
+# What measures PyTorch's steps, where no PyTorch is: each way has communicators of its own, told by name.
+if command -v python3 >/dev/null; then
+    export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$sources/tests/gpu"
+    python3 - >"$scratch/steps" 2>&1 <<'END' || fail 'the steps of PyTorch'
+import os
+from unittest import mock
+
+import torch_nccl
+
+made = []
+me = mock.MagicMock(rank=0, n=2)
+me.init = lambda: made.append((os.environ["TUTTI_EXECUTOR"], os.environ["TUTTI_DEVICE_IMPORT"]))
+torch_nccl.CASES["step"](me)
+assert made == 2 * [("host", "given"), ("led", "given"), ("led", "all")], made
+END
+    has steps '"check": "step-2", .*"alone_us": .*"host_us": .*"led_us": .*"mapped_us": '
+    is_json steps
+fi
+
 [ $failures -eq 0 ] && echo "tests/gpu/run: all good"
 exit $failures

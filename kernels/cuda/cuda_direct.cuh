@@ -153,11 +153,9 @@ struct ll_slots {
     patience waits;
     uint32_t first_tag, second_tag, parity;
 
-    /* After a kernel that has left none waits any more. */
-    MEMBER ll_slots(const tt_direct_params &p, uint64_t epoch)
-        : waits{ epoch, 0, load_relaxed(&p.pads[p.rank]->is_left) != 0 },
-          first_tag(static_cast<uint32_t>(epoch)), second_tag(static_cast<uint32_t>(epoch + (epoch >> 32))),
-          parity(epoch & 1)
+    MEMBER ll_slots(const patience &of)
+        : waits(of), first_tag(static_cast<uint32_t>(of.epoch)),
+          second_tag(static_cast<uint32_t>(of.epoch + (of.epoch >> 32))), parity(of.epoch & 1)
     {
     }
     MEMBER void store(const tt_direct_params &p, uint32_t to, uint64_t at, vec v) const
@@ -190,9 +188,24 @@ struct ll_slots {
     }
 };
 
+/* MAPPED: what ranks have in their own buffers, up to the byte `end`. */
+struct mapped_buffers {
+    const uint8_t *const *source;
+    uint64_t end;
+};
+
 /* The vectors at one offset that come from ranks `first` and on, as many as there are up to COUNT: LL waits
- * until all of them are there; of PADS they begin at `at` in the ranks' operands. */
-template <uint32_t COUNT>
+ * until all of them are there; of PADS they begin at `at` in the ranks' operands; and so of MAPPED, where so
+ * many bytes of them are left. */
+template <class Element, uint32_t COUNT>
+INLINE void load_vectors(
+    const tt_direct_params &p, const mapped_buffers &b, vec *raw, uint32_t first, uint64_t at)
+{
+    UNROLL
+    for (uint32_t i = 0; i < COUNT; i++)
+        raw[i] = first + i < p.ranks ? vector_of<Element>(b.end - at).load(b.source[first + i], at) : vec(0u);
+}
+template <class Element, uint32_t COUNT>
 INLINE void load_vectors(const tt_direct_params &p, ll_slots &slots, vec *raw, uint32_t first, uint64_t at)
 {
     bool there;
@@ -239,10 +252,22 @@ template <class Element> INLINE void copy_out(uint8_t *to, const uint8_t *pad, u
     for (; at < bytes; at += 16 * block_threads())
         vector_of<Element>(bytes - at).store(to, at, aligned_vector::load(pad, at));
 }
+/* Between any two buffers; what is in place stays there. */
+template <class Element> INLINE void copy_any(uint8_t *to, const uint8_t *from, uint64_t bytes)
+{
+    if (to == from)
+        return;
+    uint64_t at = copy_packets(to, from, bytes);
+    ROLLED
+    for (; at < bytes; at += 16 * block_threads()) {
+        const any_vector<Element> any = vector_of<Element>(bytes - at);
+        any.store(to, at, any.load(from, at));
+    }
+}
 
 INLINE uint8_t *result_at(const tt_direct_params &p, const tt_direct_block &block, const direct_round &r)
 {
-    return static_cast<uint8_t *>(p.out) + block.at + r.at;
+    return static_cast<uint8_t *>(p.out) + block.at + (r.at - p.before[1]);
 }
 
 /* --- A round: ranks give their operands, and take what they are to have. */
@@ -253,7 +278,7 @@ INLINE void give_block(const tt_direct_params &p, const ll_slots &slots, const d
 {
     using Element = typename Number::element;
     const tt_direct_block &block = p.send[to];
-    const uint8_t *from = static_cast<const uint8_t *>(p.in) + block.at + r.at;
+    const uint8_t *from = static_cast<const uint8_t *>(p.in) + block.at + (r.at - p.before[0]);
     uint8_t *pad = room_of(p, p.rank).operands + to * r.piece;
     const uint64_t bytes = part_of(block, r.at, r.bytes), factor = factor_of<Number>(p);
     uint64_t at = 16 * thread_index();
@@ -285,15 +310,15 @@ struct direct_share {
 };
 
 /* What all ranks' operands give, at one offset. */
-template <class Number, class Operations>
-INLINE vec folded(const tt_direct_params &p, ll_slots &slots, uint64_t at)
+template <class Number, class Operations, class Sources>
+INLINE vec folded(const tt_direct_params &p, Sources &sources, uint64_t at)
 {
     enum { GROUP = Number::PARTS > 2 ? 2 : 4 }; /* as many as there are registers for */
     direct_fold<Number, Operations> fold(p);
     ROLLED
     for (uint32_t first = 0; first < p.ranks; first += GROUP) {
         vec raw[GROUP];
-        load_vectors<GROUP>(p, slots, raw, first, at);
+        load_vectors<typename Number::element, GROUP>(p, sources, raw, first, at);
         ROLLED
         for (uint32_t i = 0; i < GROUP && first + i < p.ranks; i++)
             fold.add(chosen<GROUP>(raw, i), first + i + 1 == p.ranks);
@@ -335,7 +360,7 @@ template <class Element> INLINE void take_packets(const tt_direct_params &p, ll_
     ROLLED
     for (uint32_t first = 0; first < p.ranks; first += GROUP) {
         vec raw[GROUP];
-        load_vectors<GROUP>(p, slots, raw, first, at);
+        load_vectors<Element, GROUP>(p, slots, raw, first, at);
         ROLLED
         for (uint32_t i = 0; i < GROUP && first + i < p.ranks; i++) {
             const tt_direct_block &block = p.receive[first + i];
@@ -369,37 +394,140 @@ template <class Element> INLINE void gather(const tt_direct_params &p, const dir
     }
 }
 
-/* Without bytes, as in a barrier, there is one vector all the same, which is empty.
- * PTX of direct_kernel: ld.relaxed.sys.global.v2.u64 st.relaxed.sys.global.v2.u64 ld.relaxed.sys.global.u64
- * PTX of direct_kernel: ld.global.v4.u32 st.global.v4.u32 ld.acquire.sys.global.u64 bar.sync
- * PTX of direct_kernel: atom.acq_rel.gpu.global.add.u32 st.release.sys.global.u64 */
-template <class Number, class Operations, bool releases>
-KERNEL void AT_MOST_THREADS(TT_DIRECT_BLOCK) direct_kernel(const PARAMS tt_direct_params p)
+/* --- MAPPED: from the buffers of all ranks to the own one. */
+
+/* The part of so many bytes, which begins at `from`, that this block does. */
+INLINE direct_round block_round(uint64_t from, uint64_t bytes)
 {
-    SHARED(meeting, m);
+    const uint64_t most = ((bytes + 15) / 16 + grid_blocks() - 1) / grid_blocks() * 16;
+    const uint64_t start = most * block_index();
+    const uint64_t left = start < bytes ? bytes - start : 0;
+    return { from + start, left < most ? left : most, most };
+}
+
+template <class Number, class Operations>
+INLINE void take_mapped(const tt_direct_params &p, const meeting &m, const direct_round &r, Operations)
+{
+    const tt_direct_block &block = p.receive[p.rank];
+    const uint64_t all = part_of(block, r.at, r.bytes);
+    const direct_share share(p, all, p.rank);
+    const uint64_t start = r.at + (p.shares != 0 ? share.at : 0), bytes = p.shares != 0 ? share.bytes : all;
+    const mapped_buffers sources{ m.source, start + bytes };
+    uint8_t *to = static_cast<uint8_t *>(p.out) + block.at;
+    ROLLED
+    for (uint64_t at = start + 16 * thread_index(); at < start + bytes; at += 16 * block_threads())
+        vector_of<typename Number::element>(sources.end - at)
+            .store(to, at, folded<Number, Operations>(p, sources, at));
+}
+template <class Number, class>
+INLINE void take_mapped(const tt_direct_params &p, const meeting &m, const direct_round &r, no_operations)
+{
+    ROLLED
+    for (uint32_t i = 0; i < p.ranks; i++) {
+        const uint32_t from = rank_behind(p, i);
+        copy_any<typename Number::element>(
+            result_at(p, p.receive[from], r), m.source[from] + r.at, part_of(p.receive[from], r.at, r.bytes));
+    }
+}
+
+/* What the others have folded for all. */
+template <class Element>
+INLINE void gather_mapped(const tt_direct_params &p, const meeting &m, const direct_round &r)
+{
+    const tt_direct_block &block = p.receive[p.rank];
+    ROLLED
+    for (uint32_t i = 1; i < p.ranks; i++) {
+        const uint32_t from = rank_behind(p, i);
+        const direct_share share(p, part_of(block, r.at, r.bytes), from);
+        copy_any<Element>(result_at(p, block, r) + share.at, m.result[from] + r.at + share.at, share.bytes);
+    }
+}
+
+/* The whole call, with the first of these epochs. When it is over, nobody reads this rank's buffers. */
+template <class Number, class Operations, bool releases>
+INLINE void run_mapped(const tt_direct_params &p, meeting &m, patience waits, uint64_t epoch)
+{
+    const direct_round r = block_round(0, p.longest);
+    take_mapped<Number, Operations>(p, m, r, Operations());
+    if (p.shares != 0) {
+        if (!meet<releases>(p, m, waits, epoch++))
+            return;
+        gather_mapped<typename Number::element>(p, m, r);
+    }
+    meet<releases>(p, m, waits, epoch);
+}
+
+/* --- The other ways. */
+
+/* What this block does of a part; false: it is to end. */
+template <class Number, class Operations, bool releases>
+INLINE bool run_part(
+    const tt_direct_params &p, meeting &m, ll_slots &slots, const direct_round &all, uint64_t epoch)
+{
     const bool ll = p.way == TT_DIRECT_LL;
-    const uint64_t vectors = p.longest == 0 ? 1 : (p.longest + 15) / 16;
-    const uint64_t most = (vectors + grid_blocks() - 1) / grid_blocks() * 16, start = most * block_index();
-    const uint64_t end = start + most < vectors * 16 ? start + most : vectors * 16;
-    const uint64_t piece = ll ? most : p.segment / p.blocks / 16 * 16, begun = begin_direct(p);
-    uint64_t epoch = begun;
-    ll_slots slots(p, begun);
-    begin_meetings(m);
-    for (uint64_t at = start; at < end; at += piece) {
-        const direct_round r = { at, end - at < piece ? end - at : piece, piece };
+    const uint64_t end = all.at + all.bytes;
+    for (uint64_t at = all.at; at < end; at += all.piece, epoch += 2) {
+        const direct_round r = { at, end - at < all.piece ? end - at : all.piece, all.piece };
         ROLLED
         for (uint32_t i = 0; i < p.blocks; i++)
             give_block<Number, Operations>(p, slots, r, p.blocks == 1 ? 0 : rank_behind(p, i));
         if (!ll && !meet<releases>(p, m, slots.waits, epoch))
-            break;
+            return false;
         take<Number>(p, slots, r, Operations());
         if (!ll && !meet<releases>(p, m, slots.waits, epoch + 1))
-            break;
-        epoch += 2;
+            return false;
         if (!ll && p.shares != 0)
             gather<typename Number::element>(p, r);
     }
-    end_direct(p, begun - 1 + (ll ? 1 : 2 * ((most + piece - 1) / piece)));
+    return !slots.waits.is_over;
+}
+
+/* Without bytes, as in a barrier, there is one vector all the same, which is empty. After a kernel that has
+ * left the next ones only count on.
+ * PTX of direct_kernel: ld.relaxed.sys.global.v2.u64 st.relaxed.sys.global.v2.u64 ld.relaxed.sys.global.u64
+ * PTX of direct_kernel: ld.global.v4.u32 st.global.v4.u32 ld.acquire.sys.global.u64 bar.sync
+ * PTX of direct_kernel: atom.acq_rel.gpu.global.add.u32 st.release.sys.global.u64
+ * PTX of direct_kernelI14float32_number: fence.sc.sys */
+template <class Number, class Operations, bool releases>
+KERNEL void AT_MOST_THREADS(TT_DIRECT_BLOCK) direct_kernel(const PARAMS tt_direct_params p)
+{
+    enum { MAPS = Number::PARTS <= 2 }; /* as tt_direct_maps says */
+    SHARED(meeting, m);
+    uint64_t epoch = begin_direct(p);
+    patience waits{ epoch, 0, load_relaxed(&p.pads[p.rank]->is_left) != 0 };
+    const bool maps = MAPS && p.maps != 0;
+    begin_meetings(m);
+    if (maps) {
+        bool mapped = false;
+        waits.is_over = waits.is_over || !find_places(p, m, waits, epoch, mapped);
+        epoch++;
+        if (mapped) {
+            if constexpr (MAPS)
+                run_mapped<Number, Operations, releases>(p, m, waits, epoch);
+            end_direct(p, p.shares != 0 ? epoch + 1 : epoch);
+            return;
+        }
+    }
+    const bool ll = p.way == TT_DIRECT_LL;
+    const uint64_t all = p.longest == 0 ? 16 : (p.longest + 15) / 16 * 16;
+    const uint64_t once = p.part == 0 ? all : p.part, end = p.end == 0 ? all : p.end;
+    ll_slots slots(waits);
+    bool goes = !waits.is_over;
+    ROLLED
+    for (uint64_t from = p.begin; from < end; from += once) {
+        direct_round part = block_round(from, all - from < once ? all - from : once);
+        const uint64_t most = part.piece;
+        part.piece = ll ? most : p.segment / p.blocks / 16 * 16;
+        if (from > p.begin) {
+            begin_part(p, epoch);
+            slots.waits.epoch = epoch;
+        }
+        goes = goes && run_part<Number, Operations, releases>(p, m, slots, part, epoch);
+        if (maps && from == p.begin && part.bytes == 0) /* others wait until it has read places */
+            goes = goes && meet<releases>(p, m, slots.waits, epoch);
+        epoch += ll ? 1 : 2 * ((most + part.piece - 1) / part.piece);
+    }
+    end_direct(p, epoch - 1);
 }
 
 /* --- A row of the table. */

@@ -4,8 +4,8 @@
  *
  * Each rank has a device of its own, on whose stream its kernel runs. The kernels wait for each other by
  * polling, so all of them must run at once: no rank's launch may depend on the end of another's, and each
- * block needs its place on a multiprocessor. No device sees another one's operands and results: what travels
- * goes by way of the ranks' pads.
+ * block needs its place on a multiprocessor. A kernel stores into its own rank's buffers, and into pads,
+ * which each rank has on its device for all of them. There are three ways to go:
  *
  *   LL    A vector of 16 bytes travels as two packets of 16, each half of which carries 4 bytes and a tag
  *         that tells its call: the data says itself that it is there. The fastest way for few bytes.
@@ -13,11 +13,15 @@
  *         pad, meets the same block of all other ranks, and folds or copies from their pads; then they meet
  *         again, and the pad is free for the next segment. An all_reduce is folded by parts: each rank stores
  *         the part that it has folded in its pad, where the others read it after the second meeting.
+ *   MAPPED  Each kernel tells the others where they reach its rank's buffers. If they all can, they fold or
+ *         copy from there into their own, and meet; an all_reduce is folded by parts, which all collect after
+ *         one more meeting. If some rank's buffer cannot be reached, all read so, and go on with PADS.
  *
  * Calls are counted by epochs of 64 bits, which begin as 0 and never wrap: LL takes one, a segment of PADS
- * two. The pad keeps the last one, so a captured kernel counts on when it is run again. All ranks of a
- * communicator run the same calls in the same order, with the same parameters but where a rank is mentioned
- * below. Ranks whose calls differ may wait for each other; then both leave, and say so.
+ * two, and MAPPED as many as it has meetings. The pad keeps the last one, so a captured kernel counts on
+ * when it is run again. All ranks of a communicator run the same calls in the same order, with the same
+ * parameters but where a rank is mentioned below. Ranks whose calls differ may wait for each other; then
+ * both leave, and say so.
  *
  * Operands fold in rank order or as the canonical tree: the bits are those of the algorithm `direct`. Where a
  * collective may be done in place, these kernels do it. Pointers are aligned to the element; it is fastest
@@ -62,6 +66,11 @@ struct tt_pad {
     uint64_t reserved[6];
     uint64_t
         call[TT_FUSED_RANKS]; /* of each rank: its call's first epoch mod 2^32, and its signature above */
+    /* MAPPED: in which epoch each rank has last told where its operand is, and its result. No rank is a call
+     * ahead of one that has still to read that: each block meets its fellows once more, whatever follows. */
+    uint64_t placed[TT_FUSED_RANKS];
+    uint64_t place[TT_FUSED_RANKS][2];
+    uint64_t unused[8];
     /* How far block b of rank k has come, stored by itself. 64 bits, and never set back: a block that many
      * calls did without would take a number that wrapped for one of a meeting that is to come. */
     uint64_t flag[TT_PAD_BLOCKS][TT_FUSED_RANKS];
@@ -73,7 +82,10 @@ struct tt_pad {
 
 /* Between the kernels of a rank and the host, in pinned memory. */
 struct tt_direct_words {
-    uint32_t abort; /* the host stores 1: kernels that wait leave, after at most 1024 looks more */
+    /* The host stores TT_DIRECT_LEAVE: kernels that wait leave, after at most 1024 looks more. One that has
+     * told others where the rank's buffers are then lasts until this is TT_DIRECT_RELEASED: nobody reads them
+     * any more. */
+    uint32_t abort;
     uint32_t reserved[15];
     uint64_t begun; /* the first epoch of the kernel that began last */
     /* The last epoch of the kernel that ended last, stored after all that it stores, but before `over`. */
@@ -85,6 +97,8 @@ struct tt_direct_words {
     uint64_t unused[2];
 };
 
+enum { TT_DIRECT_LEAVE = 1, TT_DIRECT_RELEASED };
+
 enum tt_direct_way { TT_DIRECT_LL, TT_DIRECT_PADS };
 
 /* Bytes from `at` on in the operand or the result; 0 bytes: there is no such block. */
@@ -92,7 +106,7 @@ struct tt_direct_block {
     uint64_t at, bytes;
 };
 
-struct tt_direct_params { /* 424 bytes */
+struct tt_direct_params { /* 600 bytes */
     const void *in; /* of the own rank, as out, scalar, factor, words, rank, send and receive */
     void *out;
     struct tt_pad *pads[TT_FUSED_RANKS]; /* of all ranks, as this device reaches them */
@@ -104,15 +118,39 @@ struct tt_direct_params { /* 424 bytes */
     uint64_t call; /* for the host: its number; 0: it has none, as a captured one, which runs many times */
     uint64_t longest; /* bytes of the longest block that goes from any rank to any other */
     uint64_t segment; /* PADS: bytes; see tt_direct_segment */
+    /* PADS: all ranks do so many bytes of each block at a time, which for each begins as a call of its own,
+     * and is a multiple of 16; 0: all of it. So one rank has a kernel for each part, and another one for all:
+     * this one does those that begin in [begin, end); end 0: all. */
+    uint64_t part, begin, end;
+    uint64_t before[2]; /* `in` and `out` have of each block only what comes after so many bytes */
+    /* MAPPED, if `maps`, in the kernel that does the first part, on all ranks, of what tt_direct_maps: where
+     * each other one, and this one, reaches the operand that it gets, and, if `shares`, the result; see
+     * tt_direct_place. */
+    uint64_t place[TT_FUSED_RANKS][2];
     uint32_t way; /* enum tt_direct_way */
     uint32_t signature; /* of the call: ranks with another one leave when they have waited for each other */
     uint32_t ranks, rank; /* 2 to TT_FUSED_RANKS */
     uint32_t row, shape; /* of a fold: enum tt_fold_row, enum tt_shape */
     uint32_t scales, divisor; /* as of tt_fold_fn */
     uint32_t blocks; /* that a rank sends: 1, send[0], which goes to all that want it, or one to each rank */
-    uint32_t shares; /* PADS: each rank wants the whole result, and folds a part of it for all */
+    uint32_t shares; /* each rank wants the whole result, and folds a part of it for all, but for LL */
+    uint32_t maps, reserved;
     struct tt_direct_block send[TT_FUSED_RANKS], receive[TT_FUSED_RANKS]; /* of a fold, all alike */
 };
+
+/* An address of another device, which who launches must not take for one of this one: so it is no address.
+ * 0: it is not reached. */
+static inline uint64_t tt_direct_place(uint64_t address)
+{
+    return ~address;
+}
+
+/* Whether MAPPED serves what is folded, or only moved: nothing is multiplied on its way then, and a kernel
+ * has too few registers for 8-bit floats. */
+static inline bool tt_direct_maps(bool folds, bool scales, tutti_type type)
+{
+    return !scales && !(folds && (type == TUTTI_FLOAT8_E4M3 || type == TUTTI_FLOAT8_E5M2));
+}
 
 /* Bytes of a segment of PADS, as measured where all memory is one device's. */
 static inline uint64_t tt_direct_segment(uint32_t ranks)

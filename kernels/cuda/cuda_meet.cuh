@@ -5,12 +5,12 @@
 #include "kernels/cuda/cuda_direct.h"
 #include "kernels/cuda/cuda_primitives.cuh"
 
-static_assert(sizeof(tt_ll_vector) == 32 && offsetof(tt_pad, flag) == 128 &&
+static_assert(sizeof(tt_ll_vector) == 32 && offsetof(tt_pad, flag) == 384 &&
                   offsetof(tt_pad, ll) % 128 == 0 && offsetof(tt_pad, room) % 128 == 0 &&
                   sizeof(tt_pad_room) % 128 == 0,
     "");
 static_assert(sizeof(tt_direct_words) == 128 && offsetof(tt_direct_words, begun) == 64 &&
-                  sizeof(tt_direct_params) == 424,
+                  sizeof(tt_direct_params) == 600,
     "");
 
 #if defined(__CUDACC__)
@@ -58,19 +58,24 @@ INLINE bool gives_up(const tt_direct_params &p, patience &waits)
     return waits.is_over;
 }
 
-/* The first epoch of this call, of which all ranks are told. */
+/* A part of this call begins with this epoch, of which all ranks are told. */
+INLINE void begin_part(const tt_direct_params &p, uint64_t epoch)
+{
+    if (block_index() != 0)
+        return;
+    for (uint32_t k = thread_index(); k < p.ranks; k += block_threads())
+        store_relaxed_64(&p.pads[k]->call[p.rank], call_word(p, epoch));
+    if (thread_index() == 0)
+        store_relaxed_64(&p.words->begun, epoch);
+}
+
+/* The first epoch of this call. */
 INLINE uint64_t begin_direct(const tt_direct_params &p)
 {
     const uint64_t epoch = load_relaxed_64(&p.pads[p.rank]->epoch) + 1;
-    if (block_index() != 0)
-        return epoch;
-    for (uint32_t k = thread_index(); k < p.ranks; k += block_threads())
-        store_relaxed_64(&p.pads[k]->call[p.rank], call_word(p, epoch));
-    if (thread_index() == 0) {
-        store_relaxed_64(&p.words->begun, epoch);
-        if (p.call != 0)
-            store_relaxed_64(&p.words->entered, p.call);
-    }
+    begin_part(p, epoch);
+    if (block_index() == 0 && thread_index() == 0 && p.call != 0)
+        store_relaxed_64(&p.words->entered, p.call);
     return epoch;
 }
 
@@ -78,6 +83,8 @@ INLINE uint64_t begin_direct(const tt_direct_params &p)
  * block meets others. */
 struct meeting {
     uint8_t missed[TT_FUSED_RANKS];
+    const uint8_t *source[TT_FUSED_RANKS], *result[TT_FUSED_RANKS]; /* MAPPED */
+    uint32_t stays; /* of the first block: the host has not told it to leave */
 };
 
 INLINE void begin_meetings(meeting &m)
@@ -86,13 +93,22 @@ INLINE void begin_meetings(meeting &m)
         m.missed[k] = 0;
 }
 
+/* True: this block has heard of all ranks. All threads take part. */
+INLINE bool heard_all(const meeting &m)
+{
+    bool all = true;
+    sync_block();
+    for (uint32_t k = 0; k < TT_FUSED_RANKS; k++)
+        all = all && m.missed[k] == 0;
+    return all;
+}
+
 /* This block meets its fellows of all other ranks: what their threads stored before they came is seen by all
  * threads here, and the reverse. False: some did not come, and the block is to end. All threads take part.
  * `releases` is false in a test only. */
 template <bool releases = true>
 INLINE bool meet(const tt_direct_params &p, meeting &m, patience waits, uint64_t epoch)
 {
-    bool all = true;
     sync_block();
     for (uint32_t k = thread_index(); k < p.ranks; k += block_threads())
         if (k != p.rank) {
@@ -108,29 +124,80 @@ INLINE bool meet(const tt_direct_params &p, meeting &m, patience waits, uint64_t
                 m.missed[k] = 1;
                 break;
             }
+    return heard_all(m);
+}
+
+/* Tells all ranks where they reach this one's buffers, its own blocks with them. From then on others may
+ * read there, and this one reads theirs; so the host, which has said that kernels are to leave and then has
+ * looked whether one is out, knows: either it has seen this one, or this one sees that. */
+INLINE void tell_places(const tt_direct_params &p, meeting &m, uint64_t epoch)
+{
+    if (thread_index() == 0) {
+        fence_system();
+        m.stays = load_relaxed(&p.words->abort) == 0;
+    }
     sync_block();
-    for (uint32_t k = 0; k < TT_FUSED_RANKS; k++)
-        all = all && m.missed[k] == 0;
+    for (uint32_t k = thread_index(); k < p.ranks && m.stays != 0; k += block_threads()) {
+        store_relaxed_halves(p.pads[k]->place[p.rank], halves{ p.place[k][0], p.place[k][1] });
+        store_release_64(&p.pads[k]->placed[p.rank], epoch);
+    }
+}
+
+/* What another rank has told. Where nothing is taken from it, any address will do, if it reaches all. */
+INLINE const uint8_t *address_of(const tt_direct_params &p, uint64_t place, bool is_taken)
+{
+    const void *any = p.pads[p.rank];
+    const void *address = is_taken && place != 0 ? reach(reinterpret_cast<const uint8_t *>(~place)) : any;
+    return place != 0 ? static_cast<const uint8_t *>(address) : nullptr;
+}
+
+/* This block finds where it reaches the buffers of all ranks, which so have come. False: some did not, and
+ * the block is to end. `mapped`: all of them are reached, the same at all ranks. */
+INLINE bool find_places(const tt_direct_params &p, meeting &m, patience waits, uint64_t epoch, bool &mapped)
+{
+    tt_pad *own = p.pads[p.rank];
+    sync_block();
+    if (block_index() == 0)
+        tell_places(p, m, epoch);
+    for (uint32_t k = thread_index(); k < p.ranks; k += block_threads()) {
+        while (m.missed[k] == 0 && load_acquire_64(&own->placed[k]) < epoch)
+            m.missed[k] = gives_up(p, waits);
+        if (m.missed[k] != 0)
+            continue;
+        const halves h = load_relaxed_halves(own->place[k]);
+        m.source[k] = address_of(p, h.first, p.receive[k].bytes > 0);
+        m.result[k] = address_of(p, h.second, p.shares != 0);
+    }
+    const bool all = heard_all(m);
+    mapped = all;
+    for (uint32_t k = 0; k < p.ranks && all; k++)
+        mapped = mapped && m.source[k] != nullptr && m.result[k] != nullptr;
     return all;
 }
 
 /* The block that ends last tells that the call is over: all others have read the epoch and count themselves
- * after all that they stored. */
+ * after all that they stored. Where it has told the others of its rank's buffers in its first epoch, and
+ * left, they may still read there. */
 INLINE void end_direct(const tt_direct_params &p, uint64_t epoch)
 {
     tt_pad *own = p.pads[p.rank];
     sync_block();
     if (thread_index() != 0 || add_acquire_release(&own->blocks_over, 1) + 1 != grid_blocks())
         return;
+    const uint64_t begun = load_relaxed_64(&own->epoch) + 1;
     store_relaxed(&own->blocks_over, 0);
     store_relaxed_64(&own->epoch, epoch);
-    uint64_t *told = load_relaxed(&own->is_left) == 0 ? &p.words->done : &p.words->left;
+    const bool left = load_relaxed(&own->is_left) != 0;
+    uint64_t *told = left ? &p.words->left : &p.words->done;
     if (p.call == 0) {
         store_release_64(told, epoch);
-        return;
+    } else {
+        store_relaxed_64(told, epoch);
+        store_release_64(&p.words->over, p.call);
     }
-    store_relaxed_64(told, epoch);
-    store_release_64(&p.words->over, p.call);
+    const bool placed = p.maps != 0 && load_relaxed_64(&own->placed[p.rank]) == begun;
+    while (left && placed && load_acquire(&p.words->abort) != TT_DIRECT_RELEASED)
+        poll_pause();
 }
 
 #endif

@@ -166,6 +166,11 @@ INLINE void store_relaxed_halves(void *to, halves value)
                  : "l"(to), "l"(value.first), "l"(value.second)
                  : "memory");
 }
+/* What this thread stored before and loads after has its place in one order of all. */
+INLINE void fence_system()
+{
+    asm volatile("fence.sc.sys;" : : : "memory");
+}
 INLINE void add_release(uint32_t *to, uint32_t value)
 {
     asm volatile("red.release.sys.global.add.u32 [%0], %1;" : : "l"(to), "r"(value) : "memory");
@@ -333,6 +338,10 @@ INLINE void store_relaxed_halves(void *to, halves value)
         __builtin_trap();
     __atomic_store_n(&at->first, value.first, __ATOMIC_RELAXED);
     __atomic_store_n(&at->second, value.second, __ATOMIC_RELAXED);
+}
+INLINE void fence_system()
+{
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 INLINE void add_release(uint32_t *to, uint32_t value)
 {

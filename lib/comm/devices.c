@@ -34,7 +34,8 @@ static tutti_status connect_spin(struct tt_comm *comm, const struct tt_device_in
         peers[r] = (struct tt_spin_peer){ .present = info->present != 0,
             .address = info->address,
             .arena = info->arena,
-            .offset = info->offset + at };
+            .offset = info->offset + at,
+            .process = &info->process };
     }
     return tt_spin_connect(&setup, peers, &d->spin);
 }
@@ -55,6 +56,9 @@ void tt_comm_open_devices(struct tt_comm *const *comms, int count)
     if (n > 0 && n == count)
         tt_spin_open(spins, n);
     for (int i = 0; i < n && n == count; i++)
-        if (spins[i]->serves)
+        if (spins[i]->serves) {
+            if (spins[i]->maps)
+                comms[i]->device->exporters = spins[i]->hands->exporters;
             tt_watch_spin(comms[i]->device);
+        }
 }

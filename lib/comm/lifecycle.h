@@ -25,7 +25,7 @@ typedef tutti_status (*tt_exchange_fn)(
     void *context, tutti_status status, const void *mine, uint64_t bytes, void *all);
 /* The words of another rank's failure. */
 #define TT_FAILURE_OF "rank %d could not make its end of the communicator: %s"
-enum { TT_ENDPOINT_INFO_BYTES = TT_ADDRESS_MAX + 16 + 88 };
+enum { TT_ENDPOINT_INFO_BYTES = TT_ADDRESS_MAX + 16 + 104 };
 /* Allocates memory for the exchanges of n ranks, before the first: between two exchanges no rank may fail
  * alone. NULL, with the thread's last error set, if there is none. */
 void *tt_comm_room(int n);

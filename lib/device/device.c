@@ -128,7 +128,8 @@ struct tt_spin_setup tt_device_spin_setup(const struct tt_device *d)
         .row_seen = tt_device_seen(d, row),
         .cell_bytes = half,
         .places_taken = tt_watch_places(d->number),
-        .slot = tt_local_peers_slot(d) };
+        .slot = tt_local_peers_slot(d),
+        .given = tt_device_memory_has };
     for (uint64_t side = 0; side < SIDES; side++) {
         setup.cells[side] = d->cells + side * half;
         setup.cells_seen[side] = tt_device_seen(d, d->cells + side * half);
@@ -326,6 +327,8 @@ static void give_up(struct tt_device *d)
     d->exporters = NULL;
     if (d->led != NULL)
         tt_led_take_back(d->led);
+    if (d->spin != NULL)
+        tt_spin_hand_back(d->spin);
     bool passed = kept ? d->dev->event.query(d->order_event) != TT_DEV_NOT_READY : is_drained(d);
     bool drained = passed && !kept;
     if (!drained && !kept)

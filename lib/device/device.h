@@ -21,6 +21,7 @@
 #ifndef TT_DEVICE_H
 #define TT_DEVICE_H
 #include "base/dev.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "run/run.h"
 #include "exec/prepared.h"
@@ -99,7 +100,7 @@ struct tt_device_info {
     char address[32]; /* of the device, on the bus */
     uint64_t offset; /* of the pinned memory, in the arena */
     uint64_t seen, context; /* for ranks of one process */
-    int64_t process;
+    struct tt_process process;
     uint64_t present; /* 0: this rank has no device */
 };
 

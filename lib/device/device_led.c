@@ -9,7 +9,6 @@
  * slice is seen, for before that the stream may be writing it, and `over` when the last one is seen. */
 #include "device/device_led.h"
 
-#include <poll.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -18,7 +17,7 @@
 #include "base/wait.h"
 #include "transports/arena.h"
 
-enum { CANCEL_MS = 10000 /* more than a kernel takes */, GONE_MS = 1000 };
+enum { CANCEL_MS = 10000 /* more than a kernel takes */ };
 
 static struct tt_led *led_of(struct tt_meeting *meeting)
 {
@@ -336,20 +335,12 @@ bool tt_led_advance(struct tt_meeting *meeting, const struct tt_gate *gate, uint
 
 /* --- The end */
 
-/* The leader's process is wholly gone, and with it what its device did. Its memory goes before its
- * descriptors, and so before its device's work: where no descriptor stands for the process, it has a while.
- */
-static bool leader_is_gone(const struct tt_led *led, int64_t *dead_ns)
+/* The leader's process is wholly gone, and with it what its device did. */
+static bool leader_is_gone(const struct tt_led *led)
 {
     int leader = led->ranks[led->leader];
-    struct pollfd p = { .fd = led->reach->pidfds[leader], .events = POLLIN };
     const struct tt_arena *arena = led->reach->arenas[leader];
-    if (p.fd >= 0)
-        return poll(&p, 1, 0) == 1;
-    if (arena == NULL || tt_arena_alive(arena))
-        return false;
-    *dead_ns = *dead_ns == 0 ? tt_deadline_ns(GONE_MS) : *dead_ns;
-    return tt_now_ns() >= *dead_ns;
+    return arena != NULL && tt_process_is_gone(&led->reach->processes[leader], !tt_arena_alive(arena));
 }
 
 /* The kernel that was let go is none. */
@@ -379,11 +370,11 @@ static bool take_turn(struct tt_led *led)
 
 static void stop(struct tt_led *led)
 {
-    int64_t until = tt_deadline_ns(CANCEL_MS), dead_ns = 0;
+    int64_t until = tt_deadline_ns(CANCEL_MS);
     struct tt_wait w;
     bool safe;
     tt_wait_begin(&w, tt_wait_policy_for(1), NULL, 0);
-    while (!(safe = take_turn(led) || leader_is_gone(led, &dead_ns)) && tt_now_ns() < until)
+    while (!(safe = take_turn(led) || leader_is_gone(led)) && tt_now_ns() < until)
         tt_wait_idle(&w);
     tt_wait_awake(&w);
     if (!safe)

@@ -27,6 +27,7 @@
  * Which calls go so is decided by what all ranks know, or both ends of a message. */
 #ifndef TT_DEVICE_LED_H
 #define TT_DEVICE_LED_H
+#include "base/process.h"
 #include "device/device_stage.h"
 #include "exec/rectangles.h"
 #include "segment/exporter.h"
@@ -84,7 +85,7 @@ struct tt_led_reach {
     struct tt_arena *arenas[TT_LED_RANKS]; /* of other ranks */
     bool here[TT_LED_RANKS]; /* they are in this process */
     bool pinned[TT_LED_RANKS]; /* by this rank */
-    int pidfds[TT_LED_RANKS]; /* of other processes; -1: there is none */
+    struct tt_process_watch processes[TT_LED_RANKS]; /* of other ranks */
     struct tt_exporter *exporters[TT_LED_RANKS]; /* to other processes; NULL: there is none, or no more */
     struct tt_dev_segment pad;
     struct tt_led *messages; /* by gate; of two ranks that have no process each no `reach` is set */
@@ -134,6 +135,8 @@ void tt_led_tell(const struct tt_device *device, struct tt_device_info *info);
 tutti_status tt_led_connect(struct tt_comm *comm, const struct tt_device_info *infos, size_t stride);
 /* The ranks are connected: hands the leader this rank's pad. Calls do without, if that fails. */
 void tt_led_hand_over(struct tt_comm *comm);
+/* It waits until all ranks have, or are gone, but not for good. */
+void tt_led_await_handed(const struct tt_led *led);
 /* A captured call will not be replayed any more, or a message is over: what it holds is let go. */
 void tt_led_release(const struct tt_gate *gate);
 /* No more is handed over, and what was is taken back. `drained`: no kernel of this rank is out. */

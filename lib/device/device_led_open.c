@@ -9,7 +9,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -45,7 +44,7 @@ void tt_led_tell(const struct tt_device *d, struct tt_device_info *info)
     info->offset = offset;
     info->seen = (uintptr_t)d->pinned_seen;
     info->context = (uintptr_t)d->context;
-    info->process = getpid();
+    info->process = tt_process_self();
     info->present = 1;
     struct tt_led_shared *shared = shared_of(d);
     memset(shared, 0, sizeof *shared);
@@ -115,7 +114,7 @@ static tutti_status find_rows(struct tt_led *led, const struct tt_device_info *i
         reach->seen[r] = (uint8_t *)(uintptr_t)info->seen; /* of this process */
         reach->here[r] = same_process(info, info_of(infos, stride, led->me));
         if (!reach->here[r])
-            reach->pidfds[r] = (int)syscall(SYS_pidfd_open, (pid_t)info->process, 0);
+            tt_process_watch(&reach->processes[r], &info->process);
         led->ranks[r] = r;
         led->rows[r] = &shared_at(led, memory)->row;
         led->same_process[r] = same_process(info, infos);
@@ -334,8 +333,6 @@ static tutti_status make(struct tt_comm *comm)
         free(reach);
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the ranks of device %d", d->number);
     }
-    for (int r = 0; r < TT_LED_RANKS; r++)
-        reach->pidfds[r] = -1;
     reach->n = comm->n;
     reach->bases = shared_of(d)->bases;
     d->exporters = reach->exporters;
@@ -377,8 +374,7 @@ void tt_led_free(struct tt_led *led, bool drained)
             led->dev->memory.unpin(reach->memory[r]);
         if (drained && reach->arenas[r] != NULL)
             tt_arena_release(reach->arenas[r]);
-        if (reach->pidfds[r] >= 0)
-            close(reach->pidfds[r]);
+        tt_process_unwatch(&reach->processes[r]);
     }
     if (drained && reach->bases_there != NULL)
         led->dev->memory.free(reach->bases_there);
@@ -438,6 +434,7 @@ void tt_device_why(
         tt_put(a, "on CUDA streams: %s%s\n",
             spins ? "S, kernels of several devices" : "H, by the host's memory",
             tt_spin_has(collective) ? "" : "; kernels of several devices do not do this collective");
+        tt_put(a, "  long calls read all ranks' buffers %s\n", tt_spin_says_where(comm->device->spin));
         tt_spin_put(settings, comm->n, bytes, a);
         return;
     }

@@ -14,7 +14,6 @@
 #include "base/status.h"
 #include "base/wait.h"
 #include "select/led.h"
-#include "transports/arena.h"
 
 enum { SIDES = 2, HAND_OVER_MS = 10000 };
 
@@ -212,12 +211,15 @@ static void hand_over(struct tt_led *led)
     tt_device_leave(comm->device, before);
 }
 
+/* One that has destroyed its end since may have other things where its row was. */
 static bool all_have(const struct tt_led *led)
 {
     bool all = true;
+    struct tt_endpoint *e = led->comm->endpoint;
+    struct tt_peer_place place;
     for (int r = 0; r < led->n; r++)
         all = all && (atomic_load_explicit(&led->rows[r]->handed, memory_order_acquire) ||
-                         (led->reach->arenas[r] != NULL && !tt_arena_alive(led->reach->arenas[r])));
+                         (r != led->me && e->control->peer_state(e, r, &place) != TT_PEER_ALIVE));
     return all;
 }
 
@@ -226,7 +228,6 @@ static bool all_have(const struct tt_led *led)
 void tt_led_hand_over(struct tt_comm *comm)
 {
     struct tt_led *led = comm->device != NULL ? comm->device->led : NULL;
-    struct tt_wait w;
     if (led == NULL)
         return;
     hand_over(led);
@@ -234,6 +235,13 @@ void tt_led_hand_over(struct tt_comm *comm)
     for (int r = 0; r < led->n; r++)
         if (r != led->me)
             comm->endpoint->control->ring(comm->endpoint, r);
+    tt_led_await_handed(led);
+}
+
+void tt_led_await_handed(const struct tt_led *led)
+{
+    struct tt_comm *comm = led->comm;
+    struct tt_wait w;
     int64_t until = tt_deadline_ns(2 * HAND_OVER_MS);
     tt_wait_begin(&w, comm->waiting.policy, &comm->endpoint->doorbell, 1);
     while (!all_have(led) && tt_comm_check(comm) == TUTTI_OK && tt_now_ns() < until)

@@ -241,7 +241,7 @@ tutti_status tt_stage_begin(struct tt_comm_batch *b, struct tt_staged *op, bool 
         return TUTTI_OK;
     if (tt_spin_serves(b->device->spin, call)) {
         op->way = TT_SPIN;
-        op->kernels = tt_spin_kernels(b->device->spin, call);
+        op->kernels = tt_spin_kernels(b->device->spin, call, op->local.staged);
     } else if (tt_led_serves(call)) {
         op->way = TT_LED;
     }

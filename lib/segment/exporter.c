@@ -44,6 +44,7 @@ struct place {
     uint32_t next; /* of those that leave */
     uintptr_t base;
     uint64_t bytes, id;
+    uint64_t there; /* address, of the importer's device */
     uint64_t call; /* the last that uses it */
     _Atomic uint32_t held;
 };
@@ -189,6 +190,7 @@ static void take_answer(struct tt_exporter *e)
     e->outstanding--;
     if (frame->kind == TT_SEGMENT_MAPPED && p->state == ASKED && p->key == frame->key) {
         p->state = MAPPED;
+        p->there = frame->address;
     } else if (frame->kind == TT_SEGMENT_REFUSED && p->state == ASKED && p->key == frame->key) {
         frame->why[TT_EXPORT_WHY - 1] = '\0';
         if (e->awaited == frame->key)
@@ -362,6 +364,11 @@ bool tt_exporter_find(struct tt_exporter *e, const void *ptr, uint64_t bytes,
     *key = p->key;
     *offset = (uintptr_t)ptr - p->base;
     return true;
+}
+
+uint64_t tt_exporter_address(const struct tt_exporter *e, uint32_t key)
+{
+    return e->places[tt_segment_place(key)].there;
 }
 
 void tt_exporter_hold(struct tt_exporter *e, uint32_t key)

@@ -38,6 +38,8 @@ void tt_exporter_close(struct tt_exporter *exporter);
  * Call 0 has no number: a captured one, which holds what it found. */
 bool tt_exporter_find(struct tt_exporter *exporter, const void *ptr, uint64_t bytes,
     const struct tt_dev_pointer *what, uint64_t call, uint32_t *key, uint64_t *offset);
+/* Where the importer's device has the begin of what was just found by that key. */
+uint64_t tt_exporter_address(const struct tt_exporter *exporter, uint32_t key);
 /* A call in a graph uses what was just found, until that is released as often; by any thread. */
 void tt_exporter_hold(struct tt_exporter *exporter, uint32_t key);
 void tt_exporter_release(struct tt_exporter *exporter, uint32_t key);

@@ -62,7 +62,7 @@ struct tt_importer {
     int device, n;
     pthread_t thread;
     int wake; /* readable: the thread is to look at `ends` */
-    _Atomic bool ends;
+    _Atomic bool ends, keeps;
     struct tt_listener listener;
     struct tt_segment_address address;
     int64_t accepts_ns; /* not before */
@@ -147,6 +147,11 @@ void tt_importer_begin(struct tt_importer *importer, uint64_t round)
     atomic_store(&importer->begun, round);
 }
 
+void tt_importer_keep(struct tt_importer *importer)
+{
+    atomic_store(&importer->keeps, true);
+}
+
 void tt_importer_over(struct tt_importer *importer, uint64_t round)
 {
     atomic_store_explicit(&importer->over, round, memory_order_release);
@@ -197,6 +202,8 @@ static bool serve_import(struct tt_importer *importer, const struct connection *
     const char *why = import(importer, c, place);
     if (why != NULL)
         snprintf(answer.why, sizeof answer.why, "%s", why);
+    else
+        answer.address = (uintptr_t)place->segment.base;
     return tt_segment_send(c->socket, &answer, why == NULL ? TT_SEGMENT_MAPPED : TT_SEGMENT_REFUSED, -1);
 }
 
@@ -252,14 +259,14 @@ static void begin_closing_all(struct tt_importer *importer, int rank)
             begin_closing(importer, &places[k]);
 }
 
-/* A member takes with it what is mapped of it; it does not come again. */
+/* A member takes with it what is mapped of it, unless that is kept; it does not come again. */
 static void drop(struct tt_importer *importer, int i)
 {
     struct connection c = importer->connections[i];
     close_fd_of(&c.inbox);
     tt_clofork_close(c.socket);
     importer->connections[i] = importer->connections[--importer->count];
-    if (c.rank != NOBODY)
+    if (c.rank != NOBODY && !atomic_load(&importer->keeps))
         begin_closing_all(importer, c.rank);
 }
 

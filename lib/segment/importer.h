@@ -6,7 +6,8 @@
  * found by its rank and key, without a lock, by the one thread that begins the leader's kernels. That thread
  * counts its rounds in the importer; memory is unmapped when no round that may have found it is under way.
  *
- * A rank whose process ends, or that closes its end, takes its memory with it in the same way. A child of a
+ * A rank whose process ends, or that closes its end, takes its memory with it in the same way, unless the
+ * importer keeps it. A child of a
  * fork has none of this, and must not use it. */
 #ifndef TT_SEGMENT_IMPORTER_H
 #define TT_SEGMENT_IMPORTER_H
@@ -30,6 +31,10 @@ tutti_status tt_importer_open(const struct tt_dev *dev, int device, int n, struc
     struct tt_import_address *address);
 /* Ends the thread and unmaps all. No round is under way. It may wait as cudaFree does. */
 void tt_importer_close(struct tt_importer *importer);
+
+/* For kernels that no round counts: what a rank leaves behind stays mapped until the importer is closed. A
+ * rank that asks to have memory unmapped knows that no kernel is at it. Before any rank comes. */
+void tt_importer_keep(struct tt_importer *importer);
 
 /* By the thread that begins kernels: `begin` before it finds what a round uses, `over` when nothing of that
  * round can touch memory any more, also if it failed. Rounds count up from 1. */

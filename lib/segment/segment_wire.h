@@ -3,7 +3,7 @@
  *
  *     exporter                               importer
  *     HELLO    rank, secret                  WELCOME; or it hangs up
- *     IMPORT   key, bytes, and a descriptor, or a handle      MAPPED or REFUSED, with the key
+ *     IMPORT   key, bytes, and a descriptor, or a handle      MAPPED, with the address, or REFUSED
  *     CLOSE    key                           CLOSED, with the key, when nothing is mapped any more
  *
  * Both ends are processes of one host that have agreed on their version before. All frames have one length,
@@ -34,6 +34,7 @@ struct tt_segment_frame {
     union {
         uint8_t secret[TT_SEGMENT_SECRET_BYTES]; /* HELLO */
         uint8_t handle[TT_DEV_HANDLE_BYTES]; /* IMPORT */
+        uint64_t address; /* MAPPED: where the importer's device has it */
         char why[TT_EXPORT_WHY]; /* REFUSED */
     };
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* spin.h: whether kernels of several devices do a collective of ranks that have one each: by what all ranks
- * know. What it costs is what the kernels take that meet in pads; where they go by packets, it is less. */
+ * know. What it costs is what the kernels take that meet in pads; where they go by packets, or read buffers
+ * in place, it is less, but no rank knows where the others have theirs. */
 #ifndef TT_SELECT_SPIN_H
 #define TT_SELECT_SPIN_H
 #include "base/config.h"

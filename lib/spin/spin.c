@@ -7,7 +7,8 @@
  * differ are found also where kernels do not see it.
  *
  * Kernels that wait leave when the host says so. What has failed has ended the communicator, at all ranks;
- * each then says so to its own kernels, and has its memory back when the one that was under way is out. */
+ * each then says so to its own kernels. One that has told others where buffers are then lasts until theirs
+ * are out, too; and the rank has its memory back when its own is over. */
 #include "spin/spin.h"
 
 #include <stdio.h>
@@ -17,6 +18,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "base/wait.h"
+#include "transports/arena.h"
 
 enum { LEAVE_MS = 1000, GONE_MS = 1000, NAMED = 64 };
 
@@ -77,12 +79,19 @@ static int32_t look_at_workers(struct tt_spin *spin, uint64_t signature)
     return late;
 }
 
-/* The first rank whose kernels are behind this one's. */
+/* That rank's kernels are behind the one of this rank that began with this epoch, or meet nobody any more. */
+static bool is_behind(const struct tt_spin *spin, int rank, uint64_t begun)
+{
+    const struct tt_direct_words *words = &spin->rows[rank]->words;
+    return tt_spin_load(&words->begun) < begun || (rank != spin->me && tt_spin_load(&words->left) != 0);
+}
+
+/* The first of those. */
 static int32_t find_late_kernel(const struct tt_spin *spin)
 {
     uint64_t begun = tt_spin_load(&spin->its.row->words.begun);
     for (int r = 0; r < spin->n; r++)
-        if (tt_spin_load(&spin->rows[r]->words.begun) < begun)
+        if (is_behind(spin, r, begun))
             return r;
     return TT_NONE;
 }
@@ -114,28 +123,94 @@ static bool advance(struct tt_meeting *meeting, const struct tt_gate *gate, uint
     bool ended = over >= gate->spin.last, entered = tt_spin_load(&words->entered) >= gate->spin.first;
     meeting->over = ended && late == TT_NONE && tt_spin_load(&words->left) == 0;
     meeting->held = !meeting->over;
+    if (meeting->over)
+        atomic_store(&spin->numbers_over, gate->spin.last);
     if (!ended)
         late = entered ? find_late_kernel(spin) : TT_NONE;
     meeting->late = late;
     return moved || meeting->over;
 }
 
-/* Kernels of this rank leave, now and from now on. Returns when the one that runs has, and so stores nothing
- * more. */
-static void stop(struct tt_spin *spin)
+/* --- The end */
+
+/* The rank's process has ended with all that its device did; or it destroyed the communicator, after its
+ * kernels. */
+static bool has_gone(struct tt_spin *spin, int rank)
 {
-    struct tt_direct_words *words = &spin->its.row->words;
+    struct tt_endpoint *e = spin->comm->endpoint;
+    struct tt_peer_place place;
+    const struct tt_arena *arena = spin->arenas[rank];
+    bool left = e->control->peer_state(e, rank, &place) == TT_PEER_LEFT;
+    return left ||
+           (!spin->same_process[rank] && tt_process_is_gone(&spin->processes[rank], !tt_arena_alive(arena)));
+}
+
+/* No kernel of another rank reads this one's buffers: those leave, and one that has not begun will see that
+ * when it does. */
+static bool others_are_out(struct tt_spin *spin)
+{
+    bool out = true;
+    for (int r = 0; r < spin->n && out; r++) {
+        const struct tt_direct_words *words = &spin->rows[r]->words;
+        bool leaves = __atomic_load_n(&words->abort, __ATOMIC_ACQUIRE) != 0;
+        atomic_thread_fence(memory_order_seq_cst);
+        out = r == spin->me || (leaves && !tt_spin_is_out(words)) || has_gone(spin, r);
+    }
+    return out;
+}
+
+/* Two threads may say so, and it never becomes less. */
+static void tell_kernels(const struct tt_spin *spin, uint32_t what)
+{
+    uint32_t *abort = &spin->its.row->words.abort, before = __atomic_load_n(abort, __ATOMIC_RELAXED);
+    while (before < what &&
+           !__atomic_compare_exchange_n(abort, &before, what, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+        ;
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
+static bool is_in(struct tt_spin *spin)
+{
+    return !tt_spin_is_out(&spin->its.row->words);
+}
+
+static bool is_unread(struct tt_spin *spin)
+{
+    bool left = tt_spin_load(&spin->its.row->words.left) != 0;
+    return !left || !atomic_load(&spin->placed) || others_are_out(spin);
+}
+
+static bool await(struct tt_spin *spin, bool (*is_true)(struct tt_spin *spin))
+{
     struct tt_wait w;
+    bool is;
     int64_t until = tt_deadline_ns(LEAVE_MS);
-    __atomic_store_n(&words->abort, 1, __ATOMIC_RELEASE);
     tt_wait_begin(&w, tt_wait_policy_for(1), NULL, 0);
-    while (tt_spin_is_out(words) && tt_now_ns() < until)
+    while (!(is = is_true(spin)) && tt_now_ns() < until)
         tt_wait_idle(&w);
     tt_wait_awake(&w);
-    if (tt_spin_is_out(words))
+    return is;
+}
+
+/* Kernels of this rank leave, now and from now on. Returns when the one that runs has, and so stores nothing
+ * more, and nobody reads its buffers. */
+static void stop(struct tt_spin *spin)
+{
+    const char *name = spin->comm->identity.name;
+    tell_kernels(spin, TT_DIRECT_LEAVE);
+    bool in = await(spin, is_in);
+    if (!in)
         tt_log(TT_LOG_ERROR,
-            "%s, rank %d: its kernel has not left within %d ms; the results of this call are undefined",
-            spin->comm->identity.name, spin->me, LEAVE_MS);
+            "%s, rank %d: its kernel has not left within %d ms; the results of this call are undefined", name,
+            spin->me, LEAVE_MS);
+    if (in && await(spin, is_unread))
+        atomic_store(&spin->numbers_over, UINT64_MAX);
+    else if (in)
+        tt_log(TT_LOG_ERROR,
+            "%s, rank %d: a kernel of another rank has not left within %d ms, and may still read the buffers "
+            "of this call",
+            name, spin->me, LEAVE_MS);
+    tell_kernels(spin, TT_DIRECT_RELEASED);
 }
 
 static void leave(struct tt_meeting *meeting, const struct tt_gate *gate)
@@ -168,7 +243,7 @@ static int32_t list_late(const struct tt_spin *spin, char *text, size_t bytes)
     text[0] = '\0';
     for (int r = 0; r < spin->n; r++) {
         size_t length = strlen(text);
-        if (tt_spin_load(&spin->rows[r]->words.begun) < begun)
+        if (is_behind(spin, r, begun))
             snprintf(text + length, bytes - length, "%s%d", length > 0 ? ", " : "", r);
     }
     return first;
@@ -217,18 +292,17 @@ static void look_at_replay(struct tt_spin *spin)
     bool numbered = tt_spin_load(&words->entered) != tt_spin_load(&words->over);
     int32_t late = find_late_kernel(spin);
     if (numbered || !tt_spin_is_out(words) || late == TT_NONE) {
-        spin->watched = 0;
+        spin->watched.epoch = 0;
         return;
     }
-    if (spin->watched != begun) {
-        spin->watched = begun;
-        spin->watched_ns = tt_now_ns();
+    if (spin->watched.epoch != begun) {
+        spin->watched.epoch = begun;
+        spin->watched.since_ns = tt_now_ns();
         return;
     }
-    int64_t ms = (tt_now_ns() - spin->watched_ns) / 1000000;
+    int64_t ms = (tt_now_ns() - spin->watched.since_ns) / 1000000;
     for (int r = 0; r < spin->n && ms >= GONE_MS; r++) /* not one that has ended this, and left */
-        if (tt_spin_load(&spin->rows[r]->words.begun) < begun &&
-            e->control->peer_state(e, r, &place) != TT_PEER_ALIVE) {
+        if (is_behind(spin, r, begun) && e->control->peer_state(e, r, &place) != TT_PEER_ALIVE) {
             fail_replay(spin, TUTTI_PEER_LOST, r, "for a rank that has ended, or destroyed its communicator");
             return;
         }
@@ -236,12 +310,22 @@ static void look_at_replay(struct tt_spin *spin)
         fail_late(spin, ms);
 }
 
+/* Kernels of replays leave as those of calls do, and here nobody waits. */
+static void end_replays(struct tt_spin *spin)
+{
+    tell_kernels(spin, TT_DIRECT_LEAVE);
+    if (spin->watched.ended_ns == 0)
+        spin->watched.ended_ns = tt_deadline_ns(2 * LEAVE_MS);
+    if (is_in(spin) && (is_unread(spin) || tt_now_ns() >= spin->watched.ended_ns))
+        tell_kernels(spin, TT_DIRECT_RELEASED);
+}
+
 void tt_spin_watch(struct tt_spin *spin)
 {
     if (!spin->serves)
         return;
     if (atomic_load(spin->comm->endpoint->ended) != 0) {
-        __atomic_store_n(&spin->its.row->words.abort, 1, __ATOMIC_RELEASE);
+        end_replays(spin);
         return;
     }
     look_at_left(spin);

@@ -7,26 +7,31 @@
  * Each rank has a pad on its device, which all others have mapped. A call is one kernel on each rank's
  * stream, or several of a long call, and nothing else: no stream waits for a processor. What ranks do is
  * the same on all, because it follows from what all know: the call, the settings, and what they agreed on
- * when they connected. Where a rank has its buffers does not change what it does with its peers: memory of
- * the host is copied to its pinned cells before the kernel, and from there after it, by the stream.
+ * when they connected. Memory of the host the stream has copied to pinned cells before the kernel, and from
+ * there after it; such a rank has a kernel for each part that fits the cells, and one whose device reaches
+ * its buffers has one for all of the call.
  *
  * A call stands in the queue of the rank's worker all the same, which numbers it, records it, compares it
  * with those of the others, and watches the deadline. A captured call is the graph's alone: its kernels
  * count on with each replay, and the thread that watches devices sees whether they move.
  *
- * A kernel stores into its own rank's buffers and into pads, and into nothing else. So a rank has its
- * buffers back when its own kernel is over; and a pad is freed when no kernel of another rank can reach it
- * any more: within a process by the last rank that leaves, and else by the last process that has it
- * mapped.
+ * A kernel stores into its own rank's buffers and into pads, and into nothing else. In calls that do not go
+ * by packets it reads the other ranks' buffers where they are, if all ranks' are mapped (spin_places.c): a
+ * kernel that has told where its rank's are is over when nobody reads them any more, also where it leaves
+ * (tests/proof/model_direct.py). So a rank has its buffers back when its own kernel is over; and a pad is
+ * freed when no kernel of another rank can reach it any more: within a process by the last rank that
+ * leaves, and else by the last process that has it mapped.
  *
  * This room needs nothing of lib/device: what it works with is handed in (struct tt_spin_setup). */
 #ifndef TT_SPIN_H
 #define TT_SPIN_H
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/dev.h"
+#include "base/process.h"
 #include "kernels/cuda/cuda_direct.h"
 #include "run/run.h"
 #include "segment/importer.h"
@@ -86,12 +91,21 @@ struct tt_spin_setup {
     uint64_t cell_bytes; /* of each */
     _Atomic uint32_t *places_taken; /* of the device, by this process; NULL: that is not counted */
     tt_spin_slot *slot; /* when ranks connect */
+    bool (*given)(const void *base); /* tutti_mem_alloc's: mapped by all devices of the process */
 };
 struct tt_spin_peer { /* of each rank, as they told each other */
     bool present; /* it has a device */
     const char *address; /* of that, on the bus */
     const uint8_t *arena; /* tells its process, */
     uint64_t offset; /* and in which its row lies there */
+    const struct tt_process *process;
+};
+
+/* What a rank hands over to other processes. Graphs have it longer than the communicator. */
+struct tt_spin_hands {
+    pthread_mutex_t lock;
+    int users; /* the communicator, and captured calls */
+    struct tt_exporter *exporters[TT_SPIN_RANKS]; /* NULL: there is none, or no more */
 };
 
 struct tt_spin {
@@ -106,22 +120,28 @@ struct tt_spin {
     struct tt_spin_row *rows[TT_SPIN_RANKS];
     struct tt_arena *arenas[TT_SPIN_RANKS]; /* of other ranks */
     bool same_process[TT_SPIN_RANKS];
+    bool one_process, maps; /* all ranks are in one; kernels tell each other where buffers are */
+    struct tt_process_watch processes[TT_SPIN_RANKS]; /* of other ranks */
     struct tt_spin_home *home; /* the pads of this process's ranks */
     struct tt_importer *importer; /* of the others' */
-    struct tt_exporter *exporters[TT_SPIN_RANKS]; /* of the own one, to them, while ranks connect */
+    struct tt_spin_hands *hands; /* of the own one, and of buffers, to them */
     struct tt_pad *pads[TT_SPIN_RANKS]; /* as this rank's device reaches them */
     void *scratch; /* of the device: a factor */
     void *trial; /* stream, while ranks connect */
     uint64_t made; /* kernels that have numbers so far */
     _Atomic bool closing; /* the communicator is about to go */
+    _Atomic bool placed; /* its kernels tell where buffers are */
+    _Atomic uint64_t numbers_over; /* of kernels: what those up to this used, nobody reads any more */
 
     /* Of the worker, of the call under way: */
     uint64_t calls; /* that it has begun, that one with them */
     bool told;
     uint64_t begun, over; /* as last seen */
     /* Of the thread that watches: the first epoch of a replay that is under way, and since when. */
-    uint64_t watched;
-    int64_t watched_ns;
+    struct {
+        uint64_t epoch;
+        int64_t since_ns, ended_ns; /* and since when its communicator has ended */
+    } watched;
 };
 
 /* --- Connecting. */
@@ -139,11 +159,17 @@ void tt_spin_open(struct tt_spin *const *spins, int count);
 /* The communicator is about to go: no kernel of this rank waits for others any more. Returns when the one
  * that was under way is over, or after a second. */
 void tt_spin_end(struct tt_spin *spin);
+/* Nothing is handed over any more, and what was by a handle is unmapped, or some seconds have passed. */
+void tt_spin_hand_back(struct tt_spin *spin);
 /* `drained`: no kernel of this rank is out, nor comes one; else what those use stays. */
 void tt_spin_free(struct tt_spin *spin, bool drained);
 
 /* Blocks of kernels that wait: those of all open communicators fit on a device at once. */
 uint32_t tt_spin_take_blocks(const struct tt_spin_setup *setup);
+
+/* What is handed over, by another user; and by one less. */
+struct tt_spin_hands *tt_spin_hands_make(void);
+void tt_spin_hands_leave(struct tt_spin_hands *hands);
 
 /* The ranks of one communicator in this process; and whoever has the slot. `leave`: the last one frees all
  * pads, unless some rank was not drained. */
@@ -170,14 +196,20 @@ struct tt_spin_call {
     bool reached[2]; /* by the device: the buffer */
     uint64_t first; /* the number of its first kernel; 0: it is captured */
 };
-/* How many kernels it is. `begin` gives them numbers, and sets the gate; `take_back` the last call that got
- * some. */
-uint32_t tt_spin_kernels(const struct tt_spin *spin, const struct tt_call *call);
+/* How many kernels it is, of this rank. `begin` gives them numbers, and sets the gate; `take_back` the last
+ * call that got some. */
+uint32_t tt_spin_kernels(const struct tt_spin *spin, const struct tt_call *call, const bool reached[2]);
 void tt_spin_begin(struct tt_spin *spin, uint32_t kernels, struct tt_gate *gate);
 void tt_spin_take_back(struct tt_spin *spin, uint32_t kernels);
 /* Enqueues one of its kernels, and the copies that it needs; *pieces of work are added. */
 enum tt_dev_error tt_spin_enqueue(
     struct tt_spin *spin, const struct tt_spin_call *call, uint32_t kernel, void *stream, uint64_t *pieces);
+/* Sets where other ranks reach the buffers of a call that is told so; `last`: the number of its last
+ * kernel; 0: it is captured, on this stream. */
+enum tt_dev_error tt_spin_place(struct tt_spin *spin, const struct tt_spin_call *call, uint64_t last,
+    void *stream, struct tt_direct_params *p);
+/* For people: "in place, where ..." */
+const char *tt_spin_says_where(const struct tt_spin *spin);
 /* The low half of the number of the last kernel that is over, which the host may watch. */
 const _Atomic uint32_t *tt_spin_over(const struct tt_spin *spin);
 

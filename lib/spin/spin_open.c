@@ -90,6 +90,19 @@ static const char *refuse(const struct tt_comm *comm, const struct tt_spin_peer 
     return NULL;
 }
 
+/* Where all ranks are in one process, or each in its own, kernels tell each other where buffers are.
+ * Elsewhere not: to map memory of another process may take a lock of this one until a device is idle, and
+ * its kernel could wait for one that another rank of this process has still to launch. */
+static void look_at_processes(struct tt_spin *spin, const struct tt_spin_peer *peers)
+{
+    int pairs = 0;
+    for (int r = 0; r < spin->n; r++)
+        for (int k = 0; k < r; k++)
+            pairs += same_process(&peers[k], &peers[r]);
+    spin->one_process = pairs == spin->n * (spin->n - 1) / 2;
+    spin->maps = spin->one_process || pairs == 0;
+}
+
 /* Finds the rows of all ranks. Reads nothing that a rank may have written since it told. */
 static tutti_status find_rows(struct tt_spin *spin, const struct tt_spin_peer *peers)
 {
@@ -104,6 +117,8 @@ static tutti_status find_rows(struct tt_spin *spin, const struct tt_spin_peer *p
                     TUTTI_SYSTEM_ERROR, "the memory of rank %d is not mapped at rank %d", r, spin->me);
             spin->rows[r] = (struct tt_spin_row *)(void *)(spin->arenas[r]->base + peers[r].offset);
         }
+        if (!spin->same_process[r])
+            tt_process_watch(&spin->processes[r], peers[r].process);
         uint32_t blocks = atomic_load(&spin->rows[r]->blocks);
         spin->blocks = blocks < spin->blocks ? blocks : spin->blocks;
         if (blocks == 0 && spin->why[0] == '\0')
@@ -153,8 +168,10 @@ tutti_status tt_spin_connect(
         snprintf(spin->why, sizeof spin->why, "%s", why);
         return TUTTI_OK;
     }
+    look_at_processes(spin, peers);
     tutti_status status = find_rows(spin, peers);
-    if (status == TUTTI_OK && (spin->home = tt_spin_home_join(setup->slot, spin->n)) == NULL)
+    if (status == TUTTI_OK && ((spin->home = tt_spin_home_join(setup->slot, spin->n)) == NULL ||
+                                  (spin->hands = tt_spin_hands_make()) == NULL))
         status = tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the pads of several devices");
     if (status == TUTTI_OK && spin->why[0] == '\0')
         look_around(spin, peers);
@@ -286,24 +303,25 @@ static bool make(struct tt_spin *spin)
     if (!alone && tt_importer_open(spin->dev, spin->its.device, spin->n, &spin->importer,
                       &spin->its.row->importer) != TUTTI_OK)
         return fail(spin, "%.200s", tt_last_error());
+    if (spin->importer != NULL)
+        tt_importer_keep(spin->importer);
     return true;
 }
 
 /* Hands the pad to that rank's importer, which keeps it mapped until it is closed. */
 static bool hand_to(struct tt_spin *spin, int rank, const struct tt_dev_pointer *what)
 {
-    static const _Atomic uint64_t no_calls = 0;
     struct tt_exporter *exporter;
     char why[TT_EXPORT_WHY] = "";
-    if (tt_exporter_open(spin->dev, spin->its.device, &spin->rows[rank]->importer, spin->me, &no_calls,
-            HAND_OVER_MS, &exporter) != TUTTI_OK)
+    if (tt_exporter_open(spin->dev, spin->its.device, &spin->rows[rank]->importer, spin->me,
+            &spin->numbers_over, HAND_OVER_MS, &exporter) != TUTTI_OK)
         return fail(spin, "%.200s", tt_last_error());
     bool handed = tt_exporter_add(exporter, what, HAND_OVER_MS, why) &&
                   tt_exporter_find(exporter, spin->pads[spin->me], sizeof(struct tt_pad), what, 0,
                       &spin->its.row->handed[rank].key, &spin->its.row->handed[rank].offset);
     if (!handed)
         fail(spin, "rank %d has not mapped its pad: %.160s", rank, why);
-    spin->exporters[rank] = exporter;
+    spin->hands->exporters[rank] = exporter;
     return handed;
 }
 
@@ -319,11 +337,8 @@ static bool hand_over(struct tt_spin *spin)
     return handed;
 }
 
-/* What is found in a round stays mapped until the round is over: this one never is. */
 static bool find(struct tt_spin *spin)
 {
-    if (spin->importer != NULL)
-        tt_importer_begin(spin->importer, 1);
     for (int r = 0; r < spin->n; r++) {
         const struct tt_spin_row *row = spin->rows[r];
         if (spin->same_process[r])
@@ -335,14 +350,6 @@ static bool find(struct tt_spin *spin)
             return fail(spin, "it has not mapped the pad of rank %d", r);
     }
     return true;
-}
-
-static void close_exporters(struct tt_spin *spin)
-{
-    for (int r = 0; r < spin->n; r++)
-        if (spin->exporters[r] != NULL)
-            tt_exporter_close(spin->exporters[r]);
-    memset(spin->exporters, 0, sizeof spin->exporters);
 }
 
 static bool step(struct tt_spin *spin, enum tt_spin_phase phase)
@@ -382,10 +389,11 @@ static void finish(struct tt_spin *spin, bool yes)
 {
     spin->dev->use(spin->its.device);
     tt_spin_trial_end(spin);
-    close_exporters(spin);
     spin->serves = yes;
-    if (!yes)
-        tt_spin_forget(&spin->its);
+    if (yes)
+        return;
+    tt_spin_hand_back(spin);
+    tt_spin_forget(&spin->its);
 }
 
 void tt_spin_open(struct tt_spin *const *spins, int count)
@@ -413,6 +421,11 @@ void tt_spin_open(struct tt_spin *const *spins, int count)
 
 void tt_spin_free(struct tt_spin *spin, bool drained)
 {
+    tt_spin_hand_back(spin);
+    if (spin->hands != NULL)
+        tt_spin_hands_leave(spin->hands);
+    for (int r = 0; r < spin->n; r++)
+        tt_process_unwatch(&spin->processes[r]);
     if (spin->importer != NULL && drained)
         tt_importer_close(spin->importer);
     if (spin->home != NULL)

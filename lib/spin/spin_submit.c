@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* spin_submit.c: which calls kernels of several devices do, and what a rank enqueues of one.
  *
- * A call is cut as long as a rank's cells are for each of its buffers, whether it has anything there or not:
- * for no rank knows where another one has its buffers, and all must launch alike. A part is a part of each
- * rectangle, so its bits are those of the whole. */
+ * A call is cut as long as a rank's cells are for each of its buffers, whether it has anything there or
+ * not: for no rank knows where another one has its buffers, and all must meet alike. A rank that uses its
+ * cells has a kernel for each part, with its copies, and one that does not has one for all. A part is a
+ * part of each block, so its bits are those of the whole. */
 #include "spin/spin.h"
 
 #include <stdlib.h>
@@ -34,7 +35,7 @@ struct plan {
     struct tt_rect_plan plan;
     uint32_t unit; /* bytes that a rectangle counts */
     bool folds;
-    uint64_t longest, part; /* bytes of a rectangle; of one that are done at a time */
+    uint64_t part; /* bytes of a block that are done at a time */
 };
 
 /* Kernels of several devices may do in place whatever may be called so, unlike those of one. */
@@ -58,11 +59,6 @@ static bool make_plan(const struct tt_spin *spin, const struct tt_call *call, st
         return false;
     p->folds = tt_collectives[call->collective].result == TT_RESULT_REDUCED;
     p->unit = p->folds ? rects.element_bytes : 1;
-    p->longest = 0;
-    for (uint32_t i = 0; i < p->rects.rects; i++) {
-        uint64_t bytes = p->rects.rect[i].count * p->unit;
-        p->longest = bytes > p->longest ? bytes : p->longest;
-    }
     uint64_t blocks_at_most = p->rects.rects > 1 ? (uint64_t)spin->n : 1;
     p->part = spin->its.cell_bytes / blocks_at_most / VECTOR * VECTOR;
     return true;
@@ -77,14 +73,6 @@ bool tt_spin_serves(const struct tt_spin *spin, const struct tt_call *call)
     bool idle = call->collective != TT_BARRIER && call->total == 0;
     return !own && !idle && tt_spin_pays(&call->comm->settings, spin->n, bytes_of(call)) &&
            tt_choose_allows(&call->comm->settings, call->collective, "direct") && make_plan(spin, call, &p);
-}
-
-uint32_t tt_spin_kernels(const struct tt_spin *spin, const struct tt_call *call)
-{
-    struct plan p;
-    if (!make_plan(spin, call, &p) || p.longest <= p.part)
-        return 1;
-    return (uint32_t)((p.longest + p.part - 1) / p.part);
 }
 
 void tt_spin_begin(struct tt_spin *spin, uint32_t kernels, struct tt_gate *gate)
@@ -138,24 +126,28 @@ static enum tt_dev_error keep(const struct tt_spin *spin, struct copies *c, void
     return error == TT_DEV_OK && capture.active ? spin->dev->graph.retain(capture.graph, free, c) : error;
 }
 
-/* Blocks of one side, that lie in the user's memory where *blocks say: copies them to or from the cells, one
- * after the other, and sets where they are there. All ranks' blocks of a fold are one. */
+/* Of blocks of one side, that lie in the user's memory where they say, what this kernel does: copies it to or
+ * from the cells, one after the other. All ranks' blocks of a fold are one. */
 static enum tt_dev_error copy_blocks(const struct tt_spin *spin, unsigned side, uint8_t *user,
-    struct tt_direct_block *blocks, int count, uint64_t part, void *stream)
+    const struct tt_direct_block *blocks, int count, const struct tt_direct_params *p, void *stream)
 {
-    uint64_t bytes = 0;
-    for (int i = 0; i < count; i++)
-        bytes += blocks[i].bytes;
-    struct copies *c = bytes > 0 ? calloc(1, sizeof *c) : NULL;
+    struct copies *c = calloc(1, sizeof *c);
+    uint8_t *cell = spin->its.cells[side];
     if (c == NULL)
-        return bytes > 0 ? TT_DEV_NO_MEMORY : TT_DEV_OK;
+        return TT_DEV_NO_MEMORY;
     for (int i = 0; i < count; i++) {
-        uint8_t *cell = spin->its.cells[side] + (uint64_t)c->count * part;
-        if (blocks[i].bytes == 0)
-            continue;
-        c->copy[c->count].to = side == TT_IN ? cell : user + blocks[i].at;
-        c->copy[c->count].from = side == TT_IN ? user + blocks[i].at : cell;
-        c->copy[c->count++].bytes = blocks[i].bytes;
+        uint64_t left = blocks[i].bytes > p->begin ? blocks[i].bytes - p->begin : 0;
+        uint8_t *there = user + blocks[i].at + p->begin;
+        if (left > 0) {
+            c->copy[c->count].to = side == TT_IN ? cell : there;
+            c->copy[c->count].from = side == TT_IN ? there : cell;
+            c->copy[c->count++].bytes = left < p->part ? left : p->part;
+        }
+        cell += blocks[i].bytes > 0 ? p->part : 0;
+    }
+    if (c->count == 0) {
+        free(c);
+        return TT_DEV_OK;
     }
     enum tt_dev_error error = keep(spin, c, stream);
     bool kept = error == TT_DEV_OK && !c->once;
@@ -178,25 +170,10 @@ static void move_blocks(struct tt_direct_block *blocks, int count, bool one, uin
 
 /* --- A kernel */
 
-/* Of each rectangle its part number `index`. */
-static void cut(const struct plan *p, uint32_t index, struct tt_rect rects[TT_FUSED_RECTS])
-{
-    uint64_t begin = index * p->part;
-    for (uint32_t i = 0; i < p->rects.rects; i++) {
-        const struct tt_rect *r = &p->rects.rect[i];
-        uint64_t bytes = r->count * p->unit, left = bytes > begin ? bytes - begin : 0;
-        rects[i] = *r;
-        rects[i].count = (left < p->part ? left : p->part) / p->unit;
-        rects[i].from += left > 0 ? begin : 0;
-        rects[i].to += left > 0 ? begin : 0;
-    }
-}
-
 static struct tt_direct_params params_of(
     const struct tt_spin *spin, const struct tt_spin_call *of, const struct plan *plan, uint32_t index)
 {
     const struct tt_call *call = of->call;
-    struct tt_rect rects[TT_FUSED_RECTS];
     const uint64_t few = spin->n > 4 ? TT_LL_BYTES / 2 : TT_LL_BYTES;
     struct tt_direct_params p = { .in = call->send,
         .out = call->recv,
@@ -212,10 +189,43 @@ static struct tt_direct_params params_of(
         .scales = plan->folds && tt_call_scales(call),
         .divisor = plan->rects.divisor };
     memcpy(p.pads, spin->pads, sizeof p.pads);
-    cut(plan, index, rects);
-    bool packets = tt_direct_set(&p, rects, plan->rects.rects, plan->unit) && p.longest <= few;
-    p.way = packets ? TT_DIRECT_LL : TT_DIRECT_PADS;
+    bool ll = tt_direct_set(&p, plan->rects.rect, plan->rects.rects, plan->unit);
+    p.way = ll && p.longest <= few && p.longest <= plan->part ? TT_DIRECT_LL : TT_DIRECT_PADS;
+    p.part = plan->part;
+    p.maps = spin->maps && p.way == TT_DIRECT_PADS && index == 0 && p.longest > 0 &&
+             tt_direct_maps(plan->folds, p.scales != 0, call->type);
     return p;
+}
+
+/* So many bytes of this side are a rank's. */
+static uint64_t bytes_of_side(const struct tt_direct_params *p, unsigned side)
+{
+    const struct tt_direct_block *blocks = side == TT_IN ? p->send : p->receive;
+    uint64_t bytes = 0;
+    for (uint32_t k = 0; k < (side == TT_IN ? p->blocks : p->ranks); k++)
+        bytes += blocks[k].bytes;
+    return bytes;
+}
+
+static bool needs_cells(const struct tt_direct_params *p, const bool reached[2])
+{
+    return (!reached[TT_IN] && bytes_of_side(p, TT_IN) > 0) ||
+           (!reached[TT_OUT] && bytes_of_side(p, TT_OUT) > 0);
+}
+
+static uint32_t count_kernels(const struct tt_direct_params *p, const bool reached[2])
+{
+    bool several = p->longest > p->part && needs_cells(p, reached);
+    return several ? (uint32_t)((p->longest + p->part - 1) / p->part) : 1;
+}
+
+uint32_t tt_spin_kernels(const struct tt_spin *spin, const struct tt_call *call, const bool reached[2])
+{
+    struct plan plan;
+    const struct tt_spin_call of = { .call = call };
+    make_plan(spin, call, &plan);
+    struct tt_direct_params p = params_of(spin, &of, &plan, 0);
+    return count_kernels(&p, reached);
 }
 
 static enum tt_dev_error set_factor(const struct tt_spin *spin, const struct tt_operator *o,
@@ -264,25 +274,33 @@ enum tt_dev_error tt_spin_enqueue(
     struct tt_direct_params p = params_of(spin, of, &plan, index);
     struct tt_direct_block results[TT_SPIN_RANKS];
     int sent = (int)p.blocks, received = plan.folds ? 1 : spin->n;
+    uint32_t kernels = count_kernels(&p, of->reached);
     memcpy(results, &p.receive[plan.folds ? spin->me : 0], (size_t)received * sizeof results[0]);
-    bool bare = call->collective == TT_BARRIER;
-    if (!of->reached[TT_IN] && !bare) {
-        error = copy_blocks(spin, TT_IN, (uint8_t *)(uintptr_t)call->send, p.send, sent, plan.part, stream);
-        move_blocks(p.send, sent, false, plan.part);
+    bool in = !of->reached[TT_IN] && bytes_of_side(&p, TT_IN) > 0;
+    bool out = !of->reached[TT_OUT] && bytes_of_side(&p, TT_OUT) > 0;
+    p.begin = kernels > 1 ? index * p.part : 0;
+    p.end = kernels > 1 ? p.begin + p.part : 0;
+    if (p.maps)
+        error = tt_spin_place(spin, of, of->first > 0 ? of->first + kernels - 1 : 0, stream, &p);
+    if (error == TT_DEV_OK && in) {
+        error = copy_blocks(spin, TT_IN, (uint8_t *)(uintptr_t)call->send, p.send, sent, &p, stream);
+        move_blocks(p.send, sent, false, p.part);
         p.in = spin->its.cells_seen[TT_IN];
+        p.before[TT_IN] = p.begin;
         ++*pieces;
     }
-    if (!of->reached[TT_OUT]) {
-        move_blocks(p.receive, spin->n, plan.folds, plan.part);
+    if (out) {
+        move_blocks(p.receive, spin->n, plan.folds, p.part);
         p.out = spin->its.cells_seen[TT_OUT];
+        p.before[TT_OUT] = p.begin;
     }
     if (error == TT_DEV_OK)
         error = set_factor(spin, call->created, &p, stream, pieces);
     if (error == TT_DEV_OK)
         error = launch(spin, &plan, call, &p, stream);
     ++*pieces;
-    if (error == TT_DEV_OK && !of->reached[TT_OUT] && !bare) {
-        error = copy_blocks(spin, TT_OUT, call->recv, results, received, plan.part, stream);
+    if (error == TT_DEV_OK && out) {
+        error = copy_blocks(spin, TT_OUT, call->recv, results, received, &p, stream);
         ++*pieces;
     }
     return error;

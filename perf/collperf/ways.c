@@ -8,6 +8,9 @@
  *     pads     executor=led, and costs by which cells are
  *     mapped   executor=led, and buffers that are registered
  *
+ * Kernels of several devices are not measured: they want a device for each rank, and their price is that of
+ * pads, wherever buffers are, for no rank knows where the others have theirs.
+ *
  * The library prices the worst place that a rank may choose (lib/select/led.h), so all ranks but the leader,
  * whose buffers are always in reach, have the place that is measured. */
 #include "ways.h"

@@ -156,6 +156,16 @@ static void make_plan(const struct direct_case *c, struct plan *plan)
     plan->unit = plan->folds ? call.element_bytes : 1;
 }
 
+static void tell_places(const struct direct_rig *rig, struct tt_direct_params *p)
+{
+    for (int k = 0; k < rig->n; k++) {
+        const struct tt_direct_block *block = &p->send[p->blocks == 1 ? 0 : k];
+        p->place[k][0] = tt_direct_place((uintptr_t)p->in + block->at);
+        uint64_t result = (uintptr_t)p->out + p->receive[p->rank].at;
+        p->place[k][1] = tt_direct_place(p->shares ? result : 0); /* nobody takes it */
+    }
+}
+
 static struct tt_direct_params params_of(
     struct direct_rig *rig, int rank, const struct direct_case *c, struct buffers *b, struct plan *plan)
 {
@@ -178,6 +188,12 @@ static struct tt_direct_params params_of(
     plan->ll = tt_direct_set(&p, plan->rects.rect, plan->rects.rects, plan->unit) &&
                c->ll != (c->odd_rank == p.rank + 1);
     p.way = plan->ll ? TT_DIRECT_LL : TT_DIRECT_PADS;
+    p.part = plan->ll ? 0 : c->part;
+    p.maps =
+        c->maps && !plan->ll && p.longest > 0 && tt_direct_maps(plan->folds, p.scales != 0, c->call.type);
+    bool exchanged = tt_collectives[c->call.collective].result == TT_RESULT_EXCHANGED;
+    if (p.maps && !(c->unmapped >> rank & 1) && !(exchanged && b->in == b->out))
+        tell_places(rig, &p);
     return p;
 }
 
@@ -217,8 +233,11 @@ static bool compare(const struct direct_case *c, int rank, const struct buffers 
                 "%s by %s, %d ranks, type %u, op %u, exact %d, scaled %d, in place %x, %llu elements, grid "
                 "%u, "
                 "segment %llu, seed %llu: rank %d has byte %zu wrong\n",
-                tt_collectives[c->call.collective].name, c->ll ? "LL" : "PADS", c->call.n, c->call.type,
-                c->call.op, c->call.exact, c->call.scaled, c->call.in_place,
+                tt_collectives[c->call.collective].name,
+                c->ll     ? "LL"
+                : c->maps ? "MAPPED"
+                          : "PADS",
+                c->call.n, c->call.type, c->call.op, c->call.exact, c->call.scaled, c->call.in_place,
                 (unsigned long long)c->call.total, c->grid, (unsigned long long)c->segment,
                 (unsigned long long)c->seed, rank, i);
             return false;
@@ -309,8 +328,18 @@ static bool run_case(struct direct_rig *rig, int rank, const struct direct_case 
     if (rig->late_us > 0 && mixed(c.seed + (uint64_t)rank) % 4 == 0)
         usleep((useconds_t)(mixed(c.seed * 3 + (uint64_t)rank) % rig->late_us));
     struct kernel_run run = { .launch.grid = 0 };
-    if (params.longest > 0 || plan.ll)
+    uint64_t kernels = 1, number = params.call;
+    if (params.part > 0 && (c.split >> rank & 1) && params.longest > params.part)
+        kernels = (params.longest + params.part - 1) / params.part;
+    for (uint64_t i = 0; i < kernels && (params.longest > 0 || plan.ll); i++) {
+        if (i > 0)
+            join(&run);
+        params.begin = kernels > 1 ? i * params.part : 0;
+        params.end = kernels > 1 ? params.begin + params.part : 0;
+        params.maps = params.maps && i == 0;
+        params.call = number != 0 ? number + i : 0;
         start_and_wait(&c, &plan, &params, &run);
+    }
     const struct tt_direct_words *words = &rig->words[rank];
     bool left = words->left != 0, runs = run.launch.grid > 0;
     bool told = !runs || params.call == 0 || (words->entered == params.call && words->over == params.call);
@@ -397,7 +426,11 @@ struct direct_case direct_rig_draw(int n, uint64_t number, uint32_t most)
     for (int k = 0; k < n; k++)
         c.counts[k] = drawn(&state, 6) == 0 ? 0 : 1 + drawn(&state, c.call.total) * 2 / (size_t)n;
     c.call.in_place = drawn(&state, 2) != 0 ? (uint32_t)drawn(&state, 256) : 0;
-    c.ll = drawn(&state, 2) != 0;
+    c.ll = drawn(&state, 3) == 0;
+    c.maps = drawn(&state, 3) != 0;
+    c.unmapped = drawn(&state, 4) == 0 ? 1U << drawn(&state, (uint64_t)n) : 0;
+    c.part = drawn(&state, 2) != 0 ? 16 * (1 + drawn(&state, most / 16)) : 0;
+    c.split = c.unmapped; /* what is in cells is reached by none */
     c.grid = 1 + (uint32_t)drawn(&state, 3);
     c.block = 4 + (uint32_t)drawn(&state, 5);
     c.segment = 16 * ((uint64_t)n + drawn(&state, 8 * (uint64_t)n));

@@ -26,7 +26,11 @@ void direct_rig_free(struct direct_rig *rig);
 struct direct_case {
     struct tt_rect_call call; /* element_bytes, and of v-forms total and counts, are set by the rig */
     size_t counts[TT_FUSED_RANKS]; /* of v-forms */
-    bool ll; /* if it serves the call; else PADS */
+    bool ll; /* if it serves the call; else PADS, */
+    bool maps; /* or MAPPED, if nothing is scaled, and all do, */
+    uint32_t unmapped; /* bit r: rank r's buffers are not reached by others, */
+    uint64_t part; /* or PADS by parts; 0: all at once. */
+    uint32_t split; /* bit r: rank r has a kernel for each part */
     uint32_t grid, block;
     uint64_t segment;
     uint32_t in_shift, out_shift; /* elements that buffers lie behind a multiple of 64 */

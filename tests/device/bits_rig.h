@@ -44,6 +44,7 @@ struct bits_plan {
     size_t room; /* bytes of a buffer */
     size_t piece; /* bytes of a collective's vector: some calls end in the middle of one, or need four */
     const int *calls; /* by the number of ranks */
+    bool given; /* all buffers are memory of tutti_mem_alloc, which all ranks may reach */
     bool (*prepare)(struct ranks_me *me, struct local_desk *desk);
     bool (*join)(struct ranks_me *me, struct bits_table *t); /* sets the communicators */
     bool (*serves)(const struct matrix_case *c);

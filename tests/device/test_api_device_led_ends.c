@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/handle.h"
 #include "device/device_led.h"
 #include "ends_rig.h"
@@ -363,6 +364,35 @@ Test(api_device_led_ends, replays_after_the_end)
     plugin_must_be_stub();
     led_run(
         { "queues=8", 2, 0, replay_to_the_end, NULL, 0 }, { "queues=1", 3, 0, replay_to_the_end, NULL, 0 });
+}
+
+/* A rank may destroy its communicator as soon as it is made, and have other things where its row was, while
+ * another one is still about to see that all have handed over. */
+static void leave_at_once(struct ranks_me *me)
+{
+    enum { SOON_MS = 5000 };
+    struct local_desk d;
+    if (!led_sit_down(me, &d, LED_LONG_MS))
+        return;
+    ranks_meet(me);
+    const struct tt_led *led = device_of(&d)->led;
+    if (me->rank == 1)
+        led_get_up(&d);
+    ranks_meet(me);
+    if (me->rank != 1) {
+        atomic_store(&led->rows[1]->handed, false);
+        int64_t begin = tt_now_ns();
+        tt_led_await_handed(led);
+        int64_t ms = (tt_now_ns() - begin) / 1000000;
+        ranks_expect(me, ms < SOON_MS, "it has waited for %lld ms", (long long)ms);
+        led_get_up(&d);
+    }
+}
+
+Test(api_device_led_ends, a_rank_that_leaves_at_once)
+{
+    plugin_must_be_stub();
+    led_run({ "queues=8", 2, 0, leave_at_once, NULL, 0 });
 }
 
 /* --- Functions of the device that fail */

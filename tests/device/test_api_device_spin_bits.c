@@ -40,7 +40,7 @@ static bool launches(const struct local_desk *d)
     return d->stub != NULL;
 }
 
-static void compare(struct ranks_me *me)
+static void compare_all(struct ranks_me *me, bool given)
 {
     static const enum matrix_collective collectives[] = { ALL_REDUCE, REDUCE_SCATTER, REDUCE, ALL_GATHER,
         BROADCAST, ALL_TO_ALL, GATHER, SCATTER, ALL_GATHER_V, REDUCE_SCATTER_V, GATHER_V, SCATTER_V,
@@ -51,11 +51,22 @@ static void compare(struct ranks_me *me)
         .room = 3 * PIECE + 8192,
         .piece = PIECE,
         .calls = calls,
+        .given = given,
         .prepare = prepare,
         .join = join,
         .serves = serves,
         .launches = launches };
     bits_compare(me, &plan);
+}
+
+static void compare(struct ranks_me *me)
+{
+    compare_all(me, false);
+}
+
+static void compare_in_place(struct ranks_me *me)
+{
+    compare_all(me, true);
 }
 
 Test(api_device_spin_bits, threads)
@@ -70,4 +81,12 @@ Test(api_device_spin_bits, processes)
     plugin_must_be_stub();
     spin_run({ "queues=8", 2, 1, compare, ";exact=on", 0, 0 }, { "queues=1", 4, 2, compare, "", 0, 0 },
         { "queues=2", 8, 3, compare, ";exact=on", 0, 0 });
+}
+
+/* Where all ranks reach all buffers, as far as those are mapped by then. */
+Test(api_device_spin_bits, in_place)
+{
+    plugin_must_be_stub();
+    spin_run({ "queues=8", 2, 2, compare_in_place, ";exact=on", 0, 0 },
+        { "queues=2", 4, 4, compare_in_place, "", 0, 0 }, { "queues=1", 3, 1, compare_in_place, "", 0, 0 });
 }

@@ -230,6 +230,72 @@ Test(api_device_spin_ends, a_rank_that_leaves)
     spin_run({ "queues=8", N, N, leave_first, NULL, 0, 0 }, { "queues=8", N, 1, leave_first, NULL, 0, 0 });
 }
 
+/* All have destroyed theirs while a kernel of each is still to come, behind what the program enqueued before:
+ * it stores into pads, which stay for it. */
+static void leave_before_the_kernel(struct ranks_me *me)
+{
+    struct local_desk d;
+    uint32_t *word = NULL;
+    if (!spin_sit_down(me, &d, SPIN_LONG_MS))
+        return;
+    local_fine(&d, d.dev->memory.alloc_pinned(64, (void **)&word));
+    *word = 0;
+    ranks_meet(me);
+    local_fine(&d, d.dev->wait_word(d.stream, word, 1));
+    ranks_ok(me, sum(&d), "all_reduce");
+    ranks_meet(me);
+    if (me->rank == 0)
+        ranks_ok(me, tutti_comm_abort(d.comm), "tutti_comm_abort");
+    ends_await(d.comm);
+    ranks_meet(me);
+    ranks_ok(me, tutti_comm_destroy(d.comm), "tutti_comm_destroy");
+    ranks_meet(me);
+    __atomic_store_n(word, 1, __ATOMIC_RELEASE);
+    local_drains(&d);
+    local_fine(&d, d.dev->stream.sync(d.stream));
+    ranks_meet(me);
+}
+
+Test(api_device_spin_ends, kernels_that_come_after_the_end)
+{
+    plugin_must_be_stub();
+    spin_run({ "queues=8", 2, 2, leave_before_the_kernel, NULL, 0, 0 },
+        { "queues=8", 2, 1, leave_before_the_kernel, NULL, 0, 0 });
+}
+
+/* A rank that is through may destroy its communicator, and have other things where its row was, before
+ * another one's worker looks whether it has come to the call. */
+static void leave_before_a_look(struct ranks_me *me)
+{
+    struct local_desk d;
+    if (!spin_sit_down(me, &d, SPIN_LONG_MS))
+        return;
+    ranks_meet(me);
+    ranks_ok(me, sum(&d), "all_reduce");
+    local_settle(&d);
+    ranks_ok(me, tutti_comm_flush(d.comm, SPIN_LONG_MS), "flush");
+    ranks_meet(me);
+    if (me->rank == 1)
+        spin_get_up(&d);
+    ranks_meet(me);
+    if (me->rank == 1)
+        return;
+    struct tt_spin *spin = spin_of(d.comm);
+    const struct tt_direct_words *words = &spin->its.row->words;
+    struct tt_gate gate = { .spin = { &words->entered, spin->made, spin->made } };
+    memset(spin->rows[1]->here, 0, sizeof spin->rows[1]->here);
+    spin->meeting.over = false;
+    spin->meeting.advance(&spin->meeting, &gate, spin->its.row->here[spin->calls % 2].signature);
+    ranks_expect(me, spin->meeting.over, "rank %d is waited for", spin->meeting.late);
+    spin_get_up(&d);
+}
+
+Test(api_device_spin_ends, a_row_that_is_used_again)
+{
+    plugin_must_be_stub();
+    spin_run({ "queues=8", 2, 1, leave_before_a_look, NULL, 0, 0 });
+}
+
 /* --- Processes that die at any moment */
 
 static void call_until_a_death(struct ranks_me *me)

@@ -249,6 +249,42 @@ def median_us(me, call):
     return round(1e6 * statistics.median(times), 1)
 
 
+def tell(me, check, told):
+    """The least of what each was measured to take."""
+    if me.rank == 0:
+        numbers = {name: min(times) for name, times in told.items()}
+        print(json.dumps({"program": "torch_nccl", "check": f"{check}-{me.n}", "outcome": "passed", "why": "",
+                          "numbers": numbers}))
+
+
+# How a step's all_reduces are served: settings of the communicators that are made then.
+WAYS = {"host": {"TUTTI_EXECUTOR": "host"}, "led": {"TUTTI_EXECUTOR": "led"},
+        "mapped": {"TUTTI_EXECUTOR": "led", "TUTTI_DEVICE_IMPORT": "all"}}
+
+
+@case
+def step(me):
+    """A step of a network with 64 MiB of gradients: alone, and with all_reduces beside it, which compete for
+    the device with the other processes' steps. By turns, in the same processes."""
+    torch, nn = me.torch, me.torch.nn
+    inner = nn.Sequential(*[nn.Sequential(nn.Linear(1024, 1024), nn.GELU()) for _ in range(16)]).cuda()
+    given, told = torch.randn(64, 1024, device="cuda"), {}
+
+    def run(model):
+        return lambda: model(given).square().mean().backward()
+
+    for _ in range(2):
+        told.setdefault("alone_us", []).append(median_us(me, run(inner)))
+        for way, settings in WAYS.items():
+            me.dist.destroy_process_group()
+            os.environ.update({"TUTTI_DEVICE_IMPORT": "given", **settings})
+            me.init()
+            model = nn.parallel.DistributedDataParallel(inner, gradient_as_bucket_view=True)
+            told.setdefault(f"{way}_us", []).append(median_us(me, run(model)))
+            del model
+    tell(me, "step", told)
+
+
 @case
 def timing(me):
     """Beside gloo, which serves several processes on one GPU, too; in turn, in the same processes."""
@@ -262,10 +298,7 @@ def timing(me):
             me.dist.destroy_process_group()
             me.backend = "gloo"
             me.init()
-    if me.rank == 0:
-        numbers = {name: min(times) for name, times in told.items()}
-        print(json.dumps({"program": "torch_nccl", "check": f"timing-{me.n}", "outcome": "passed", "why": "",
-                          "numbers": numbers}))
+    tell(me, "timing", told)
 
 
 def run_rank(name):
