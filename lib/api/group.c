@@ -293,7 +293,7 @@ static tutti_status run_messages(struct messages *q)
         tt_cached_call_with(&q->args[i], q->cached[i], &calls[i].call);
         calls[i].op = NULL;
         calls[i].skip = 0;
-        calls[i].over = calls[i].suspect = false;
+        calls[i].over = calls[i].suspect = calls[i].told = false;
         calls[i].refused_ms = 0;
     }
     return run_calls(calls, left);

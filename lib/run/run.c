@@ -283,13 +283,17 @@ static void idle(struct runner *r)
     for (struct tt_pending *p = r->polled; p != NULL; p = p->next) {
         if (p->over)
             continue;
-        if (p->call.comm != seen)
+        bool first = p->call.comm != seen; /* of those of its communicator */
+        if (first)
             note(r, p, tt_comm_check(p->call.comm));
         seen = p->call.comm;
         if (!look || p->over || p->op == NULL)
             continue;
         bool slow = tt_exec_takes_time(p->op);
-        note(r, p, tt_fault_inspect(p, slow ? 0 : (now - r->stalled_ns) / 1000000));
+        int64_t stalled_ms = slow ? 0 : (now - r->stalled_ns) / 1000000;
+        note(r, p, tt_fault_inspect(p, stalled_ms));
+        if (first && !p->over)
+            tt_fault_tell_slow(p, stalled_ms);
     }
 }
 

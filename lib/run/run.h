@@ -101,6 +101,7 @@ struct tt_pending {
     uint32_t skip; /* the units before this step are done when it starts (fast_path.c) */
     bool over, done; /* it has ended; it has ended well */
     bool suspect; /* at the last look the peer that this call waits for was gone, or past it */
+    bool told; /* the log has said whom it waits for */
     int64_t refused_ms; /* a peer refused it: 1 + how long nothing had moved when that was seen; 0: no */
     struct tt_arrays arrays; /* of a batch: what the call points to */
 };
@@ -138,6 +139,11 @@ void tt_fault_tell_waits(const struct tt_pending *pending, int count, struct tt_
 void tt_fault_tell_moved(const struct tt_pending *pending, int count);
 /* ", which waits in ..." of a peer that is waited for; "" if it does not tell. */
 void tt_fault_name_call(const struct tt_pending *pending, int peer, char *text, size_t bytes);
+/* Nothing has moved for so long that the log is to say, once a call, whom this one waits for. */
+bool tt_fault_is_slow(const struct tt_comm *comm, int64_t stalled_ms);
+void tt_fault_tell_slow(struct tt_pending *pending, int64_t stalled_ms);
+/* The same of a call that waits for ranks of this process before it may start. */
+void tt_fault_tell_undecided(const struct tt_call *call, int64_t ms);
 /* The executor gave up: tell why, on all ranks. */
 tutti_status tt_fault_of_op(const struct tt_pending *pending);
 

@@ -122,6 +122,7 @@ struct tt_spin {
     /* Of the thread that watches: the first epoch of a replay that is under way, and since when. */
     uint64_t watched;
     int64_t watched_ns;
+    bool told_late; /* the log has said whom it waits for */
 };
 
 /* --- Connecting. */
