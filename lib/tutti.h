@@ -156,7 +156,7 @@ typedef struct {
     size_t size;
     uint64_t flags; /* TUTTI_COMM_EXACT, TUTTI_COMM_NONBLOCKING, or both */
     int64_t timeout_ms; /* how long nothing may move before a wait fails; 0: ten minutes; -1: for ever */
-    const char *name; /* for messages */
+    const char *name; /* for messages, recorder and trace; NULL: "comm-K", alike on all ranks */
     const char *options; /* "algo=all_reduce:ring;slice=64K"; tutti-info lists them; beats the environment */
     int (*on_wait)(void *context); /* NULL: none; see below */
     void *on_wait_context;
@@ -298,7 +298,7 @@ const char *tutti_get_last_error(const tutti_comm *comm);
  * "why COLLECTIVE BYTES [N [exact] [TOPOLOGY]]" (all predicted times and the choice, of comm or of N ranks
  * here), "price COLLECTIVE BYTES" (the predicted microseconds of a call of comm on host memory: "12.345"),
  * "schedule COLLECTIVE ALGORITHM N ROOT RANK in_place|out_of_place [exact]", "paths" (bytes that this
- * rank sent, by path), "memory" (of comm, what it has here for itself: "host=N pinned=N device=N" bytes),
+ * rank sent, by path), "name" (of comm), "memory" (of comm, what it has here for itself: "host=N pinned=N device=N" bytes),
  * "hosts" (the ranks of each, as 0-3/4-7), "executor" (of comm on CUDA streams, where it can: L: one kernel
  * for ranks of one process; W: one for several processes; S: kernels of several devices; H: pinned memory and
  * the processors; host: it has no device), "lost_wakeups"; "recorder [json]": the last 256 calls on comm, and

@@ -355,6 +355,14 @@ static bool answer_memory(const struct tt_comm *comm, const char *rest, struct t
     return true;
 }
 
+static bool answer_name(const struct tt_comm *comm, const char *rest, struct tt_text *a)
+{
+    if (comm == NULL || *rest != '\0')
+        return false;
+    tt_put(a, "%s", comm->identity.name);
+    return true;
+}
+
 static bool answer_lost(const struct tt_comm *comm, const char *rest, struct tt_text *a)
 {
     (void)rest;
@@ -410,6 +418,7 @@ static const struct {
     { "hosts", "hosts *", answer_hosts },
     { "schedule", "schedule COLLECTIVE ALGORITHM N ROOT RANK in_place|out_of_place [exact] [TOPOLOGY]",
         answer_schedule },
+    { "name", "name *", answer_name },
     { "paths", "paths *", answer_paths },
     { "memory", "memory *", answer_memory },
     { "executor", "executor *", answer_executor },

@@ -110,6 +110,7 @@ static void tell_who_serves(void)
 void tt_nccl_hello(ncclComm_t comm)
 {
     static _Atomic bool said;
+    char name[TT_NCCL_NAME] = "";
     int version = tutti_get_version();
     if (!tt_nccl_tells(TT_NCCL_VERSION))
         return;
@@ -120,10 +121,11 @@ void tt_nccl_hello(ncclComm_t comm)
         tell_who_serves();
         tt_nccl_tell_variables();
     }
+    tutti_query(comm->tutti, "name", name, sizeof name);
     tt_nccl_tell(TT_NCCL_INFO,
         "ncclCommInit comm %p rank %d nranks %d cudaDev %d commId 0x%llx \"%s\" - Init COMPLETE",
         (void *)comm, comm->rank, comm->n, tutti_comm_device(comm->tutti), (unsigned long long)comm->family,
-        comm->name);
+        name);
 }
 
 /* The device of a new communicator, as NCCL means it: that of cudaGetDevice. */
@@ -147,12 +149,10 @@ static int64_t deadline(void)
 
 static tutti_status configure(ncclComm_t comm)
 {
-    if (comm->name[0] == 0)
-        snprintf(comm->name, sizeof comm->name, "comm %08x", (unsigned int)comm->family);
     comm->config = (tutti_config){ .size = sizeof comm->config,
         .flags = comm->blocking ? 0 : TUTTI_COMM_NONBLOCKING,
         .timeout_ms = deadline(),
-        .name = comm->name };
+        .name = comm->name[0] != 0 ? comm->name : NULL };
     return choose_device(&comm->config.device);
 }
 
