@@ -70,8 +70,7 @@ const struct tt_setting tt_setting_table[] = {
     { "init_timeout", TT_LOCAL, TT_KIND_MS, FIELD(init_timeout_ms_or_zero), "0",
         "milliseconds that a rank waits for the others to come, if timeout is not shorter; 0: five minutes" },
     { "wait_warning", TT_LOCAL, TT_KIND_MS, FIELD(wait_warning_ms), "10000",
-        "milliseconds without progress after which the log says once whom a call waits for: as a warning if "
-        "it has no deadline, else as info; 0: never" },
+        "milliseconds until the log says whom a call waits for, a warning if it has no deadline; 0: never" },
     { "map", TT_LOCAL, TT_KIND_BOOL, FIELD(map), "on",
         "peers may read and write memory from tutti_mem_alloc where it lies, without a copy" },
     { "membarrier", TT_LOCAL, TT_KIND_BOOL, FIELD(membarrier), "on",

@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "run/run.h"
 
+static _Thread_local bool for_another __attribute__((tls_model("initial-exec")));
 enum { QUIET_MS = 1000, SERVE_FIRST_NS = 1000000, SERVE_NS = 10 * 1000000 };
 
 static void end(struct tt_pending *p, bool soon)
@@ -370,7 +371,12 @@ tutti_status tt_run(struct tt_pending *pending, int count)
             return TUTTI_OK;
         }
     }
-    return run(pending, count, true);
+    return run(pending, count, !for_another);
+}
+
+void tt_run_for_another(void)
+{
+    for_another = true;
 }
 
 tutti_status tt_run_on_worker(struct tt_pending *pending, int count)

@@ -125,6 +125,9 @@ tutti_status tt_run(struct tt_pending *pending, int count);
 /* Runs calls as tt_run does, on a worker of the library's own, where no on_wait is run. */
 tutti_status tt_run_on_worker(struct tt_pending *pending, int count);
 
+/* This thread is the library's own, and makes calls for a caller's: no on_wait is run here from now on. */
+void tt_run_for_another(void);
+
 /* Looks for what ends a long wait (fault.c): a call of a peer that differs, a peer that is gone, a deadline.
  * TUTTI_OK: go on. */
 tutti_status tt_fault_inspect(struct tt_pending *pending, int64_t stalled_ms);

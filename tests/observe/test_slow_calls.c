@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_slow_calls.c: a call that waits long says once in the log whom it waits for, whoever serves it. The last
- * rank comes when the log has the lines of the others, so that no time matters. */
+/* test_slow_calls.c: a call that waits long says once in the log whom it waits for, whoever serves it. The
+ * last rank comes when the log has the lines of the others, so that no time matters. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <stdio.h>
