@@ -256,12 +256,9 @@ static bool parse_value(
     case TT_KIND_BYTES:
         return tt_parse_bytes(text, field);
     case TT_KIND_NUMBER:
-        if (!tt_parse_number(text, &number) || number > NUMBER_MOST)
-            return false;
-        *(uint64_t *)field = number;
-        return true;
     case TT_KIND_MS:
-        if (!tt_parse_number(text, &number) || number > INT64_MAX / 1000000)
+        if (!tt_parse_number(text, &number) ||
+            number > (row->kind == TT_KIND_MS ? INT64_MAX / 1000000 : NUMBER_MOST))
             return false;
         *(uint64_t *)field = number;
         return true;
