@@ -447,6 +447,16 @@ tutti_status tutti_group_end(void)
     return status;
 }
 
+bool tt_group_price(uint64_t *price)
+{
+    *price = 0;
+    if (queue.depth == 0 || add_as_calls(queue.messages, &queue.item) != TUTTI_OK)
+        return false;
+    for (int i = 0; queue.item != NULL && i < queue.item->batch->count; i++)
+        *price = tt_costs_sum(*price, tt_call_price(&queue.item->batch->calls[i].call));
+    return true;
+}
+
 tutti_status tutti_group_cancel(void)
 {
     struct queue ended;

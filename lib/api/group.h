@@ -32,6 +32,9 @@ tutti_status tt_group_take(struct tt_work_item **item);
 /* Queues an initialisation; id is copied, config and comm must stay until the end of the group. */
 tutti_status tt_group_add_init(
     int n, int rank, const tutti_id *id, const tutti_config *config, tutti_comm **comm);
+/* What the calls of this thread's group so far are predicted to take, one after the other, in femtoseconds;
+ * false if there is no group. */
+bool tt_group_price(uint64_t *price);
 /* Queues a copy of what waits for other ranks. */
 tutti_status tt_group_add_later(const struct tt_later *later);
 

@@ -20,6 +20,11 @@ uint64_t tt_call_bytes(const struct tt_call *call, int side);
 
 /* Fails with INVALID_USAGE if an algorithm is forced that cannot serve this checked call. */
 tutti_status tt_call_choose(const struct tt_call *call);
+/* What the choice of its algorithm is made by. */
+struct tt_request tt_call_request(const struct tt_call *call);
+/* How long a call is predicted to take on host memory, in femtoseconds; 0: nothing serves it (price.c). */
+uint64_t tt_request_price(const struct tt_request *request);
+uint64_t tt_call_price(const struct tt_call *call);
 /* Gives the key of this call's schedule. Fails if a forced algorithm cannot serve. */
 tutti_status tt_call_key(const struct tt_call *call, struct tt_key *key);
 /* Makes what running this call needs (schedule, room for the operation, TMP), so that a group fails before it
