@@ -157,6 +157,91 @@ Test(nccl_comm, without_blocking)
     nccl_run(&(struct nccl_plan){ "without blocking", NCCL_EVERYWHERE, 0, without_blocking, 0, false });
 }
 
+/* A split of one without blocking: both are in progress until all ranks have called it. */
+static void splits_without_blocking(struct nccl_desk *d)
+{
+    _Atomic int *asked = d->me->shared;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclComm_t comm = NULL, child = NULL, none = comm;
+    ncclUniqueId id = nccl_id(d);
+    ncclResult_t state = ncclSuccess;
+    float f = 0;
+    int number = 0;
+    config.blocking = 0;
+    ncclCommInitRankConfig(&comm, 2, id, d->me->rank, &config);
+    EXPECT(nccl_await(d, comm) == ncclSuccess);
+    while (d->me->rank == 1 && *asked == 0)
+        ranks_sleep_us(1000);
+    ncclResult_t begun = ncclCommSplit(comm, 0, -d->me->rank, &child, NULL);
+    EXPECT(begun == ncclInProgress && child != NULL);
+    if (d->me->rank == 0) {
+        OK(ncclCommGetAsyncError(comm, &state));
+        EXPECT(state == ncclInProgress);
+        OK(ncclCommGetAsyncError(child, &state));
+        EXPECT(state == ncclInProgress);
+        REFUSED(ncclAllReduce(&f, &f, 1, ncclFloat, ncclSum, comm, d->stream), ncclInvalidArgument,
+            "what a child is still made of|ncclCommGetAsyncError");
+        REFUSED(ncclAllReduce(&f, &f, 1, ncclFloat, ncclSum, child, d->stream), ncclInvalidArgument,
+            "still being made");
+        *asked = 1;
+    }
+    EXPECT(nccl_await(d, comm) == ncclSuccess);
+    EXPECT(nccl_await(d, child) == ncclSuccess);
+    OK(ncclCommUserRank(child, &number));
+    EXPECT(number == 1 - d->me->rank);
+    nccl_works(d, child, 2);
+    begun = ncclCommSplit(comm, NCCL_SPLIT_NOCOLOR, 0, &none, NULL);
+    EXPECT(begun == ncclInProgress && none == NULL);
+    EXPECT(nccl_await(d, comm) == ncclSuccess);
+    nccl_works(d, comm, 2);
+    OK(ncclCommDestroy(child));
+    /* Given up before it is there, and of a parent that is aborted meanwhile. */
+    ranks_meet(d->me);
+    if (d->me->rank == 0) {
+        begun = ncclCommSplit(comm, 0, 0, &child, NULL);
+        EXPECT(begun == ncclInProgress);
+        OK(ncclCommAbort(child));
+        REFUSED(ncclCommSplit(comm, 0, 0, &none, NULL), ncclInvalidArgument, "still made of");
+    }
+    ranks_meet(d->me);
+    OK(ncclCommAbort(comm));
+}
+
+Test(nccl_comm, splits_without_blocking)
+{
+    nccl_run(&(struct nccl_plan){
+        "splits without blocking", NCCL_EVERYWHERE, 2, splits_without_blocking, 0, false });
+}
+
+/* What cannot be made is told by the child. */
+static void fails_without_blocking(struct nccl_desk *d)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclComm_t comm = NULL, child = NULL;
+    ncclUniqueId id = nccl_id(d);
+    config.blocking = 0;
+    ncclCommInitRankConfig(&comm, 2, id, d->me->rank, &config);
+    EXPECT(nccl_await(d, comm) == ncclSuccess);
+    ranks_meet(d->me);
+    if (d->me->rank == 0) {
+        OK(ncclCommAbort(comm));
+        return;
+    }
+    ncclResult_t begun = ncclCommSplit(comm, 0, 0, &child, NULL);
+    EXPECT(begun == ncclInProgress && child != NULL);
+    EXPECT(nccl_await(d, child) == ncclRemoteError);
+    REFUSED(ncclCommCount(child, &(int){ 0 }), ncclRemoteError, "could not be made");
+    OK(ncclCommDestroy(child));
+    REFUSED(ncclCommDestroy(child), ncclInvalidArgument, "destroyed or aborted");
+    OK(ncclCommAbort(comm));
+}
+
+Test(nccl_comm, fails_without_blocking)
+{
+    nccl_run(
+        &(struct nccl_plan){ "fails without blocking", NCCL_ON_HOST, 2, fails_without_blocking, 0, true });
+}
+
 /* Nobody comes, and the one that waits gives up. */
 static void alone_and_aborted(struct nccl_desk *d)
 {
@@ -224,11 +309,38 @@ static void of_one_thread(struct nccl_desk *d)
     EXPECT(number == 1);
     for (int i = 0; i < N; i++)
         OK(ncclCommDestroy(s[i]));
+    int last = N - 1;
+    ncclUniqueId id;
+    OK(ncclGroupStart()); /* without the last, and with a new one in its place */
+    for (int i = 0; i < last; i++)
+        OK(ncclCommShrink(c[i], &last, 1, &s[i], NULL, NCCL_SHRINK_DEFAULT));
+    OK(ncclGroupEnd());
+    OK(ncclCommCount(s[0], &number));
+    EXPECT(number == last);
+    ncclComm_t grown[N] = { NULL };
+    OK(ncclCommGetUniqueId(s[0], &id));
+    OK(ncclGroupStart());
+    for (int i = 0; i < last; i++)
+        OK(ncclCommGrow(s[i], N, i == 0 ? &id : NULL, -1, &grown[i], NULL));
+    OK(ncclCommGrow(NULL, N, &id, last, &grown[last], NULL));
+    OK(ncclGroupEnd());
+    for (int i = 0; i < N; i++) {
+        OK(ncclCommUserRank(grown[i], &number));
+        EXPECT(number == i);
+    }
+    OK(ncclGroupStart());
+    for (int i = 0; i < N; i++)
+        OK(ncclCommFinalize(grown[i]));
+    OK(ncclGroupEnd());
+    REFUSED(ncclCommFinalize(grown[0]), ncclInvalidArgument, "finalized before");
+    for (int i = 0; i < N; i++)
+        OK(ncclCommDestroy(grown[i]));
+    for (int i = 0; i < last; i++)
+        OK(ncclCommDestroy(s[i]));
     for (int i = 0; i < N; i++)
         OK(ncclCommFinalize(c[i]));
     for (int i = 0; i < N; i++)
         OK(ncclCommDestroy(c[i]));
-    ncclUniqueId id;
     OK(ncclGetUniqueId(&id));
     OK(ncclGroupStart());
     for (int i = 0; i < N; i++)
