@@ -299,7 +299,8 @@ const char *tutti_get_last_error(const tutti_comm *comm);
  * here), "price COLLECTIVE BYTES" (the predicted microseconds of a call of comm on host memory: "12.345"),
  * "price group" (of all calls of this thread's group so far, one after the other), "schedule COLLECTIVE
  * ALGORITHM N ROOT RANK in_place|out_of_place [exact]", "paths" (bytes that this rank sent, by path), "name"
- * (of comm), "memory" (of comm, what it has here for itself: "host=N pinned=N device=N" bytes), "hosts" (the ranks of each, as 0-3/4-7), "executor" (of comm on CUDA streams, where it can: L: one kernel
+ * (of comm), "memory" (of comm, what it has here for itself: "host=N pinned=N device=N" bytes), "hosts" (the
+ * ranks of each, as 0-3/4-7), "executor" (of comm on CUDA streams, where it can: L: one kernel
  * for ranks of one process; W: one for several processes; S: kernels of several devices; H: pinned memory and
  * the processors; host: it has no device), "lost_wakeups"; "recorder [json]": the last 256 calls on comm, and
  * how far they are, which any thread may ask while an operation of comm hangs; "attach PID [json]": the same

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* children.c: communicators that are made of others: split, shrink and grow. In a group Tutti makes them at its
- * end. Of a communicator without blocking a thread makes them, and the call returns at once; until they are
- * made, that communicator takes no calls but ncclCommGetAsyncError and ncclCommAbort, as with NCCL. */
+/* children.c: communicators that are made of others: split, shrink and grow. In a group Tutti makes them at
+ * its end. Of a communicator without blocking a thread makes them, and the call returns at once; until they
+ * are made, that communicator takes no calls but ncclCommGetAsyncError and ncclCommAbort, as with NCCL. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
