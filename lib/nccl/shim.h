@@ -152,6 +152,10 @@ ncclResult_t tt_nccl_init(const char *call, ncclComm_t *out, int n, const ncclUn
     const ncclConfig_t *config, bool grows);
 void tt_nccl_hello(ncclComm_t comm); /* it is ready: said where somebody wants to know */
 
+/* --- calls.c. `of_torch`: PyTorch has called it. */
+ncclResult_t tt_nccl_create_factor(ncclRedOp_t *op, void *scalar, ncclDataType_t type,
+    ncclScalarResidence_t residence, ncclComm_t comm, bool of_torch);
+
 /* --- children.c. Tutti has made what the call wanted, if anything: its handle. */
 ncclResult_t tt_nccl_take_child(struct tt_nccl_later *later);
 

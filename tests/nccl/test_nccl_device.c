@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nccl/shim.h"
 #include "nccl_rig.h"
 
 enum { COUNT = 5000, BYTES = COUNT * 4 };
@@ -56,6 +57,50 @@ static void device_memory(struct nccl_desk *d)
 Test(nccl_device, device_memory)
 {
     nccl_run(&(struct nccl_plan){ "memory of a device", NCCL_ON_STUB, 2, device_memory, 0, false });
+}
+
+/* Factors as PyTorch gives them: for bfloat16 a float32, as a number or on the device, where the stream may
+ * write it before the call; for others one of the type. */
+static void factors_of_torch(struct nccl_desk *d)
+{
+    uint16_t *v = nccl_memory(d, 64), half_of_four = 0x4400; /* float16 */
+    float *factor = nccl_memory(d, 64), number = 0.3F;
+    uint16_t *half = (uint16_t *)(void *)(factor + 8);
+    ncclRedOp_t op;
+    int n = d->me->n;
+    for (int where = 0; where < 2; where++) {
+        void *scalar = where == 0 ? &number : factor;
+        ncclScalarResidence_t residence = where == 0 ? ncclScalarHostImmediate : ncclScalarDevice;
+        *factor = 5; /* not yet what it will be */
+        OK(tt_nccl_create_factor(&op, scalar, ncclBfloat16, residence, d->comm, true));
+        *factor = 0.3F;
+        v[0] = 0x3f80; /* 1 in bfloat16 */
+        OK(ncclAllReduce(v, v, 1, ncclBfloat16, op, d->comm, d->stream));
+        nccl_settle(d);
+        uint32_t bits = (uint32_t)v[0] << 16;
+        float sum;
+        memcpy(&sum, &bits, sizeof sum);
+        float off = sum - 0.3F * (float)n;
+        ranks_expect(d->me, off < 0.005F * (float)n && off > -0.005F * (float)n, "%s: the sum is %g",
+            where == 0 ? "a number" : "on the device", (double)sum);
+        OK(ncclRedOpDestroy(op, d->comm));
+    }
+    for (int where = 0; where < 2; where++) { /* float16 is float16 */
+        *half = half_of_four;
+        v[0] = 0x3c00;
+        OK(tt_nccl_create_factor(&op, where == 0 ? &half_of_four : half, ncclFloat16,
+            where == 0 ? ncclScalarHostImmediate : ncclScalarDevice, d->comm, true));
+        OK(ncclAllReduce(v, v, 1, ncclFloat16, op, d->comm, d->stream));
+        nccl_settle(d);
+        ranks_expect(d->me, v[0] == (n == 1 ? 0x4400 : 0x4800), "the sum is %#x", v[0]);
+        OK(ncclRedOpDestroy(op, d->comm));
+    }
+}
+
+Test(nccl_device, factors_of_torch)
+{
+    for (int n = 1; n <= 2; n++)
+        nccl_run(&(struct nccl_plan){ "factors", NCCL_ON_STUB, n, factors_of_torch, 0, false });
 }
 
 /* The default stream of a device serves as any other. */
