@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """CuPy's and JAX's use of NCCL over Tutti's libnccl.so.2: two processes on one GPU, which NCCL refuses.
 
-`python3 clients_nccl.py cupy` or `jax` runs one and prints nothing but why it failed; `--has NAME` asks by its
-exit code whether the package is here, with a GPU. TUTTI_NCCL_LIBRARY is the library, which is preloaded, as
-tutti-nccl does it."""
+`python3 clients_nccl.py cupy` or `jax` runs one and prints nothing but why it failed; `--has NAME` asks by
+its exit code whether the package is here, with a GPU. TUTTI_NCCL_LIBRARY is the library, which is preloaded,
+as tutti-nccl does it."""
 
 import os
 import socket
@@ -75,7 +75,8 @@ def jax_rank(rank, folder):
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
     port = meet(folder, rank, free_port).decode()
-    jax.distributed.initialize(f"127.0.0.1:{port}", RANKS, rank, local_device_ids=[0], initialization_timeout=60)
+    jax.distributed.initialize(
+        f"127.0.0.1:{port}", RANKS, rank, local_device_ids=[0], initialization_timeout=60)
     mesh = Mesh(numpy.array(jax.devices()), ("d",))
     whole = numpy.arange(RANKS * COUNT, dtype=numpy.float32).reshape(RANKS, COUNT)
     parts = jax.make_array_from_callback(
@@ -101,9 +102,12 @@ def run(name):
                    "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_CPP_MIN_LOG_LEVEL": "2"}
     failed = False
     with tempfile.TemporaryDirectory() as folder:
-        ranks = [subprocess.Popen([sys.executable, __file__, "--rank", name, str(rank), folder], env=environment,
-                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-                 for rank in range(RANKS)]
+        ranks = [
+            subprocess.Popen(
+                [sys.executable, __file__, "--rank", name, str(rank), folder], env=environment,
+                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            for rank in range(RANKS)
+        ]
         deadline = time.time() + LIMIT_S
         for rank, process in enumerate(ranks):
             try:

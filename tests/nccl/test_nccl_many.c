@@ -14,8 +14,8 @@
 TestSuite(nccl_many, .timeout = 300);
 
 /* A dead handle stays memory until a thousand others have died. The C library keeps some stacks of threads
- * that have ended, each of two mappings. The recorder's file is as long as it was when most communicators were
- * there, with those that linger, on a busy machine some dozens. On a device that is made of threads, two
+ * that have ended, each of two mappings. The recorder's file is as long as it was when most communicators
+ * were there, with those that linger, on a busy machine some dozens. On a device that is made of threads, two
  * hundred tell as much. */
 enum {
     WARM_UP = 50,
