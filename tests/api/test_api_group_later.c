@@ -3,7 +3,9 @@
  * groups: each of these waits for all ranks, so that one after the other would hang. */
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/rig/ranks.h"
 
@@ -139,6 +141,10 @@ static void wrong_one(struct ranks_me *me)
     ranks_refused(me, tutti_group_end(), TUTTI_INVALID_ARGUMENT, "the end of the group", "no_such|split");
     for (int i = 0; i < EACH; i++)
         ranks_expect(me, children[i] == NULL, "an output is set");
+    char question[32], text[32768] = "";
+    snprintf(question, sizeof question, "attach %d", (int)getpid());
+    ranks_expect(me, tutti_query(NULL, question, text, sizeof text) > 0 && !strstr(text, "split 1 of"),
+        "a child of a group that failed is there: %.200s", text);
     adds_up(me, comms, EACH, EACH);
     adds_up(me, others, EACH, EACH);
     /* A group that fails before, or is cancelled, makes none. */

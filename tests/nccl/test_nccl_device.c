@@ -82,22 +82,24 @@ static uint64_t sum_small(struct nccl_desk *d, const struct small_calls *s, bool
 {
     for (int i = 0; i < SMALL; i++)
         s->host[APART * i] = 1;
-    fine(d, d->dev->copy(s->memory, s->host, SMALL * APART * sizeof(int), s->streams[0]));
-    fine(d, d->dev->stream.sync(s->streams[0]));
+    /* A group waits for what any of its streams has before, and they for the group. */
+    fine(d, d->dev->copy(s->memory, s->host, SMALL * APART * sizeof(int), s->streams[1]));
+    if (!group)
+        fine(d, d->dev->stream.sync(s->streams[1]));
     ranks_meet(d->me);
     uint64_t before = pieces();
     if (group)
         OK(ncclGroupStart());
     for (int i = 0; i < SMALL; i++)
-        OK(ncclAllReduce(s->memory + APART * i, s->memory + APART * i, 4, ncclInt, ncclSum, s->comms[i % 2],
-            s->streams[i % 2]));
+        OK(ncclAllReduce(s->memory + APART * i, s->memory + APART * i, 4, ncclInt, ncclSum,
+            s->comms[i / 3 % 2], s->streams[i / 3 % 2]));
     if (group)
         OK(ncclGroupEnd());
     uint64_t took = pieces() - before;
-    for (int k = 0; k < 2; k++)
+    for (int k = 0; k < 2 && !group; k++)
         fine(d, d->dev->stream.sync(s->streams[k]));
-    fine(d, d->dev->copy(s->host, s->memory, SMALL * APART * sizeof(int), s->streams[0]));
-    fine(d, d->dev->stream.sync(s->streams[0]));
+    fine(d, d->dev->copy(s->host, s->memory, SMALL * APART * sizeof(int), s->streams[1]));
+    fine(d, d->dev->stream.sync(s->streams[1]));
     for (int i = 0; i < SMALL; i++)
         EXPECT(s->host[APART * i] == d->me->n);
     return took;

@@ -48,6 +48,7 @@ static void await_lines(struct ranks_me *me, const char *words)
     struct patience patience = patience_of(60000);
     while (lines_with(words) < LATE && !patience_is_over(&patience))
         ranks_sleep_us(5000);
+    ranks_sleep_us(600000); /* in which nothing more is said */
     ranks_expect(me, lines_with(words) == LATE, "%d lines say \"%s\"", lines_with(words), words);
 }
 
