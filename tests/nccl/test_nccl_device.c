@@ -82,9 +82,10 @@ static uint64_t sum_small(struct nccl_desk *d, const struct small_calls *s, bool
 {
     for (int i = 0; i < SMALL; i++)
         s->host[APART * i] = 1;
-    /* A group waits for what any of its streams has before, and they for the group. */
+    /* Of a communicator, a group waits for what each of its streams has before, and they wait for it. */
+    bool ordered = group && s->comms[0] == s->comms[1];
     fine(d, d->dev->copy(s->memory, s->host, SMALL * APART * sizeof(int), s->streams[1]));
-    if (!group)
+    if (!ordered)
         fine(d, d->dev->stream.sync(s->streams[1]));
     ranks_meet(d->me);
     uint64_t before = pieces();
@@ -96,7 +97,7 @@ static uint64_t sum_small(struct nccl_desk *d, const struct small_calls *s, bool
     if (group)
         OK(ncclGroupEnd());
     uint64_t took = pieces() - before;
-    for (int k = 0; k < 2 && !group; k++)
+    for (int k = 0; k < 2 && !ordered; k++)
         fine(d, d->dev->stream.sync(s->streams[k]));
     fine(d, d->dev->copy(s->host, s->memory, SMALL * APART * sizeof(int), s->streams[1]));
     fine(d, d->dev->stream.sync(s->streams[1]));
