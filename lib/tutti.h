@@ -156,7 +156,7 @@ typedef struct {
     size_t size;
     uint64_t flags; /* TUTTI_COMM_EXACT, TUTTI_COMM_NONBLOCKING, or both */
     int64_t timeout_ms; /* how long nothing may move before a wait fails; 0: ten minutes; -1: for ever */
-    const char *name; /* for messages */
+    const char *name; /* for messages, recorder and trace; NULL: "comm-K", alike on all ranks */
     const char *options; /* "algo=all_reduce:ring;slice=64K"; tutti-info lists them; beats the environment */
     int (*on_wait)(void *context); /* NULL: none; see below */
     void *on_wait_context;
@@ -297,9 +297,10 @@ const char *tutti_get_last_error(const tutti_comm *comm);
  * "variables" (of the environment), "transports", "cpu", "algorithms COLLECTIVE", "choice COLLECTIVE BYTES",
  * "why COLLECTIVE BYTES [N [exact] [TOPOLOGY]]" (all predicted times and the choice, of comm or of N ranks
  * here), "price COLLECTIVE BYTES" (the predicted microseconds of a call of comm on host memory: "12.345"),
- * "schedule COLLECTIVE ALGORITHM N ROOT RANK in_place|out_of_place [exact]", "paths" (bytes that this
- * rank sent, by path), "memory" (of comm, what it has here for itself: "host=N pinned=N device=N" bytes),
- * "hosts" (the ranks of each, as 0-3/4-7), "executor" (of comm on CUDA streams, where it can: L: one kernel
+ * "price group" (of all calls of this thread's group so far, one after the other), "schedule COLLECTIVE
+ * ALGORITHM N ROOT RANK in_place|out_of_place [exact]", "paths" (bytes that this rank sent, by path), "name"
+ * (of comm), "memory" (of comm, what it has here for itself: "host=N pinned=N device=N" bytes), "hosts" (the
+ * ranks of each, as 0-3/4-7), "executor" (of comm on CUDA streams, where it can: L: one kernel
  * for ranks of one process; W: one for several processes; S: kernels of several devices; H: pinned memory and
  * the processors; host: it has no device), "lost_wakeups"; "recorder [json]": the last 256 calls on comm, and
  * how far they are, which any thread may ask while an operation of comm hangs; "attach PID [json]": the same
@@ -360,7 +361,8 @@ tutti_status tutti_comm_init_env(const tutti_config *config, tutti_comm **comm);
 tutti_status tutti_comm_init_all(int n, const int *devices, const tutti_config *config, tutti_comm **comms);
 
 /* Collective over comm: ranks of one colour (0 and up) form a child, in the order of (key, rank in comm);
- * colour -1: no child, *child is set to NULL. Not inside a group.
+ * colour -1: no child, *child is set to NULL. Inside a group (several ranks of one thread) it is deferred to
+ * tutti_group_end, after the calls of the group; config and child must stay valid until then.
  *
  * What config does not set (NULL: nothing) the child has of its parent:
  *   flags: TUTTI_COMM_EXACT, which options can end ("exact=off"). NONBLOCKING is refused.
@@ -384,10 +386,11 @@ tutti_status tutti_comm_split(
  * or has ended already, as when one of the excluded has died; then destroy is all that is left of it. 0: comm
  * goes on, and its calls on streams are waited for. It needs no id: the ranks meet by what they know of each
  * other. What config does not set is as of tutti_comm_split; a child without a name is "rest of PARENT".
- * Where ranks die meanwhile it fails, and may be called again without them. Source: ncclCommShrink.
+ * Where ranks die meanwhile it fails, and may be called again without them. Inside a group it is deferred, as
+ * tutti_comm_split is; excluded is read now. Source: ncclCommShrink.
  *
  * Errors: INVALID_ARGUMENT (comm, child; excluded: not of comm, twice, or this rank; count, flags, config),
- * INVALID_USAGE (inside a group; made before a fork), UNSUPPORTED (NONBLOCKING), PEER_LOST (the lowest of the
+ * INVALID_USAGE (made before a fork), UNSUPPORTED (NONBLOCKING), PEER_LOST (the lowest of the
  * ranks that are left has ended), TIMEOUT (as tutti_comm_init_rank: some have not called it, or with other
  * ranks), those of tutti_comm_init_rank, and sticky ones of comm, without TUTTI_SHRINK_ABORT. */
 enum { TUTTI_SHRINK_ABORT = 1 };
@@ -398,11 +401,12 @@ tutti_status tutti_comm_shrink(tutti_comm *comm, const int *excluded, int count,
  * makes an id by tutti_comm_get_id and hands it to the new ranks; they call tutti_comm_grow with comm NULL,
  * the id and their new rank, which is tutti_comm_init_rank. The ranks of comm call it with rank -1; id may be
  * NULL there, for it is known. comm goes on. What config does not set is, of ranks of comm, as of
- * tutti_comm_split; shared settings are those of rank 0. Source: ncclCommGrow.
+ * tutti_comm_split; shared settings are those of rank 0. Inside a group it is deferred, as tutti_comm_split
+ * is; id is read now. Source: ncclCommGrow.
  *
- * Errors: INVALID_ARGUMENT (n, comm, id, rank, grown, config), INVALID_USAGE (inside a group; made before a
- * fork), TIMEOUT (nobody has called get_id, or a rank is missing), PEER_LOST, those of tutti_comm_init_rank,
- * and sticky ones of comm. */
+ * Errors: INVALID_ARGUMENT (n, comm, id, rank, grown, config), INVALID_USAGE (made before a fork), TIMEOUT
+ * (nobody has called get_id, or a rank is missing), PEER_LOST, those of tutti_comm_init_rank, and sticky ones
+ * of comm. */
 tutti_status tutti_comm_get_id(tutti_comm *comm, tutti_id *id);
 tutti_status tutti_comm_grow(
     tutti_comm *comm, int n, const tutti_id *id, int rank, const tutti_config *config, tutti_comm **grown);
@@ -449,14 +453,15 @@ tutti_status tutti_comm_traffic(tutti_comm *comm, tutti_traffic *traffic);
 tutti_status tutti_comm_flush(tutti_comm *comm, int64_t timeout_ms);
 
 /* Collective: returns when all ranks have called it; then all that was issued, on streams, too, is done
- * everywhere, and only destroy is left. Errors: INVALID_ARGUMENT, INVALID_USAGE (inside a group), and
- * sticky ones. */
+ * everywhere, and only destroy is left. Inside a group (several ranks of one thread) it is deferred to
+ * tutti_group_end, after the calls of the group. Errors: INVALID_ARGUMENT, and sticky ones. */
 tutti_status tutti_comm_finalize(tutti_comm *comm);
 
 /* The same, but waits for timeout_ms at most (-1: no bound; 0: not at all). TUTTI_IN_PROGRESS: some rank has
  * not called it yet, or has calls left; ask again, on any thread, or destroy. The communicator takes no more
  * calls as soon as this has not failed. So one thread can finalize several ranks. Errors: as finalize,
- * INVALID_ARGUMENT (timeout_ms), SYSTEM_ERROR (no thread), OUT_OF_MEMORY. Source: ncclCommFinalize. */
+ * INVALID_ARGUMENT (timeout_ms), INVALID_USAGE (inside a group), SYSTEM_ERROR (no thread), OUT_OF_MEMORY.
+ * Source: ncclCommFinalize. */
 tutti_status tutti_comm_finalize_within(tutti_comm *comm, int64_t timeout_ms);
 
 /* End the communicator on all ranks with TUTTI_ABORTED, unless it ended before; every wait on it returns. Any
@@ -580,6 +585,10 @@ tutti_status tutti_stream_after(tutti_stream later, tutti_stream earlier, uint64
  * in any order; collectives of one communicator run in the order of the calls. A thread that has several
  * ranks must group their calls. If a call was wrong, or what it needs cannot be made, the end returns the
  * first such error and nothing was started.
+ *
+ * A group may have ranks join, by tutti_comm_init_rank, before its calls, and after them split, shrink, grow
+ * and finalize communicators, in the order of these calls: each waits for ranks that may be this thread's.
+ * Their outputs are set when all have succeeded; if one fails none is set, and what was made is destroyed.
  *
  * Streams in a group: if all calls have one, the end returns at once; if some have, it waits for all. The
  * calls still start and progress together: they wait until each of their streams and communicators has come

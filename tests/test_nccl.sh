@@ -204,7 +204,7 @@ informed()
 {
     NCCL_DEBUG=INFO NCCL_PROTO=LL NCCL_NO_SUCH=1 TUTTI_DEBUG=none "$scratch/program" >"$scratch/out" 2>&1
     for pattern in "NCCL INFO NCCL is served by Tutti, by .*/libnccl.so.2" \
-        'NCCL INFO .*rank 1 nranks 3 .*Init COMPLETE' 'NCCL INFO NCCL_PROTO is set: no effect' \
+        'NCCL INFO .*rank 1 nranks 3 .* "comm-1" - Init COMPLETE' 'NCCL INFO NCCL_PROTO is set: no effect' \
         'NCCL INFO NCCL_NO_SUCH is set: not known'; do
         grep -q "$pattern" "$scratch/out" || { echo "no $pattern in:"; cat "$scratch/out"; return 1; }
     done

@@ -37,6 +37,23 @@ tutti_status tt_child_settings(const char *function, const struct tt_comm *paren
     return status;
 }
 
+tutti_status tt_child_settings_of(
+    const struct tt_comm *parent, const tutti_config *config, struct tt_settings *settings)
+{
+    return parent != NULL ? tt_comm_settings_of_child(config, &parent->settings, settings)
+                          : tt_comm_settings(config, settings);
+}
+
+int tt_child_device_to_adopt(const struct tt_comm *parent, const tutti_config *config)
+{
+    struct tt_settings settings;
+    if (tt_child_settings_of(parent, config, &settings) != TUTTI_OK)
+        return -1;
+    enum tt_origin origin = tt_setting_origin(&settings, &settings.device);
+    bool asked = parent == NULL || origin == TT_FROM_OPTIONS || origin == TT_FROM_CONFIG;
+    return asked ? tt_device_to_adopt(&settings) : -1;
+}
+
 void tt_child_config(
     const struct tt_comm *parent, const tutti_config *config, const char *name, tutti_config *own)
 {

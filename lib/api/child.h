@@ -13,6 +13,11 @@ tutti_status tt_child_settings(const char *function, const struct tt_comm *paren
  * on_wait is the parent's, and the name this one. */
 void tt_child_config(
     const struct tt_comm *parent, const tutti_config *config, const char *name, tutti_config *own);
+/* What a config says, of a child of `parent`, or where that is NULL of a communicator without one. */
+tutti_status tt_child_settings_of(
+    const struct tt_comm *parent, const tutti_config *config, struct tt_settings *settings);
+/* The device that is current in this thread, if such a config asks for that; else -1 (tt_device_adopt). */
+int tt_child_device_to_adopt(const struct tt_comm *parent, const tutti_config *config);
 /* The number of a rank in the communicator that all was split from. */
 static inline int tt_in_world(const struct tt_comm *comm, int rank)
 {

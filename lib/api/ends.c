@@ -34,6 +34,11 @@ tutti_status tutti_comm_flush(tutti_comm *comm, int64_t timeout_ms)
     return status == TUTTI_OK && !over ? TUTTI_IN_PROGRESS : status;
 }
 
+static tutti_status finalize_later(struct tt_later *later)
+{
+    return tutti_comm_finalize(later->comm);
+}
+
 static void set_finalized(struct tt_comm *c)
 {
     c->finalized = true;
@@ -44,11 +49,12 @@ tutti_status tutti_comm_finalize(tutti_comm *comm)
 {
     struct tt_comm *c = tt_comm_find(comm);
     if (c == NULL)
-        return tt_handle_fault(comm);
+        return tt_group_note(tt_handle_fault(comm));
     if (c->streams.finalizes.kind != TUTTI_STREAM_NONE)
         return tutti_comm_finalize_within(comm, -1);
     if (tt_group_open())
-        return tt_comm_refuse(c, tt_group_refuse("finalize"));
+        return tt_group_add_later(
+            &(struct tt_later){ .comm = comm, .run = finalize_later, .collective = true });
     tutti_status status = tutti_barrier(comm, tutti_no_stream());
     if (status == TUTTI_OK)
         set_finalized(c);

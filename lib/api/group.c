@@ -44,6 +44,7 @@ struct queue {
     struct tt_work_item *item; /* the calls; NULL: none yet */
     struct init *inits;
     int ninits, init_capacity;
+    struct tt_later *laters; /* in the order of their calls */
 };
 /* The queue lies in the static block of the thread, because every call looks at it. */
 static _Thread_local struct queue queue __attribute__((tls_model("initial-exec")));
@@ -68,7 +69,7 @@ __attribute__((constructor)) static void watch_forks(void)
 
 tutti_status tt_group_note(tutti_status status)
 {
-    if (queue.status == TUTTI_OK)
+    if (queue.depth > 0 && queue.status == TUTTI_OK)
         queue.status = status;
     return status;
 }
@@ -192,6 +193,18 @@ tutti_status tt_group_add_init(
     return TUTTI_OK;
 }
 
+tutti_status tt_group_add_later(const struct tt_later *later)
+{
+    struct tt_later **end = &queue.laters, *copy = tt_later_copy(later);
+    if (copy == NULL)
+        return tt_group_note(TUTTI_OUT_OF_MEMORY);
+    while (*end != NULL)
+        end = &(*end)->next;
+    *end = copy;
+    queue.calls++;
+    return TUTTI_OK;
+}
+
 tutti_status tutti_group_start(void)
 {
     if (!queue.watched)
@@ -238,6 +251,13 @@ static tutti_status run_inits(struct queue *q)
             *q->inits[i].comm = q->inits[i].made;
     }
     return status;
+}
+
+/* Frees what is left of a group that is over. */
+static void forget(struct queue *ended)
+{
+    tt_laters_free(ended->laters);
+    free(ended->inits);
 }
 
 /* Refuses calls[0] to calls[count - 1], none of which has begun. */
@@ -293,7 +313,7 @@ static tutti_status run_messages(struct messages *q)
         tt_cached_call_with(&q->args[i], q->cached[i], &calls[i].call);
         calls[i].op = NULL;
         calls[i].skip = 0;
-        calls[i].over = calls[i].suspect = false;
+        calls[i].over = calls[i].suspect = calls[i].told = false;
         calls[i].refused_ms = 0;
     }
     return run_calls(calls, left);
@@ -419,8 +439,22 @@ tutti_status tutti_group_end(void)
         status = tt_group_run(ended.item, &position);
     else if (ended.messages != NULL && ended.messages->count > 0)
         status = run_messages(ended.messages);
-    free(ended.inits);
+    if (status == TUTTI_OK && ended.laters != NULL)
+        status = tt_laters_run(ended.laters);
+    else
+        tt_laters_refuse(ended.laters, status);
+    forget(&ended);
     return status;
+}
+
+bool tt_group_price(uint64_t *price)
+{
+    *price = 0;
+    if (queue.depth == 0 || add_as_calls(queue.messages, &queue.item) != TUTTI_OK)
+        return false;
+    for (int i = 0; queue.item != NULL && i < queue.item->batch->count; i++)
+        *price = tt_costs_sum(*price, tt_call_price(&queue.item->batch->calls[i].call));
+    return true;
 }
 
 tutti_status tutti_group_cancel(void)
@@ -431,7 +465,7 @@ tutti_status tutti_group_cancel(void)
     queue.depth = 1;
     leave(&ended);
     forget_calls(&ended);
-    free(ended.inits);
+    forget(&ended);
     return TUTTI_OK;
 }
 
@@ -446,6 +480,9 @@ tutti_status tt_group_take(struct tt_work_item **item)
     tutti_status status = ended.status;
     if (status == TUTTI_OK && ended.ninits > 0)
         status = tt_fail(TUTTI_INVALID_USAGE, "group_keep: the group has an initialisation; legal: calls");
+    if (status == TUTTI_OK && ended.laters != NULL)
+        status = tt_fail(TUTTI_INVALID_USAGE,
+            "group_keep: the group has a split, shrink, grow or finalize; legal: calls that can be repeated");
     if (status == TUTTI_OK)
         status = add_as_calls(ended.messages, &ended.item);
     if (status == TUTTI_OK && ended.item == NULL && (ended.item = tt_work_item_take(NULL)) == NULL)
@@ -456,6 +493,7 @@ tutti_status tt_group_take(struct tt_work_item **item)
         *item = ended.item;
     else
         drop_calls(&ended, status);
-    free(ended.inits);
+    tt_laters_refuse(ended.laters, status);
+    forget(&ended);
     return status;
 }

@@ -3,18 +3,19 @@
  *
  * The state is per thread. Calls are checked when they are made and queued; the end of the outermost group
  * runs all of them, or none if one was wrong. Initialisations come first, each on a thread of its own, for
- * they wait for each other. */
+ * they wait for each other; last what makes communicators of others, or ends them (group_later.h). */
 #ifndef TT_GROUP_H
 #define TT_GROUP_H
 #include <stdbool.h>
 
+#include "api/group_later.h"
 #include "run/call_cache.h"
 #include "stream/stream.h"
 #include "tutti.h"
 
 /* True if this thread is inside a group. */
 bool tt_group_open(void);
-/* Keeps the first error of the group; returns it. */
+/* Keeps the first error of the group, if this thread is in one; returns it. */
 tutti_status tt_group_note(tutti_status status);
 /* Fails with the error of a call that may not be in a group; the group fails, too. */
 tutti_status tt_group_refuse(const char *call);
@@ -31,5 +32,10 @@ tutti_status tt_group_take(struct tt_work_item **item);
 /* Queues an initialisation; id is copied, config and comm must stay until the end of the group. */
 tutti_status tt_group_add_init(
     int n, int rank, const tutti_id *id, const tutti_config *config, tutti_comm **comm);
+/* What the calls of this thread's group so far are predicted to take, one after the other, in femtoseconds;
+ * false if there is no group. */
+bool tt_group_price(uint64_t *price);
+/* Queues a copy of what waits for other ranks. */
+tutti_status tt_group_add_later(const struct tt_later *later);
 
 #endif

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "base/cache_domain.h"
+#include "api/group.h"
 #include "run/run.h"
 #include "device/dev.h"
 #include "device/device.h"
@@ -324,22 +325,21 @@ static bool answer_paths(const struct tt_comm *comm, const char *rest, struct tt
     return true;
 }
 
-/* Answers "price all_reduce BYTES": how many microseconds a call on host memory is predicted to take. */
+/* Answers "price all_reduce BYTES": how many microseconds a call on host memory is predicted to take; and
+ * "price group": those of all calls of this thread's group, one after the other. */
 static bool answer_price(const struct tt_comm *comm, const char *rest, struct tt_text *a)
 {
     char name[32], size[32];
-    int algorithm;
     struct tt_request request;
-    struct tt_prediction price;
+    uint64_t price;
+    if (strcmp(rest, "group") == 0 && tt_group_price(&price)) {
+        tt_put(a, "%.3f", 1e-9 * (double)price);
+        return true;
+    }
     if (comm == NULL || sscanf(rest, "%31s %31s", name, size) != 2)
         return false;
-    if (!request_of(comm, name, size, &request) || tt_choose(&request, NULL, &algorithm) != TUTTI_OK)
-        return true;
-    struct tt_cost_query query = tt_choose_cost_query(&request);
-    if (request.collective != TT_BARRIER && request.bytes > query.bytes)
-        query.bytes = request.bytes; /* not the least of its class */
-    if (tt_cost_predict(&query, algorithm, &price) == TUTTI_OK)
-        tt_put(a, "%.3f", 1e-9 * (double)price.total);
+    if (request_of(comm, name, size, &request) && (price = tt_request_price(&request)) != 0)
+        tt_put(a, "%.3f", 1e-9 * (double)price);
     return true;
 }
 
@@ -352,6 +352,14 @@ static bool answer_memory(const struct tt_comm *comm, const char *rest, struct t
         (unsigned long long)(comm->endpoint->own_bytes + comm->memory.tmp_bytes),
         (unsigned long long)(comm->device != NULL ? comm->device->pinned_bytes : 0),
         (unsigned long long)(comm->device != NULL ? tt_device_bytes(comm) : 0));
+    return true;
+}
+
+static bool answer_name(const struct tt_comm *comm, const char *rest, struct tt_text *a)
+{
+    if (comm == NULL || *rest != '\0')
+        return false;
+    tt_put(a, "%s", comm->identity.name);
     return true;
 }
 
@@ -405,11 +413,12 @@ static const struct {
     { "algorithms", "algorithms COLLECTIVE", answer_algorithms },
     { "choice", "choice COLLECTIVE BYTES *", answer_choice },
     { "why", "why COLLECTIVE BYTES [N [exact] [TOPOLOGY]] (without N: *)", answer_why },
-    { "price", "price COLLECTIVE BYTES *", answer_price },
+    { "price", "price COLLECTIVE BYTES *|group", answer_price },
     { "topology", "topology", answer_topology },
     { "hosts", "hosts *", answer_hosts },
     { "schedule", "schedule COLLECTIVE ALGORITHM N ROOT RANK in_place|out_of_place [exact] [TOPOLOGY]",
         answer_schedule },
+    { "name", "name *", answer_name },
     { "paths", "paths *", answer_paths },
     { "memory", "memory *", answer_memory },
     { "executor", "executor *", answer_executor },

@@ -175,6 +175,30 @@ static tutti_status join(const struct survivors *s, const tutti_config *config,
     return status;
 }
 
+static tutti_status shrink_later(struct tt_later *later)
+{
+    return tutti_comm_shrink(
+        later->comm, later->excluded, later->count, later->flags, later->config, &later->made);
+}
+
+static tutti_status add_shrink(tutti_comm *comm, const int *excluded, int count, uint64_t flags,
+    const tutti_config *config, tutti_comm **child)
+{
+    size_t bytes = (size_t)count * sizeof *excluded;
+    int *copy = malloc(bytes > 0 ? bytes : 1);
+    if (copy == NULL)
+        return tt_group_note(tt_fail(TUTTI_OUT_OF_MEMORY, "shrink: no memory for %d ranks", count));
+    if (bytes > 0)
+        memcpy(copy, excluded, bytes);
+    return tt_group_add_later(&(struct tt_later){ .comm = comm,
+        .run = shrink_later,
+        .out = child,
+        .config = config,
+        .excluded = copy,
+        .count = count,
+        .flags = flags });
+}
+
 tutti_status tutti_comm_shrink(tutti_comm *comm, const int *excluded, int count, uint64_t flags,
     const tutti_config *config, tutti_comm **child)
 {
@@ -182,15 +206,15 @@ tutti_status tutti_comm_shrink(tutti_comm *comm, const int *excluded, int count,
     struct tt_settings settings;
     tutti_comm *made = NULL;
     if (s.parent == NULL)
-        return tt_handle_fault(comm);
+        return tt_group_note(tt_handle_fault(comm));
     if (child == NULL || count < 0 || (count > 0 && excluded == NULL))
-        return tt_fail(TUTTI_INVALID_ARGUMENT, "shrink: %s",
-            child == NULL ? "child is NULL" : "count is below 0, or excluded is NULL");
+        return tt_group_note(tt_fail(TUTTI_INVALID_ARGUMENT, "shrink: %s",
+            child == NULL ? "child is NULL" : "count is below 0, or excluded is NULL"));
     if ((flags & ~(uint64_t)TUTTI_SHRINK_ABORT) != 0)
-        return tt_fail(TUTTI_INVALID_ARGUMENT, "shrink: flags is 0x%llx; legal: 0, or TUTTI_SHRINK_ABORT",
-            (unsigned long long)flags);
+        return tt_group_note(tt_fail(TUTTI_INVALID_ARGUMENT,
+            "shrink: flags is 0x%llx; legal: 0, or TUTTI_SHRINK_ABORT", (unsigned long long)flags));
     if (tt_group_open())
-        return tt_group_refuse("shrink");
+        return add_shrink(comm, excluded, count, flags, config, child);
     s.members = calloc((size_t)s.parent->n, sizeof *s.members);
     s.is_excluded = calloc((size_t)s.parent->n, 1);
     tutti_status status = s.members == NULL || s.is_excluded == NULL
@@ -262,30 +286,54 @@ static tutti_status grow(
     return status;
 }
 
+static tutti_status grow_later(struct tt_later *later)
+{
+    return tutti_comm_grow(
+        later->comm, later->n, later->has_id ? &later->id : NULL, later->rank, later->config, &later->made);
+}
+
+static tutti_status add_grow(
+    tutti_comm *comm, int n, const tutti_id *id, int rank, const tutti_config *config, tutti_comm **grown)
+{
+    struct tt_later later = { .comm = comm,
+        .run = grow_later,
+        .out = grown,
+        .config = config,
+        .n = n,
+        .rank = rank,
+        .has_id = id != NULL };
+    if (id != NULL)
+        later.id = *id;
+    return tt_group_add_later(&later);
+}
+
 tutti_status tutti_comm_grow(
     tutti_comm *comm, int n, const tutti_id *id, int rank, const tutti_config *config, tutti_comm **grown)
 {
     if (comm == NULL && (id == NULL || rank < 0))
-        return tt_fail(TUTTI_INVALID_ARGUMENT,
+        return tt_group_note(tt_fail(TUTTI_INVALID_ARGUMENT,
             "grow: comm is NULL, so this rank is new, and %s; legal: the id of tutti_comm_get_id, and the "
             "new "
             "rank",
-            id == NULL ? "id is NULL" : "rank is below 0");
+            id == NULL ? "id is NULL" : "rank is below 0"));
+    /* In a group with ranks that comm has, which join after the calls. */
+    if (comm == NULL && tt_group_open() && grown != NULL && !tt_comm_nonblocking(config))
+        return add_grow(NULL, n, id, rank, config, grown);
     if (comm == NULL)
         return tutti_comm_init_rank(n, rank, id, config, grown);
     struct tt_comm *parent = tt_comm_find(comm);
     if (parent == NULL)
-        return tt_handle_fault(comm);
+        return tt_group_note(tt_handle_fault(comm));
     if (grown == NULL)
-        return tt_fail(TUTTI_INVALID_ARGUMENT, "grow: grown is NULL");
+        return tt_group_note(tt_fail(TUTTI_INVALID_ARGUMENT, "grow: grown is NULL"));
     if (n <= parent->n || n > 65536 || (rank != -1 && rank != parent->rank))
-        return tt_fail(TUTTI_INVALID_ARGUMENT,
+        return tt_group_note(tt_fail(TUTTI_INVALID_ARGUMENT,
             "grow: n is %d, rank is %d; legal: more ranks than %d, 65536 at most, and -1, for a rank keeps "
             "its "
             "number, %d",
-            n, rank, parent->n, parent->rank);
+            n, rank, parent->n, parent->rank));
     if (tt_group_open())
-        return tt_group_refuse("grow");
+        return add_grow(comm, n, id, rank, config, grown);
     tutti_comm *made = NULL;
     tutti_status status = tt_comm_turn(parent);
     if (status == TUTTI_OK)

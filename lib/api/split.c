@@ -221,16 +221,28 @@ static tutti_status make_child(struct split *s, const tutti_config *config, tutt
     return status;
 }
 
+static tutti_status split_later(struct tt_later *later)
+{
+    return tutti_comm_split(later->comm, later->color, later->key, later->config, &later->made);
+}
+
 tutti_status tutti_comm_split(
     tutti_comm *comm, int color, int key, const tutti_config *config, tutti_comm **child)
 {
     struct split s = { .parent = tt_comm_find(comm) };
     if (s.parent == NULL)
-        return tt_handle_fault(comm);
+        return tt_group_note(tt_handle_fault(comm));
     if (child == NULL)
-        return tt_comm_refuse(s.parent, tt_fail(TUTTI_INVALID_ARGUMENT, "split: child is NULL"));
+        return tt_comm_refuse(
+            s.parent, tt_group_note(tt_fail(TUTTI_INVALID_ARGUMENT, "split: child is NULL")));
     if (tt_group_open())
-        return tt_comm_refuse(s.parent, tt_group_refuse("split"));
+        return tt_group_add_later(&(struct tt_later){ .comm = comm,
+            .run = split_later,
+            .out = child,
+            .config = config,
+            .collective = true,
+            .color = color,
+            .key = key });
     size_t n = (size_t)s.parent->n;
     struct request mine = request_of(s.parent, color, key, config);
     tutti_comm *made = NULL;

@@ -69,6 +69,8 @@ const struct tt_setting tt_setting_table[] = {
         "tutti_mem_register; or all that calls use" },
     { "init_timeout", TT_LOCAL, TT_KIND_MS, FIELD(init_timeout_ms_or_zero), "0",
         "milliseconds that a rank waits for the others to come, if timeout is not shorter; 0: five minutes" },
+    { "wait_warning", TT_LOCAL, TT_KIND_MS, FIELD(wait_warning_ms), "10000",
+        "milliseconds until the log says whom a call waits for, a warning if it has no deadline; 0: never" },
     { "map", TT_LOCAL, TT_KIND_BOOL, FIELD(map), "on",
         "peers may read and write memory from tutti_mem_alloc where it lies, without a copy" },
     { "membarrier", TT_LOCAL, TT_KIND_BOOL, FIELD(membarrier), "on",
@@ -254,12 +256,9 @@ static bool parse_value(
     case TT_KIND_BYTES:
         return tt_parse_bytes(text, field);
     case TT_KIND_NUMBER:
-        if (!tt_parse_number(text, &number) || number > NUMBER_MOST)
-            return false;
-        *(uint64_t *)field = number;
-        return true;
     case TT_KIND_MS:
-        if (!tt_parse_number(text, &number) || number > INT64_MAX / 1000000)
+        if (!tt_parse_number(text, &number) ||
+            number > (row->kind == TT_KIND_MS ? INT64_MAX / 1000000 : NUMBER_MOST))
             return false;
         *(uint64_t *)field = number;
         return true;

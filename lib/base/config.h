@@ -80,6 +80,7 @@ struct tt_settings {
     uint64_t cache_bytes; /* of a core's level 2 cache; 0: nobody looked */
     /* local */
     uint64_t init_timeout_ms_or_zero; /* how long a rank waits for the others to come */
+    uint64_t wait_warning_ms; /* after which the log says whom a call waits for; 0: never */
     bool map;
     bool membarrier;
     bool fused;

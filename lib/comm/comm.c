@@ -20,6 +20,7 @@
 #include "transports/registry.h"
 
 static _Atomic uint64_t serials;
+static _Atomic uint32_t numbered; /* the highest number of a communicator without a name */
 
 /* Returns from how many bytes a message goes through a bounce buffer: from there on all slots, which are
  * taken in turn, would need more cache than the buffers leave. A shorter message, and one of two ranks,
@@ -110,7 +111,8 @@ tutti_status tt_comm_open(int n, int rank, const struct tt_settings *settings, c
     c->waiting.on_wait_context = known.on_wait_context;
     c->numbers.sequence = settings->first_number;
     c->waiting.policy = tt_wait_policy_for(n);
-    snprintf(c->identity.name, sizeof c->identity.name, "%s", known.name != NULL ? known.name : "comm");
+    c->identity.unnamed = known.name == NULL;
+    snprintf(c->identity.name, sizeof c->identity.name, "%s", c->identity.unnamed ? "comm" : known.name);
     status = keep_hosts(c, host_of);
     c->transport = tt_transport_for(c->identity.host == NULL);
     if (status == TUTTI_OK)
@@ -174,11 +176,26 @@ static uint64_t hash_of(const uint8_t *bytes, size_t count)
     return hash;
 }
 
+uint32_t tt_comm_next_number(void)
+{
+    return atomic_load_explicit(&numbered, memory_order_relaxed) + 1;
+}
+
+void tt_comm_number(struct tt_comm *comm, uint32_t number)
+{
+    uint32_t known = atomic_load_explicit(&numbered, memory_order_relaxed);
+    if (!comm->identity.unnamed)
+        return;
+    while (known < number && !atomic_compare_exchange_weak(&numbered, &known, number)) {
+    }
+    snprintf(comm->identity.name, sizeof comm->identity.name, "comm-%u", number);
+}
+
 tutti_status tt_comm_connect(struct tt_comm *comm, const uint8_t *addresses, const int32_t *domain_of)
 {
     comm->identity.id = hash_of(addresses, comm->transport->address_bytes);
-    tt_recorder_identify(comm->recorder, comm->identity.id);
-    tt_trace_identify(comm->trace, comm->identity.id);
+    tt_recorder_identify(comm->recorder, comm->identity.id, comm->identity.name);
+    tt_trace_identify(comm->trace, comm->identity.id, comm->identity.name);
     tutti_status status = tt_topology_create(&comm->topology, comm->n, domain_of);
     if (status == TUTTI_OK && comm->device != NULL)
         status = tt_local_peers_join(comm);

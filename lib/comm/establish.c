@@ -18,6 +18,7 @@
 struct endpoint_info { /* what a rank tells the others */
     struct tt_device_info device;
     int32_t domain;
+    uint32_t number; /* that the communicator may have here, if it has no name */
     struct tt_cores cores;
     uint8_t address[TT_ADDRESS_MAX];
 };
@@ -58,14 +59,17 @@ static tutti_status connect_all(
     const int32_t *host = comm->identity.host;
     bool hosts = host != NULL && strcmp(comm->settings.topology, "auto") == 0;
     int here = 0; /* ranks of this host, who share its cores */
+    uint32_t number = 0;
     for (int r = 0; r < comm->n; r++) {
         domain_of[r] = hosts ? host[r] : all[r].domain;
+        number = all[r].number > number ? all[r].number : number;
         if (host == NULL || host[r] == host[comm->rank])
             cores[here++] = all[r].cores;
         memcpy(addresses + (size_t)r * comm->transport->address_bytes, all[r].address,
             comm->transport->address_bytes);
     }
     comm->waiting.policy = tt_wait_policy_on(here, tt_cores_together(cores, here));
+    tt_comm_number(comm, number);
     tutti_status status = tt_comm_connect(comm, addresses, domain_of);
     return status == TUTTI_OK ? tt_comm_connect_devices(comm, &all->device, sizeof *all) : status;
 }
@@ -91,8 +95,10 @@ tutti_status tt_comm_establish(int n, int rank, const struct tt_settings *settin
     const tutti_config *config, const int32_t *domain, const int32_t *host_of, tt_exchange_fn exchange,
     void *context, void *room, tutti_comm **comm)
 {
-    struct endpoint_info mine = { .domain = domain != NULL ? *domain : -1, .cores = tt_cores_mine() },
-                         *all = room;
+    struct endpoint_info mine = {
+        .domain = domain != NULL ? *domain : -1, .number = tt_comm_next_number(), .cores = tt_cores_mine()
+    };
+    struct endpoint_info *all = room;
     uint8_t *addresses = (uint8_t *)(all + n);
     struct tt_comm *made = NULL;
     tutti_comm *handle = NULL;

@@ -13,6 +13,11 @@
  * rank 0's shared ones already. `host_of` is the host of each rank; NULL: all are on one. */
 tutti_status tt_comm_open(int n, int rank, const struct tt_settings *settings, const tutti_config *config,
     const int32_t *host_of, uint8_t *address, struct tt_comm **comm);
+/* A communicator without a name is called by its number, "comm-3", the same on all ranks: each offers the
+ * next that it knows of, and the highest is taken. So a process has no two of one number, unless it makes
+ * them at once. Called before tt_comm_connect. */
+uint32_t tt_comm_next_number(void);
+void tt_comm_number(struct tt_comm *comm, uint32_t number);
 /* Connects to all ranks by their addresses. On failure the caller destroys the communicator. */
 tutti_status tt_comm_connect(struct tt_comm *comm, const uint8_t *addresses, const int32_t *domain_of);
 void tt_comm_destroy(struct tt_comm *comm);

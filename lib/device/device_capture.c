@@ -64,6 +64,7 @@ struct tt_replays { /* of a communicator */
     _Atomic bool closed; /* the communicator is gone */
     const struct tt_batch *held; /* calls that may not begin yet, on which ranks have not decided */
     int64_t held_ns; /* since when */
+    bool told; /* the log has said so */
 
     /* Once it is. */
     struct tt_replays *next;
@@ -124,7 +125,7 @@ static void run(struct tt_captured *c)
     int count = c->batch.count;
     for (int i = 0; i < count; i++) {
         calls[i].op = NULL;
-        calls[i].over = calls[i].suspect = false;
+        calls[i].over = calls[i].suspect = calls[i].told = false;
     }
     tutti_status status = tt_comm_check(calls[0].call.comm);
     if (status == TUTTI_OK)
@@ -196,14 +197,21 @@ static bool is_overdue(struct tt_replays *home, const struct tt_batch *next)
     bool decided = true;
     for (int i = 0; i < next->count; i++)
         decided = decided && tt_gate_is_decided(&next->calls[i].call.staging->gate);
-    if (decided || comm->waiting.timeout_ms < 0) {
+    if (decided) {
         home->held = NULL;
         return false;
     }
-    if (home->held != next)
+    if (home->held != next) {
         home->held_ns = tt_now_ns();
+        home->told = false;
+    }
     home->held = next;
-    return tt_now_ns() - home->held_ns > comm->waiting.timeout_ms * 1000000;
+    int64_t ms = (tt_now_ns() - home->held_ns) / 1000000;
+    if (!home->told && tt_fault_is_slow(comm, ms)) {
+        home->told = true;
+        tt_fault_tell_undecided(&next->calls[0].call, ms);
+    }
+    return comm->waiting.timeout_ms >= 0 && ms > comm->waiting.timeout_ms;
 }
 
 /* Calls whose memory is gone have no communicator any more that runs them. */

@@ -349,11 +349,19 @@ tutti_status tt_stage_spin(struct tt_comm_batch *b, struct tt_staged *op)
 
 /* --- How much is enqueued */
 
+bool tt_stage_has_new_stream(const struct tt_comm_batch *b, int i)
+{
+    int before = i - 1;
+    while (before >= 0 && b->ops[before].stream != b->ops[i].stream)
+        before--;
+    return before < 0;
+}
+
 uint32_t tt_stage_count_events(const struct tt_comm_batch *b)
 {
     uint32_t events = 1;
     for (int i = 1; i < b->count; i++)
-        events += b->ops[i].stream != b->ops[0].stream;
+        events += tt_stage_has_new_stream(b, i);
     return events;
 }
 

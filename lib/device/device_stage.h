@@ -72,6 +72,8 @@ enum tt_dev_error tt_fuse_move(struct tt_comm_batch *b, unsigned side);
 /* Enqueues the next step of a call that kernels of several devices do, and advances b->slice and b->round. */
 tutti_status tt_stage_spin(struct tt_comm_batch *b, struct tt_staged *op);
 
+/* The stream of call i is none of the calls before it: each is joined to the first one, and forked, once. */
+bool tt_stage_has_new_stream(const struct tt_comm_batch *b, int i);
 /* How many events joining or forking the streams takes at most. */
 uint32_t tt_stage_count_events(const struct tt_comm_batch *b);
 uint32_t tt_stage_gate(const struct tt_staged *op);

@@ -273,7 +273,7 @@ static enum tt_dev_error join_streams(const struct tt_comm_batch *b)
     if (b->captured == NULL && d->ordered) /* on any stream: one that is gone may have had the same handle */
         error = d->dev->event.wait(d->order_event, lead, false);
     for (int i = 1; i < b->count && error == TT_DEV_OK; i++) {
-        if (b->ops[i].stream == lead)
+        if (!tt_stage_has_new_stream(b, i))
             continue;
         error = d->dev->event.record(d->fork_event, b->ops[i].stream, false);
         if (error == TT_DEV_OK)
@@ -292,7 +292,7 @@ static enum tt_dev_error fork_streams(const struct tt_comm_batch *b)
     enum tt_dev_error error = b->captured == NULL ? d->dev->event.record(d->order_event, lead, false)
                                                   : tt_captured_leave(b->captured, d, lead);
     for (int i = 1; i < b->count && error == TT_DEV_OK; i++)
-        if (b->ops[i].stream != lead)
+        if (tt_stage_has_new_stream(b, i))
             error = d->dev->event.wait(last, b->ops[i].stream, false);
     d->ordered = true;
     return error;

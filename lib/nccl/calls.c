@@ -242,7 +242,15 @@ static bool is_torch(const void *caller)
     return dladdr(caller, &info) != 0 && info.dli_fname != NULL && strstr(info.dli_fname, "libtorch") != NULL;
 }
 
-static ncclResult_t create(ncclRedOp_t *op, const void *scalar, ncclDataType_t type,
+/* The upper half of a float32 is that number as bfloat16, cut. On a device that will do: the number is there
+ * when the stream comes to the call, and nobody can round it before. */
+static void *upper_half(void *scalar)
+{
+    static const uint16_t order = 1;
+    return (char *)scalar + (*(const uint8_t *)&order == 1 ? sizeof(uint16_t) : 0);
+}
+
+ncclResult_t tt_nccl_create_factor(ncclRedOp_t *op, void *scalar, ncclDataType_t type,
     ncclScalarResidence_t residence, ncclComm_t comm, bool of_torch)
 {
     uint16_t half;
@@ -254,12 +262,10 @@ static ncclResult_t create(ncclRedOp_t *op, const void *scalar, ncclDataType_t t
         return tt_nccl_fail(ncclInvalidArgument,
             "ncclRedOpCreatePreMulSum: residence is %d; legal: ncclScalarDevice, ncclScalarHostImmediate",
             (int)residence);
-    if (of_torch && type == ncclBfloat16 && residence == ncclScalarDevice)
-        return tt_nccl_fail(ncclInvalidUsage, "ncclRedOpCreatePreMulSum: PyTorch gives a float32 on the "
-                                              "device where the type is bfloat16; what "
-                                              "works: the factor as a number, not as a tensor");
-    if (of_torch && type == ncclBfloat16 &&
-        tutti_convert(scalar, TUTTI_FLOAT32, &half, TUTTI_BFLOAT16, 1) == TUTTI_OK)
+    bool wide = of_torch && type == ncclBfloat16;
+    if (wide && residence == ncclScalarDevice)
+        scalar = upper_half(scalar);
+    else if (wide && tutti_convert(scalar, TUTTI_FLOAT32, &half, TUTTI_BFLOAT16, 1) == TUTTI_OK)
         scalar = &half;
     tutti_status status = tutti_op_create_pre_mul_sum(
         comm->tutti, scalar, (tutti_type)type, residence == ncclScalarDevice, &made);
@@ -274,7 +280,7 @@ PUBLIC(ncclResult_t, RedOpCreatePreMulSum,
     ncclResult_t result = tt_nccl_enter("ncclRedOpCreatePreMulSum", comm);
     if (result != ncclSuccess)
         return result;
-    result = create(op, scalar, type, residence, comm, is_torch(__builtin_return_address(0)));
+    result = tt_nccl_create_factor(op, scalar, type, residence, comm, is_torch(__builtin_return_address(0)));
     tt_nccl_leave(comm);
     return result;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* children.c: communicators that are made of others: split, shrink and grow. In a group they are made at its
- * end, those of several ranks of a thread side by side. */
+/* children.c: communicators that are made of others: split, shrink and grow. In a group Tutti makes them at
+ * its end. Of a communicator without blocking a thread makes them, and the call returns at once; until they
+ * are made, that communicator takes no calls but ncclCommGetAsyncError and ncclCommAbort, as with NCCL. */
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,53 +14,143 @@ static struct tt_nccl_setting of_parent(ncclComm_t parent)
     return (struct tt_nccl_setting){ .blocking = parent->blocking };
 }
 
-/* Now, or at the end of the group; the excluded are freed then. */
-static ncclResult_t make(struct tt_nccl_later *later)
+/* A handle for a child that Tutti has made; there may be none. */
+ncclResult_t tt_nccl_take_child(struct tt_nccl_later *later)
 {
-    later->kind = TT_NCCL_CHILD;
-    if (tt_nccl_group != NULL) {
-        *later->out = NULL;
-        ncclResult_t queued = tt_nccl_group_add(later);
-        if (queued != ncclSuccess)
-            free(later->excluded);
-        return queued;
-    }
-    ncclResult_t result = later->make(later);
-    free(later->excluded);
-    return result;
-}
-
-/* A handle for a child that Tutti has made. */
-static ncclResult_t take(struct tt_nccl_later *later, const char *call, tutti_comm *child, uint64_t family)
-{
-    ncclComm_t made = tt_nccl_new(tutti_comm_size(child), tutti_comm_rank(child), &later->setting, family);
+    *later->out = NULL;
+    if (later->child == NULL)
+        return ncclSuccess;
+    ncclComm_t made = tt_nccl_new(
+        tutti_comm_size(later->child), tutti_comm_rank(later->child), &later->setting, later->family);
     if (made == NULL) {
-        tutti_comm_destroy(child);
-        return tt_nccl_fail(ncclSystemError, "%s: no memory", call);
+        tutti_comm_destroy(later->child);
+        return tt_nccl_fail(ncclSystemError, "%s: no memory", later->call);
     }
-    made->tutti = child;
+    made->tutti = later->child;
     tt_nccl_list(made);
     *later->out = made;
     tt_nccl_hello(made);
     return ncclSuccess;
 }
 
-static ncclResult_t split(struct tt_nccl_later *later)
+/* The call of Tutti's, which reads what is excluded now. */
+static tutti_status start(struct tt_nccl_later *later)
 {
-    ncclComm_t parent = later->comm;
-    tutti_comm *child = NULL;
-    tutti_config config = { .size = sizeof config,
+    later->config = (tutti_config){ .size = sizeof later->config,
         .name = later->setting.name[0] != 0 ? later->setting.name : NULL };
-    /* Ranks of one child have the same family, in all processes; two splits of one parent have not. */
-    uint64_t family = tt_nccl_hash(parent->family, &later->color, sizeof later->color);
-    family += ++parent->splits;
-    tutti_status status = tutti_comm_split(parent->tutti, later->color, later->key, &config, &child);
-    if (status != TUTTI_OK)
-        return tt_nccl_answer(status);
+    tutti_status status = later->start(later);
+    free(later->excluded);
+    later->excluded = NULL;
+    return status;
+}
+
+/* --- Of communicators without blocking: a thread makes the child, which is a handle meanwhile. */
+
+/* Who made the call may have given up the child. */
+static void hand_over(struct tt_nccl_later *later, ncclComm_t child)
+{
+    int making = TT_NCCL_IS_MADE;
+    if (later->result == ncclSuccess) {
+        child->n = tutti_comm_size(later->child);
+        child->rank = tutti_comm_rank(later->child);
+        child->tutti = later->child;
+    }
+    child->failure = later->result;
+    bool wanted = atomic_compare_exchange_strong(
+        &child->making, &making, later->result == ncclSuccess ? TT_NCCL_MADE : TT_NCCL_NOT_MADE);
+    if (wanted && later->result == ncclSuccess)
+        tt_nccl_hello(child);
+    if (wanted)
+        return;
+    tt_nccl_retire(child);
+    if (later->child != NULL)
+        tutti_comm_destroy(later->child);
+}
+
+static void *make_behind(void *argument)
+{
+    struct tt_nccl_later *later = argument;
+    ncclComm_t parent = later->comm, child = later->made;
+    later->result = tt_nccl_answer(start(later));
+    if (child != NULL)
+        hand_over(later, child);
+    atomic_fetch_and(&parent->users, ~(uint32_t)TT_NCCL_BUSY);
+    tt_nccl_give_back(parent);
+    free(later);
+    return NULL;
+}
+
+/* Deaf to signals: those of the program are for its own threads. */
+static bool start_thread(void *(*run)(void *), void *argument)
+{
+    pthread_t thread;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    bool started = pthread_create(&thread, NULL, run, argument) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (started)
+        pthread_detach(thread);
+    return started;
+}
+
+/* `wanted`: this rank gets a child. The thread has entered the parent as well. */
+static ncclResult_t begin_to_make(const struct tt_nccl_later *later, bool wanted)
+{
+    struct tt_nccl_later *copy = malloc(sizeof *copy);
+    ncclComm_t child = wanted ? tt_nccl_new(0, -1, &later->setting, later->family) : NULL;
+    if (copy == NULL || (wanted && child == NULL)) {
+        free(copy);
+        free(later->excluded);
+        return tt_nccl_fail(ncclSystemError, "%s: no memory", later->call);
+    }
+    *copy = *later;
+    copy->made = child;
+    if (child != NULL) {
+        child->making = TT_NCCL_IS_MADE;
+        tt_nccl_list(child);
+    }
+    atomic_fetch_add(&later->comm->users, TT_NCCL_BUSY + 1);
+    if (start_thread(make_behind, copy)) {
+        *later->out = child;
+        return ncclInProgress;
+    }
+    atomic_fetch_sub(&later->comm->users, TT_NCCL_BUSY + 1);
+    if (child != NULL)
+        tt_nccl_retire(child);
+    free(copy);
+    free(later->excluded);
+    return tt_nccl_fail(ncclSystemError, "%s: no thread", later->call);
+}
+
+/* Now, or at the end of the group, or, of a communicator without blocking, on a thread. */
+static ncclResult_t make(struct tt_nccl_later *later, bool wanted)
+{
+    later->kind = TT_NCCL_CHILD;
+    if (tt_nccl_group == NULL && !later->comm->blocking)
+        return begin_to_make(later, wanted);
+    if (tt_nccl_group == NULL) {
+        tutti_status status = start(later);
+        return status == TUTTI_OK ? tt_nccl_take_child(later) : tt_nccl_answer(status);
+    }
+    struct tt_nccl_later *copy = tt_nccl_group_add(later);
+    if (copy == NULL) {
+        free(later->excluded);
+        return ncclSystemError;
+    }
     *later->out = NULL;
-    if (child == NULL)
-        return ncclSuccess;
-    return take(later, "ncclCommSplit", child, family);
+    return tt_nccl_answer(start(copy));
+}
+
+/* Ranks of one child have the same family, in all processes; two children of one parent have not. */
+static uint64_t family_of(ncclComm_t parent, const void *what, size_t bytes)
+{
+    return tt_nccl_hash(parent->family, what, bytes) + ++parent->splits;
+}
+
+static tutti_status split(struct tt_nccl_later *l)
+{
+    return tutti_comm_split(l->comm->tutti, l->color, l->key, &l->config, &l->child);
 }
 
 PUBLIC(ncclResult_t, CommSplit, (ncclComm_t comm, int color, int key, ncclComm_t *out, ncclConfig_t *config))
@@ -67,7 +159,9 @@ PUBLIC(ncclResult_t, CommSplit, (ncclComm_t comm, int color, int key, ncclComm_t
     if (result != ncclSuccess)
         return result;
     struct tt_nccl_setting fallback = of_parent(comm);
-    struct tt_nccl_later later = { .comm = comm, .out = out, .make = split, .color = color, .key = key };
+    struct tt_nccl_later later = {
+        .comm = comm, .out = out, .call = "ncclCommSplit", .start = split, .color = color, .key = key
+    };
     if (out == NULL)
         result = tt_nccl_fail(ncclInvalidArgument, "ncclCommSplit: newcomm is NULL");
     else if (color < 0 && color != NCCL_SPLIT_NOCOLOR)
@@ -75,28 +169,21 @@ PUBLIC(ncclResult_t, CommSplit, (ncclComm_t comm, int color, int key, ncclComm_t
             ncclInvalidArgument, "ncclCommSplit: color is %d; legal: 0 and more, NCCL_SPLIT_NOCOLOR", color);
     else
         result = tt_nccl_read_config("ncclCommSplit", config, &fallback, &later.setting);
-    if (result == ncclSuccess)
-        result = make(&later);
+    if (result == ncclSuccess) {
+        later.family = family_of(comm, &color, sizeof color);
+        result = make(&later, color >= 0);
+    }
     tt_nccl_leave(comm);
     return result;
 }
 
-static ncclResult_t shrink(struct tt_nccl_later *later)
+static tutti_status shrink(struct tt_nccl_later *l)
 {
-    ncclComm_t parent = later->comm;
-    tutti_comm *child = NULL;
-    tutti_config config = { .size = sizeof config,
-        .name = later->setting.name[0] != 0 ? later->setting.name : NULL };
-    uint64_t flags = later->flags == NCCL_SHRINK_ABORT ? TUTTI_SHRINK_ABORT : 0;
-    uint64_t family =
-        tt_nccl_hash(parent->family, later->excluded, (size_t)later->excluded_count * sizeof(int));
-    family += ++parent->splits;
-    tutti_status status =
-        tutti_comm_shrink(parent->tutti, later->excluded, later->excluded_count, flags, &config, &child);
-    return status == TUTTI_OK ? take(later, "ncclCommShrink", child, family) : tt_nccl_answer(status);
+    uint64_t flags = l->flags == NCCL_SHRINK_ABORT ? TUTTI_SHRINK_ABORT : 0;
+    return tutti_comm_shrink(l->comm->tutti, l->excluded, l->excluded_count, flags, &l->config, &l->child);
 }
 
-/* A copy, for the end of a group. */
+/* A copy, for a thread. */
 static ncclResult_t read_excluded(ncclComm_t comm, const int *list, int count, struct tt_nccl_later *later)
 {
     for (int i = 0; i < count; i++)
@@ -145,14 +232,18 @@ PUBLIC(ncclResult_t, CommShrink,
     if (result != ncclSuccess)
         return result;
     struct tt_nccl_setting fallback = of_parent(comm);
-    struct tt_nccl_later later = { .comm = comm, .out = out, .make = shrink, .flags = flags };
+    struct tt_nccl_later later = {
+        .comm = comm, .out = out, .call = "ncclCommShrink", .start = shrink, .flags = flags
+    };
     result = check_shrink(comm, list, count, out, flags);
     if (result == ncclSuccess)
         result = tt_nccl_read_config("ncclCommShrink", config, &fallback, &later.setting);
     if (result == ncclSuccess)
         result = read_excluded(comm, list, count, &later);
-    if (result == ncclSuccess)
-        result = make(&later);
+    if (result == ncclSuccess) {
+        later.family = family_of(comm, list, (size_t)count * sizeof *list);
+        result = make(&later, true);
+    }
     tt_nccl_leave(comm);
     return result;
 }
@@ -169,60 +260,63 @@ PUBLIC(ncclResult_t, CommGetUniqueId, (ncclComm_t comm, ncclUniqueId *id))
     return result == ncclSuccess ? tt_nccl_answer(status) : result;
 }
 
-static ncclResult_t join_grown(
-    ncclComm_t comm, int n, const ncclUniqueId *id, ncclComm_t *out, const struct tt_nccl_setting *setting)
+static tutti_status grow(struct tt_nccl_later *l)
 {
-    struct tt_nccl_later later = { .comm = comm, .out = out, .setting = *setting };
-    tutti_config config = { .size = sizeof config, .name = setting->name[0] != 0 ? setting->name : NULL };
-    tutti_comm *grown = NULL;
-    tutti_id meeting;
-    memcpy(&meeting, id, sizeof meeting);
-    tutti_status status = tutti_comm_grow(comm->tutti, n, &meeting, -1, &config, &grown);
-    return status == TUTTI_OK ? take(&later, "ncclCommGrow", grown, tt_nccl_hash(0, id, sizeof *id))
-                              : tt_nccl_answer(status);
+    return tutti_comm_grow(l->comm->tutti, l->n, l->has_id ? &l->id : NULL, -1, &l->config, &l->child);
 }
 
-/* Ranks of the old communicator keep their numbers; the root has the id, and tells the others. */
-static ncclResult_t grow(
-    ncclComm_t comm, int n, const ncclUniqueId *id, ncclComm_t *out, const ncclConfig_t *config)
+/* Ranks of the old communicator keep their numbers. One of them has the id: outside of groups that is known
+ * before they wait for each other, and the child's family is the id's. */
+static ncclResult_t find_id(ncclComm_t comm, struct tt_nccl_later *later)
 {
-    struct tt_nccl_setting setting, fallback = of_parent(comm);
-    ncclUniqueId meeting;
     struct {
         uint8_t has;
-        ncclUniqueId id;
-    } mine = { .has = id != NULL }, *all = calloc((size_t)comm->n, sizeof *all);
-    ncclResult_t result = tt_nccl_read_config("ncclCommGrow", config, &fallback, &setting);
+        tutti_id id;
+    } mine = { .has = later->has_id, .id = later->id }, *all = calloc((size_t)comm->n, sizeof *all);
     int holders = 0;
     if (all == NULL)
         return tt_nccl_fail(ncclSystemError, "ncclCommGrow: no memory");
-    if (id != NULL)
-        mine.id = *id;
-    if (result == ncclSuccess)
-        result = tt_nccl_answer(
-            tutti_all_gather(&mine, all, sizeof mine, TUTTI_UINT8, comm->tutti, tutti_no_stream()));
+    ncclResult_t result = tt_nccl_answer(
+        tutti_all_gather(&mine, all, sizeof mine, TUTTI_UINT8, comm->tutti, tutti_no_stream()));
     for (int r = 0; result == ncclSuccess && r < comm->n; r++) {
         holders += all[r].has;
         if (all[r].has)
-            meeting = all[r].id;
+            later->id = all[r].id;
     }
     free(all);
-    if (result == ncclSuccess && holders != 1)
-        return tt_nccl_fail(ncclInvalidArgument,
-            "ncclCommGrow: %d ranks of comm give a uniqueId; legal: the one that made it gives it, others "
-            "NULL",
-            holders);
-    return result == ncclSuccess ? join_grown(comm, n, &meeting, out, &setting) : result;
+    later->has_id = true;
+    return result != ncclSuccess || holders == 1
+               ? result
+               : tt_nccl_fail(ncclInvalidArgument,
+                     "ncclCommGrow: %d ranks of comm give a uniqueId; legal: the one that made it gives it, "
+                     "others NULL",
+                     holders);
 }
 
-/* Partly: not in a group. */
+static ncclResult_t grow_old(
+    ncclComm_t comm, int n, const ncclUniqueId *id, ncclComm_t *out, const ncclConfig_t *config)
+{
+    struct tt_nccl_setting fallback = of_parent(comm);
+    struct tt_nccl_later later = {
+        .comm = comm, .out = out, .call = "ncclCommGrow", .start = grow, .n = n, .has_id = id != NULL
+    };
+    ncclResult_t result = tt_nccl_read_config("ncclCommGrow", config, &fallback, &later.setting);
+    if (id != NULL)
+        memcpy(&later.id, id, sizeof later.id);
+    if (result == ncclSuccess && tt_nccl_group == NULL)
+        result = find_id(comm, &later);
+    later.family =
+        tt_nccl_group == NULL ? tt_nccl_hash(0, &later.id, sizeof later.id) : family_of(comm, &n, sizeof n);
+    return result == ncclSuccess ? make(&later, true) : result;
+}
+
 PUBLIC(ncclResult_t, CommGrow,
     (ncclComm_t comm, int n, const ncclUniqueId *id, int rank, ncclComm_t *out, ncclConfig_t *config))
 {
     if (out == NULL)
         return tt_nccl_fail(ncclInvalidArgument, "ncclCommGrow: newcomm is NULL");
     if (comm == NULL)
-        return id != NULL ? pncclCommInitRankConfig(out, n, *id, rank, config)
+        return id != NULL ? tt_nccl_init("ncclCommGrow", out, n, id, rank, config, true)
                           : tt_nccl_fail(
                                 ncclInvalidArgument, "ncclCommGrow: a new rank (comm NULL) has no uniqueId");
     ncclResult_t result = tt_nccl_enter("ncclCommGrow", comm);
@@ -232,11 +326,8 @@ PUBLIC(ncclResult_t, CommGrow,
         result = tt_nccl_fail(ncclInvalidArgument,
             "ncclCommGrow: %s is %d; legal: rank -1 of a rank of comm, nRanks above %d",
             rank != -1 ? "rank" : "nRanks", rank != -1 ? rank : n, comm->n);
-    else if (tt_nccl_group != NULL)
-        result =
-            tt_nccl_fail(ncclInvalidUsage, "ncclCommGrow: in a group; legal with Tutti: outside of groups");
     else
-        result = grow(comm, n, id, out, config);
+        result = grow_old(comm, n, id, out, config);
     tt_nccl_leave(comm);
     return result;
 }

@@ -110,6 +110,7 @@ static void tell_who_serves(void)
 void tt_nccl_hello(ncclComm_t comm)
 {
     static _Atomic bool said;
+    char name[TT_NCCL_NAME] = "";
     int version = tutti_get_version();
     if (!tt_nccl_tells(TT_NCCL_VERSION))
         return;
@@ -120,10 +121,11 @@ void tt_nccl_hello(ncclComm_t comm)
         tell_who_serves();
         tt_nccl_tell_variables();
     }
+    tutti_query(comm->tutti, "name", name, sizeof name);
     tt_nccl_tell(TT_NCCL_INFO,
         "ncclCommInit comm %p rank %d nranks %d cudaDev %d commId 0x%llx \"%s\" - Init COMPLETE",
         (void *)comm, comm->rank, comm->n, tutti_comm_device(comm->tutti), (unsigned long long)comm->family,
-        comm->name);
+        name);
 }
 
 /* The device of a new communicator, as NCCL means it: that of cudaGetDevice. */
@@ -147,12 +149,10 @@ static int64_t deadline(void)
 
 static tutti_status configure(ncclComm_t comm)
 {
-    if (comm->name[0] == 0)
-        snprintf(comm->name, sizeof comm->name, "comm %08x", (unsigned int)comm->family);
     comm->config = (tutti_config){ .size = sizeof comm->config,
         .flags = comm->blocking ? 0 : TUTTI_COMM_NONBLOCKING,
         .timeout_ms = deadline(),
-        .name = comm->name };
+        .name = comm->name[0] != 0 ? comm->name : NULL };
     return choose_device(&comm->config.device);
 }
 
@@ -169,8 +169,8 @@ PUBLIC(ncclResult_t, GetUniqueId, (ncclUniqueId * id))
     return tt_nccl_answer(status);
 }
 
-ncclResult_t tt_nccl_join(const char *call, ncclComm_t *out, int n, const ncclUniqueId *id, int rank,
-    const struct tt_nccl_setting *setting)
+static ncclResult_t join(const char *call, ncclComm_t *out, int n, const ncclUniqueId *id, int rank,
+    const struct tt_nccl_setting *setting, bool grows)
 {
     tutti_id meeting;
     if (n < 1 || rank < 0 || rank >= n)
@@ -181,7 +181,9 @@ ncclResult_t tt_nccl_join(const char *call, ncclComm_t *out, int n, const ncclUn
     if (comm == NULL)
         return tt_nccl_fail(ncclSystemError, "%s: no memory", call);
     tutti_status status = configure(comm);
-    if (status == TUTTI_OK)
+    if (status == TUTTI_OK && grows) /* in a group with old ranks it joins when they do */
+        status = tutti_comm_grow(NULL, n, &meeting, rank, &comm->config, &comm->tutti);
+    else if (status == TUTTI_OK)
         status = tutti_comm_init_rank(n, rank, &meeting, &comm->config, &comm->tutti);
     if (status != TUTTI_OK && status != TUTTI_IN_PROGRESS) {
         tt_nccl_retire(comm);
@@ -189,33 +191,34 @@ ncclResult_t tt_nccl_join(const char *call, ncclComm_t *out, int n, const ncclUn
     }
     *out = comm;
     tt_nccl_list(comm);
+    struct tt_nccl_later later = { .kind = TT_NCCL_INIT, .comm = comm, .out = out };
     if (tt_nccl_group != NULL)
-        return tt_nccl_group_add(&(struct tt_nccl_later){ .kind = TT_NCCL_INIT, .comm = comm, .out = out });
+        return tt_nccl_group_add(&later) != NULL ? ncclSuccess : ncclSystemError;
     if (comm->blocking || tutti_comm_state(comm->tutti) == TUTTI_OK)
         tt_nccl_hello(comm);
     return comm->blocking ? ncclSuccess : tt_nccl_result(tutti_comm_state(comm->tutti));
 }
 
-static ncclResult_t init_rank(
-    const char *call, ncclComm_t *out, int n, const ncclUniqueId *id, int rank, const ncclConfig_t *config)
+ncclResult_t tt_nccl_init(const char *call, ncclComm_t *out, int n, const ncclUniqueId *id, int rank,
+    const ncclConfig_t *config, bool grows)
 {
     struct tt_nccl_setting setting;
     tt_nccl_start();
     if (out == NULL || id == NULL)
         return tt_nccl_fail(ncclInvalidArgument, "%s: %s is NULL", call, out == NULL ? "comm" : "commId");
     ncclResult_t result = tt_nccl_read_config(call, config, &defaults, &setting);
-    return result == ncclSuccess ? tt_nccl_join(call, out, n, id, rank, &setting) : result;
+    return result == ncclSuccess ? join(call, out, n, id, rank, &setting, grows) : result;
 }
 
 PUBLIC(ncclResult_t, CommInitRank, (ncclComm_t * comm, int n, ncclUniqueId id, int rank))
 {
-    return init_rank("ncclCommInitRank", comm, n, &id, rank, NULL);
+    return tt_nccl_init("ncclCommInitRank", comm, n, &id, rank, NULL, false);
 }
 
 PUBLIC(ncclResult_t, CommInitRankConfig,
     (ncclComm_t * comm, int n, ncclUniqueId id, int rank, ncclConfig_t *config))
 {
-    return init_rank("ncclCommInitRankConfig", comm, n, &id, rank, config);
+    return tt_nccl_init("ncclCommInitRankConfig", comm, n, &id, rank, config, false);
 }
 
 /* Partly: the first id serves, and is enough. */
@@ -225,7 +228,7 @@ PUBLIC(ncclResult_t, CommInitRankScalable,
     if (ids < 1 || ids > n)
         return tt_nccl_fail(
             ncclInvalidArgument, "ncclCommInitRankScalable: nId is %d; legal: 1 to nranks, %d", ids, n);
-    return init_rank("ncclCommInitRankScalable", comm, n, id, rank, config);
+    return tt_nccl_init("ncclCommInitRankScalable", comm, n, id, rank, config, false);
 }
 
 /* Without a list they are on the first n devices; without a GPU, on host memory. */

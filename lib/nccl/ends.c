@@ -24,6 +24,18 @@ ncclResult_t tt_nccl_finalize_now(ncclComm_t comm)
     return begun == ncclInProgress && comm->blocking ? ncclSuccess : begun;
 }
 
+/* Of several ranks of a thread: blocking ones wait for each other at the end of the group. */
+static ncclResult_t finalize_later(ncclComm_t comm)
+{
+    struct tt_nccl_later later = { .kind = TT_NCCL_FINALIZE, .comm = comm };
+    if (comm->blocking && comm->finalized)
+        return tt_nccl_finalize_now(comm); /* which says so */
+    ncclResult_t result = comm->blocking ? tt_nccl_answer(tutti_comm_finalize(comm->tutti)) : ncclSuccess;
+    if (result == ncclSuccess && tt_nccl_group_add(&later) == NULL)
+        result = ncclSystemError;
+    return result;
+}
+
 PUBLIC(ncclResult_t, CommFinalize, (ncclComm_t comm))
 {
     ncclResult_t result = tt_nccl_check("ncclCommFinalize", comm);
@@ -31,9 +43,24 @@ PUBLIC(ncclResult_t, CommFinalize, (ncclComm_t comm))
         return result;
     if (comm->revoked)
         return tt_nccl_fail(ncclInvalidUsage, "ncclCommFinalize: comm was revoked; legal: ncclCommDestroy");
-    if (tt_nccl_group != NULL)
-        return tt_nccl_group_add(&(struct tt_nccl_later){ .kind = TT_NCCL_FINALIZE, .comm = comm });
-    return tt_nccl_finalize_now(comm);
+    return tt_nccl_group != NULL ? finalize_later(comm) : tt_nccl_finalize_now(comm);
+}
+
+static ncclResult_t destroy_later(ncclComm_t comm)
+{
+    struct tt_nccl_later later = { .kind = TT_NCCL_DESTROY, .comm = comm };
+    return tt_nccl_group_add(&later) != NULL ? ncclSuccess : ncclSystemError;
+}
+
+/* A child that a thread still makes is that thread's to end; one that could not be made is nobody's. */
+static bool give_up_child(ncclComm_t comm)
+{
+    int making = TT_NCCL_IS_MADE;
+    if (comm->magic != TT_NCCL_LIVE)
+        return false;
+    if (atomic_compare_exchange_strong(&comm->making, &making, TT_NCCL_NOT_WANTED))
+        return true;
+    return making == TT_NCCL_NOT_MADE && tt_nccl_retire(comm);
 }
 
 ncclResult_t tt_nccl_destroy_now(ncclComm_t comm)
@@ -57,12 +84,12 @@ ncclResult_t tt_nccl_destroy_now(ncclComm_t comm)
 
 PUBLIC(ncclResult_t, CommDestroy, (ncclComm_t comm))
 {
-    ncclResult_t result = comm != NULL ? tt_nccl_check("ncclCommDestroy", comm) : ncclSuccess;
-    if (result != ncclSuccess || comm == NULL)
+    if (comm == NULL || give_up_child(comm))
+        return ncclSuccess;
+    ncclResult_t result = tt_nccl_check("ncclCommDestroy", comm);
+    if (result != ncclSuccess)
         return result;
-    if (tt_nccl_group != NULL)
-        return tt_nccl_group_add(&(struct tt_nccl_later){ .kind = TT_NCCL_DESTROY, .comm = comm });
-    return tt_nccl_destroy_now(comm);
+    return tt_nccl_group != NULL ? destroy_later(comm) : tt_nccl_destroy_now(comm);
 }
 
 /* Every call on it returns, on all ranks, and none enters any more. */
@@ -76,13 +103,13 @@ static void revoke(ncclComm_t comm)
 /* Partly: on all ranks. */
 PUBLIC(ncclResult_t, CommAbort, (ncclComm_t comm))
 {
-    ncclResult_t result = comm != NULL ? tt_nccl_check("ncclCommAbort", comm) : ncclSuccess;
-    if (result != ncclSuccess || comm == NULL)
+    if (comm == NULL || give_up_child(comm))
+        return ncclSuccess;
+    ncclResult_t result = tt_nccl_check("ncclCommAbort", comm);
+    if (result != ncclSuccess)
         return result;
     revoke(comm);
-    if (tt_nccl_group != NULL)
-        return tt_nccl_group_add(&(struct tt_nccl_later){ .kind = TT_NCCL_DESTROY, .comm = comm });
-    return tt_nccl_destroy_now(comm);
+    return tt_nccl_group != NULL ? destroy_later(comm) : tt_nccl_destroy_now(comm);
 }
 
 /* Partly: on all ranks; then only ncclCommDestroy and ncclCommAbort are left. */
@@ -102,7 +129,12 @@ PUBLIC(ncclResult_t, CommGetAsyncError, (ncclComm_t comm, ncclResult_t *error))
 {
     if (error == NULL)
         return tt_nccl_fail(ncclInvalidArgument, "ncclCommGetAsyncError: asyncError is NULL");
-    if (comm != NULL && comm->magic == TT_NCCL_LIVE && comm->tutti == NULL) {
+    bool live = comm != NULL && comm->magic == TT_NCCL_LIVE;
+    if (live && comm->making == TT_NCCL_NOT_MADE) {
+        *error = comm->failure;
+        return ncclSuccess;
+    }
+    if (live && (comm->tutti == NULL || (comm->users & TT_NCCL_BUSY) != 0)) {
         *error = ncclInProgress;
         return ncclSuccess;
     }

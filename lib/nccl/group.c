@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* group.c: groups. Calls are queued by Tutti's own group; here is what that does not know: failures of
- * this library's own checks, communicators that are in use until the end, and what NCCL allows in a group
- * and Tutti does not: splits and ends of communicators. */
+ * this library's own checks, communicators that are in use until the end, handles of those that are made
+ * there, and what NCCL allows in a group and Tutti does not: destroy and abort. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@ struct tt_nccl_group {
     ncclResult_t first; /* failure */
     ncclComm_t *held; /* are left at the end */
     int held_count, held_room;
-    struct tt_nccl_later *later;
+    struct tt_nccl_later **later;
     int later_count, later_room;
 };
 _Thread_local struct tt_nccl_group *tt_nccl_group;
@@ -54,13 +54,18 @@ void tt_nccl_group_hold(ncclComm_t comm)
     tt_nccl_give_back(comm);
 }
 
-ncclResult_t tt_nccl_group_add(const struct tt_nccl_later *later)
+struct tt_nccl_later *tt_nccl_group_add(const struct tt_nccl_later *later)
 {
     struct tt_nccl_group *g = tt_nccl_group;
-    if (!grow((void **)&g->later, g->later_count, &g->later_room, sizeof *g->later))
-        return tt_nccl_fail(ncclSystemError, "no memory for a call in a group");
-    g->later[g->later_count++] = *later;
-    return ncclSuccess;
+    struct tt_nccl_later *copy = malloc(sizeof *copy);
+    if (copy == NULL || !grow((void **)&g->later, g->later_count, &g->later_room, sizeof *g->later)) {
+        free(copy);
+        tt_nccl_fail(ncclSystemError, "no memory for a call in a group");
+        return NULL;
+    }
+    *copy = *later;
+    g->later[g->later_count++] = copy;
+    return copy;
 }
 
 PUBLIC(ncclResult_t, GroupStart, (void))
@@ -73,65 +78,52 @@ PUBLIC(ncclResult_t, GroupStart, (void))
 }
 
 /* New communicators that there are not, after all. Returns InProgress if one is not ready yet. */
-static ncclResult_t look_at_new(struct tt_nccl_later *all, int count)
+static ncclResult_t look_at_new(struct tt_nccl_later **all, int count)
 {
     ncclResult_t result = ncclSuccess;
     for (int i = 0; i < count; i++) {
-        if (all[i].kind != TT_NCCL_INIT)
+        struct tt_nccl_later *l = all[i];
+        if (l->kind != TT_NCCL_INIT)
             continue;
-        if (all[i].comm->tutti == NULL) {
-            *all[i].out = NULL;
-            tt_nccl_retire(all[i].comm);
-        } else if (tutti_comm_state(all[i].comm->tutti) == TUTTI_IN_PROGRESS) {
+        if (l->comm->tutti == NULL) {
+            *l->out = NULL;
+            tt_nccl_retire(l->comm);
+        } else if (tutti_comm_state(l->comm->tutti) == TUTTI_IN_PROGRESS) {
             result = ncclInProgress;
         } else {
-            tt_nccl_hello(all[i].comm);
+            tt_nccl_hello(l->comm);
         }
     }
     return result;
 }
 
 /* The first failure of what was put off. */
-static ncclResult_t first_failure(const struct tt_nccl_later *all, int count)
+static ncclResult_t first_failure(struct tt_nccl_later *const *all, int count)
 {
     for (int i = 0; i < count; i++)
-        if (all[i].result != ncclSuccess && all[i].result != ncclInProgress)
-            return all[i].result;
+        if (all[i]->result != ncclSuccess && all[i]->result != ncclInProgress)
+            return all[i]->result;
     return ncclSuccess;
 }
 
-static void *make_child(void *argument)
-{
-    struct tt_nccl_later *later = argument;
-    later->result = later->make(later);
-    return NULL;
-}
-
-/* A split waits for all ranks of the parent, and several of them may be this thread's. */
-static void make_children(struct tt_nccl_later *all, int count)
+/* The group has been started, and did well: what Tutti has made and finalized at its end. */
+static void take_what_is_done(struct tt_nccl_later **all, int count)
 {
     for (int i = 0; i < count; i++) {
-        if (all[i].kind != TT_NCCL_CHILD)
-            continue;
-        all[i].thread = 0;
-        if (pthread_create(&all[i].thread, NULL, make_child, &all[i]) != 0)
-            all[i].result =
-                tt_nccl_fail(ncclSystemError, "no thread to make a child of a communicator in a group");
+        if (all[i]->kind == TT_NCCL_CHILD)
+            all[i]->result = tt_nccl_take_child(all[i]);
+        else if (all[i]->kind == TT_NCCL_FINALIZE && all[i]->comm->blocking)
+            all[i]->comm->finalized = true;
     }
-    for (int i = 0; i < count; i++)
-        if (all[i].kind == TT_NCCL_CHILD && all[i].thread != 0)
-            pthread_join(all[i].thread, NULL);
 }
 
-static void run_ends(struct tt_nccl_later *all, int count)
+static void run_ends(struct tt_nccl_later **all, int count)
 {
     for (int i = 0; i < count; i++) {
-        if (all[i].kind == TT_NCCL_FINALIZE)
-            all[i].result = tt_nccl_finalize_now(all[i].comm);
-        else if (all[i].kind == TT_NCCL_DESTROY)
-            all[i].result = tt_nccl_destroy_now(all[i].comm);
-        else if (all[i].kind == TT_NCCL_CHILD)
-            free(all[i].excluded);
+        if (all[i]->kind == TT_NCCL_FINALIZE && !all[i]->comm->blocking)
+            all[i]->result = tt_nccl_finalize_now(all[i]->comm);
+        else if (all[i]->kind == TT_NCCL_DESTROY)
+            all[i]->result = tt_nccl_destroy_now(all[i]->comm);
     }
 }
 
@@ -155,12 +147,14 @@ static ncclResult_t end(const char *call, bool cancel)
         result = tt_nccl_answer(status);
     ncclResult_t made = look_at_new(g->later, g->later_count);
     if (result == ncclSuccess && !cancel)
-        make_children(g->later, g->later_count);
+        take_what_is_done(g->later, g->later_count);
     for (int i = 0; i < g->held_count; i++)
         tt_nccl_give_back(g->held[i]);
     run_ends(g->later, g->later_count);
     if (result == ncclSuccess)
         result = first_failure(g->later, g->later_count);
+    for (int i = 0; i < g->later_count; i++)
+        free(g->later[i]);
     free(g->held);
     free(g->later);
     free(g);
@@ -172,7 +166,14 @@ PUBLIC(ncclResult_t, GroupEnd, (void))
     return end("ncclGroupEnd", false);
 }
 
-/* Partly: nothing is started; there is no estimate, estimatedTime is -1. */
+/* What Tutti predicts for the calls of the group, in microseconds. */
+static float estimate(void)
+{
+    char text[64];
+    bool known = tutti_query(NULL, "price group", text, sizeof text) > 0;
+    return known ? strtof(text, NULL) : NCCL_UNDEF_FLOAT;
+}
+
 PUBLIC(ncclResult_t, GroupSimulateEnd, (ncclSimInfo_t * info))
 {
     size_t size = 0;
@@ -181,8 +182,9 @@ PUBLIC(ncclResult_t, GroupSimulateEnd, (ncclSimInfo_t * info))
     if (info != NULL && (size < offsetof(ncclSimInfo_t, estimatedTime) || info->magic != SIM_MAGIC))
         tt_nccl_fail(ncclInvalidArgument,
             "ncclGroupSimulateEnd: simInfo does not begin as NCCL_SIM_INFO_INITIALIZER sets it");
+    float time = estimate();
     ncclResult_t result = end("ncclGroupSimulateEnd", true);
     if (result == ncclSuccess && info != NULL && size >= sizeof *info)
-        info->estimatedTime = NCCL_UNDEF_FLOAT;
+        info->estimatedTime = time;
     return result;
 }

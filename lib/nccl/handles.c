@@ -121,6 +121,14 @@ ncclResult_t tt_nccl_refuse(const char *call, ncclComm_t comm)
     if (comm->revoked)
         return tt_nccl_fail(ncclInvalidUsage,
             "%s: comm was revoked; legal: ncclCommDestroy, ncclCommAbort, and questions", call);
+    if (comm->making == TT_NCCL_NOT_MADE)
+        return tt_nccl_fail(comm->failure,
+            "%s: comm could not be made; legal: ncclCommAbort, ncclCommDestroy, ncclCommGetAsyncError", call);
+    if (comm->making != TT_NCCL_MADE || (comm->users & TT_NCCL_BUSY) != 0)
+        return tt_nccl_fail(ncclInvalidArgument,
+            "%s: comm is %s; legal: ncclCommGetAsyncError, until that is no more ncclInProgress, and "
+            "ncclCommAbort",
+            call, comm->making != TT_NCCL_MADE ? "still being made" : "what a child is still made of");
     if (comm->tutti == NULL)
         return tt_nccl_fail(
             ncclInvalidArgument, "%s: comm is not ready: the group in which it is made has not ended", call);

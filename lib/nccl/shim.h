@@ -25,14 +25,19 @@
     type pnccl##name arguments
 
 enum { TT_NCCL_LIVE = 0x7c011ec7, TT_NCCL_DEAD = 0x0dead0 };
-enum { TT_NCCL_ENDING = 1 << 30 }; /* in `users`: no more may enter */
+/* In `users`: no more may enter, for it ends, or as long as a child is made of it. */
+enum { TT_NCCL_ENDING = 1 << 30, TT_NCCL_BUSY = 1 << 29 };
+/* Of a child that is made by a thread: who comes first settles what becomes of it. */
+enum tt_nccl_making { TT_NCCL_MADE, TT_NCCL_IS_MADE, TT_NCCL_NOT_MADE, TT_NCCL_NOT_WANTED };
 enum { TT_NCCL_DEVICE_UNKNOWN = -2, TT_NCCL_NAME = 64, TT_NCCL_TEXT = 640 };
 enum { TT_NCCL_NARROW_TYPES = 3 }; /* whose sums leave the range that their average has */
 
 struct ncclComm {
     _Atomic uint32_t magic;
-    _Atomic uint32_t users; /* calls under way, and calls of groups that are open; and TT_NCCL_ENDING */
-    tutti_comm *tutti; /* NULL: the group in which it is made has not ended */
+    _Atomic uint32_t users; /* calls under way, and calls of groups that are open; and the above */
+    tutti_comm *tutti; /* NULL: the group in which it is made has not ended, or a thread makes it */
+    _Atomic int making; /* enum tt_nccl_making */
+    ncclResult_t failure; /* why it was not made */
     int n, rank;
     int device; /* UNKNOWN until the first call */
     bool blocking, suspended;
@@ -96,7 +101,7 @@ static inline ncclResult_t tt_nccl_enter(const char *call, ncclComm_t comm)
 {
     if (comm == NULL || comm->magic != TT_NCCL_LIVE || comm->tutti == NULL)
         return tt_nccl_refuse(call, comm);
-    if ((atomic_fetch_add(&comm->users, 1) & TT_NCCL_ENDING) == 0)
+    if ((atomic_fetch_add(&comm->users, 1) & (TT_NCCL_ENDING | TT_NCCL_BUSY)) == 0)
         return ncclSuccess;
     tt_nccl_give_back(comm);
     return tt_nccl_refuse(call, comm);
@@ -107,21 +112,29 @@ enum tt_nccl_kind { TT_NCCL_INIT, TT_NCCL_CHILD, TT_NCCL_FINALIZE, TT_NCCL_DESTR
 struct tt_nccl_later { /* what waits for the end of a group */
     enum tt_nccl_kind kind;
     ncclComm_t comm, *out;
-    /* Of CHILD. */
-    ncclResult_t (*make)(struct tt_nccl_later *later);
-    struct tt_nccl_setting setting;
-    int color, key;
-    int *excluded; /* ranks; freed when it is over */
-    int excluded_count, flags;
-    pthread_t thread;
     ncclResult_t result;
+    /* Of CHILD: a call of Tutti's, which in a group puts it off as well, and what it needs until then. */
+    const char *call;
+    tutti_status (*start)(struct tt_nccl_later *later);
+    struct tt_nccl_setting setting;
+    tutti_config config;
+    tutti_comm *child;
+    uint64_t family;
+    int color, key; /* of split */
+    int *excluded; /* ranks, of shrink: freed when it has started */
+    int excluded_count, flags;
+    int n; /* of grow */
+    bool has_id;
+    tutti_id id;
+    ncclComm_t made; /* by a thread: the handle */
 };
 struct tt_nccl_group; /* of a thread */
 extern _Thread_local struct tt_nccl_group *tt_nccl_group
     __attribute__((tls_model("initial-exec"), visibility("hidden")));
 void tt_nccl_group_note(ncclResult_t failure);
 void tt_nccl_group_hold(ncclComm_t comm);
-ncclResult_t tt_nccl_group_add(const struct tt_nccl_later *later);
+/* A copy that stays until the group has ended; NULL: there is no memory. */
+struct tt_nccl_later *tt_nccl_group_add(const struct tt_nccl_later *later);
 
 static inline void tt_nccl_leave(ncclComm_t comm)
 {
@@ -134,9 +147,17 @@ static inline void tt_nccl_leave(ncclComm_t comm)
 /* --- comm.c */
 ncclResult_t tt_nccl_read_config(const char *call, const ncclConfig_t *config,
     const struct tt_nccl_setting *fallback, struct tt_nccl_setting *to);
-ncclResult_t tt_nccl_join(const char *call, ncclComm_t *out, int n, const ncclUniqueId *id, int rank,
-    const struct tt_nccl_setting *setting);
+/* A rank that is new: of ncclCommInitRank and its like, or of a communicator that grows. */
+ncclResult_t tt_nccl_init(const char *call, ncclComm_t *out, int n, const ncclUniqueId *id, int rank,
+    const ncclConfig_t *config, bool grows);
 void tt_nccl_hello(ncclComm_t comm); /* it is ready: said where somebody wants to know */
+
+/* --- calls.c. `of_torch`: PyTorch has called it. */
+ncclResult_t tt_nccl_create_factor(ncclRedOp_t *op, void *scalar, ncclDataType_t type,
+    ncclScalarResidence_t residence, ncclComm_t comm, bool of_torch);
+
+/* --- children.c. Tutti has made what the call wanted, if anything: its handle. */
+ncclResult_t tt_nccl_take_child(struct tt_nccl_later *later);
 
 /* --- ends.c. What a group has put off. */
 ncclResult_t tt_nccl_finalize_now(ncclComm_t comm);

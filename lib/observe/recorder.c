@@ -242,9 +242,13 @@ void tt_recorder_close(struct tt_recorder *r)
     free(r);
 }
 
-void tt_recorder_identify(struct tt_recorder *r, uint64_t id)
+void tt_recorder_identify(struct tt_recorder *r, uint64_t id, const char *name)
 {
+    atomic_fetch_add_explicit(
+        &r->part->life, 1, memory_order_acq_rel); /* who reads it now drops what he has */
     r->part->id = id;
+    snprintf(r->part->name, sizeof r->part->name, "%s", name);
+    atomic_fetch_add_explicit(&r->part->life, 1, memory_order_release);
 }
 
 /* --- Entries */

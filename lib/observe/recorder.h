@@ -33,8 +33,9 @@ struct tt_recorder *tt_recorder_open_init(int n, int rank, const char *name, uin
 /* Writes what that communicator waits for. */
 void tt_recorder_wait(struct tt_recorder *recorder, const char *what);
 void tt_recorder_close(struct tt_recorder *recorder);
-/* Sets the id that tells this communicator from others of its name; it is the same on all ranks. */
-void tt_recorder_identify(struct tt_recorder *recorder, uint64_t id);
+/* Sets the name, which is not known before ranks have met, and the id that tells this communicator from
+ * others of its name; it is the same on all ranks. */
+void tt_recorder_identify(struct tt_recorder *recorder, uint64_t id, const char *name);
 
 /* Enters a call that is made now and waits for its turn. Called by the thread that uses the communicator. */
 struct tt_entry *tt_recorder_queue(struct tt_recorder *recorder, const struct tt_call *call);

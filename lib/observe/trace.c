@@ -30,10 +30,12 @@ tutti_status tt_trace_open(int n, int rank, const char *name, struct tt_trace **
     return TUTTI_OK;
 }
 
-void tt_trace_identify(struct tt_trace *t, uint64_t id)
+void tt_trace_identify(struct tt_trace *t, uint64_t id, const char *name)
 {
-    if (t != NULL)
-        t->id = id;
+    if (t == NULL)
+        return;
+    t->id = id;
+    snprintf(t->name, sizeof t->name, "%s", name);
 }
 
 void tt_trace_close(struct tt_trace *t)

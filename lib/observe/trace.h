@@ -32,7 +32,7 @@ struct tt_trace_event { /* an operation, or a step of one */
 
 /* Opens the trace of a communicator; *trace is NULL where TUTTI_TRACE is not set. */
 tutti_status tt_trace_open(int n, int rank, const char *name, struct tt_trace **trace);
-void tt_trace_identify(struct tt_trace *trace, uint64_t id);
+void tt_trace_identify(struct tt_trace *trace, uint64_t id, const char *name);
 void tt_trace_close(struct tt_trace *trace);
 
 /* Makes room for the events of an operation that begins, and returns its number. */

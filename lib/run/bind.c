@@ -233,11 +233,11 @@ static void bind_again(const struct tt_call *call, struct tt_prepared *prepared)
     op->messages.sequence = call->comm->numbers.sequence;
 }
 
-tutti_status tt_call_key(const struct tt_call *call, struct tt_key *key)
+struct tt_request tt_call_request(const struct tt_call *call)
 {
     const struct tt_collective_row *row = &tt_collectives[call->collective];
     const struct tt_comm *comm = call->comm;
-    struct tt_request request = { .settings = &comm->settings,
+    return (struct tt_request){ .settings = &comm->settings,
         .slot_bytes = comm->endpoint->slot_bytes,
         .collective = call->collective,
         .requirements = { .n = comm->n,
@@ -246,6 +246,13 @@ tutti_status tt_call_key(const struct tt_call *call, struct tt_key *key)
             .long_elements = call->element_bytes > TT_ELEMENT_BYTES,
             .topology = &comm->topology },
         .bytes = tt_call_is_one_sided(call) ? 0 : call->total * tutti_type_bytes(call->type) };
+}
+
+tutti_status tt_call_key(const struct tt_call *call, struct tt_key *key)
+{
+    const struct tt_collective_row *row = &tt_collectives[call->collective];
+    const struct tt_comm *comm = call->comm;
+    struct tt_request request = tt_call_request(call);
     int algorithm = 0;
     tutti_status status = tt_choose(&request, comm->choice_cache, &algorithm);
     *key = (struct tt_key){ .collective = (uint8_t)call->collective,

@@ -73,6 +73,7 @@ struct tt_comm {
         uint64_t serial; /* no other communicator of this process has or had it */
         uint64_t id; /* the same on all ranks */
         char name[TT_NAME_BYTES];
+        bool unnamed; /* by its config */
         uint32_t splits; /* of it */
         uint32_t grown; /* so often */
         tutti_id met; /* of the last note that this rank has followed (regroup.c) */

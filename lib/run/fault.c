@@ -10,11 +10,12 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "run/run.h"
 #include "observe/recorder.h"
 
-enum { DESCRIPTION = 128, NAMED_AT_MOST = 16, LEARN_MS = 500 };
+enum { DESCRIPTION = 128, NAMED_AT_MOST = 16, LEARN_MS = 500, WAIT_TEXT = 192 + TT_REFUSAL_TEXT };
 
 static tutti_status __attribute__((format(printf, 4, 5)))
 tell(const struct tt_pending *p, tutti_status status, int peer, const char *format, ...)
@@ -307,21 +308,64 @@ static void name_reason(const struct tt_pending *p, int peer, char *text, size_t
         tt_fault_name_call(p, peer, text, bytes);
 }
 
-static tutti_status tell_timeout(const struct tt_pending *p, int64_t stalled_ms)
+/* "not called yet by rank 2, 5", or "waiting for rank 3, which ...". Returns the rank that it waits for. */
+static int describe_wait(const struct tt_pending *p, char *text, size_t bytes)
 {
-    char mine[DESCRIPTION], absent[160] = "", theirs[TT_REFUSAL_TEXT + 32] = "";
-    tt_call_describe(&p->call, mine, sizeof mine);
+    char absent[160] = "", theirs[TT_REFUSAL_TEXT + 32] = "";
     int peer = tt_exec_waits_for(p->op), only = TT_NONE;
     if (p->op->messages.class == TT_CLASS_COLLECTIVE)
         only = list_absent(p, absent, sizeof absent);
     name_reason(p, absent[0] != '\0' ? only : peer, theirs, sizeof theirs);
     if (absent[0] != '\0')
-        return tell(p, TUTTI_TIMEOUT, peer,
-            "operation %llu, %s: nothing moved for %lld ms; not called yet by rank %s%s",
-            (unsigned long long)p->op->messages.sequence, mine, (long long)stalled_ms, absent, theirs);
-    return tell(p, TUTTI_TIMEOUT, peer,
-        "operation %llu, %s: nothing moved for %lld ms; waiting for rank %d%s",
-        (unsigned long long)p->op->messages.sequence, mine, (long long)stalled_ms, peer, theirs);
+        snprintf(text, bytes, "not called yet by rank %s%s", absent, theirs);
+    else
+        snprintf(text, bytes, "waiting for rank %d%s", peer, theirs);
+    return peer;
+}
+
+static tutti_status tell_timeout(const struct tt_pending *p, int64_t stalled_ms)
+{
+    char mine[DESCRIPTION], whom[WAIT_TEXT];
+    int peer = describe_wait(p, whom, sizeof whom);
+    tt_call_describe(&p->call, mine, sizeof mine);
+    return tell(p, TUTTI_TIMEOUT, peer, "operation %llu, %s: nothing moved for %lld ms; %s",
+        (unsigned long long)p->op->messages.sequence, mine, (long long)stalled_ms, whom);
+}
+
+bool tt_fault_is_slow(const struct tt_comm *comm, int64_t stalled_ms)
+{
+    return comm->settings.wait_warning_ms != 0 && stalled_ms >= (int64_t)comm->settings.wait_warning_ms;
+}
+
+/* A deadline tells in the end; without one nobody would. */
+static enum tt_log_level level_of(const struct tt_comm *comm)
+{
+    return comm->waiting.timeout_ms < 0 ? TT_LOG_WARN : TT_LOG_INFO;
+}
+
+void tt_fault_tell_slow(struct tt_pending *p, int64_t stalled_ms)
+{
+    const struct tt_comm *comm = p->call.comm;
+    char mine[DESCRIPTION], whom[WAIT_TEXT];
+    if (p->told || !tt_fault_is_slow(comm, stalled_ms) || !tt_log_enabled(level_of(comm)))
+        return;
+    p->told = true;
+    tt_call_describe(&p->call, mine, sizeof mine);
+    describe_wait(p, whom, sizeof whom);
+    tt_log(level_of(comm), "%s, rank %d: operation %llu, %s: nothing moved for %lld ms; %s",
+        comm->identity.name, comm->rank, (unsigned long long)p->op->messages.sequence, mine,
+        (long long)stalled_ms, whom);
+}
+
+void tt_fault_tell_undecided(const struct tt_call *call, int64_t ms)
+{
+    const struct tt_comm *comm = call->comm;
+    char mine[DESCRIPTION];
+    tt_call_describe(call, mine, sizeof mine);
+    tt_log(level_of(comm),
+        "%s, rank %d: operation %llu, %s: nothing moved for %lld ms; not called yet by all ranks of this "
+        "process",
+        comm->identity.name, comm->rank, (unsigned long long)comm->numbers.sequence, mine, (long long)ms);
 }
 
 tutti_status tt_fault_inspect(struct tt_pending *p, int64_t stalled_ms)

@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "run/run.h"
 
+static _Thread_local bool for_another __attribute__((tls_model("initial-exec")));
 enum { QUIET_MS = 1000, SERVE_FIRST_NS = 1000000, SERVE_NS = 10 * 1000000 };
 
 static void end(struct tt_pending *p, bool soon)
@@ -283,13 +284,17 @@ static void idle(struct runner *r)
     for (struct tt_pending *p = r->polled; p != NULL; p = p->next) {
         if (p->over)
             continue;
-        if (p->call.comm != seen)
+        bool first = p->call.comm != seen; /* of those of its communicator */
+        if (first)
             note(r, p, tt_comm_check(p->call.comm));
         seen = p->call.comm;
         if (!look || p->over || p->op == NULL)
             continue;
         bool slow = tt_exec_takes_time(p->op);
-        note(r, p, tt_fault_inspect(p, slow ? 0 : (now - r->stalled_ns) / 1000000));
+        int64_t stalled_ms = slow ? 0 : (now - r->stalled_ns) / 1000000;
+        note(r, p, tt_fault_inspect(p, stalled_ms));
+        if (first && !p->over)
+            tt_fault_tell_slow(p, stalled_ms);
     }
 }
 
@@ -366,7 +371,12 @@ tutti_status tt_run(struct tt_pending *pending, int count)
             return TUTTI_OK;
         }
     }
-    return run(pending, count, true);
+    return run(pending, count, !for_another);
+}
+
+void tt_run_for_another(void)
+{
+    for_another = true;
 }
 
 tutti_status tt_run_on_worker(struct tt_pending *pending, int count)

@@ -20,6 +20,11 @@ uint64_t tt_call_bytes(const struct tt_call *call, int side);
 
 /* Fails with INVALID_USAGE if an algorithm is forced that cannot serve this checked call. */
 tutti_status tt_call_choose(const struct tt_call *call);
+/* What the choice of its algorithm is made by. */
+struct tt_request tt_call_request(const struct tt_call *call);
+/* How long a call is predicted to take on host memory, in femtoseconds; 0: nothing serves it (price.c). */
+uint64_t tt_request_price(const struct tt_request *request);
+uint64_t tt_call_price(const struct tt_call *call);
 /* Gives the key of this call's schedule. Fails if a forced algorithm cannot serve. */
 tutti_status tt_call_key(const struct tt_call *call, struct tt_key *key);
 /* Makes what running this call needs (schedule, room for the operation, TMP), so that a group fails before it
@@ -101,6 +106,7 @@ struct tt_pending {
     uint32_t skip; /* the units before this step are done when it starts (fast_path.c) */
     bool over, done; /* it has ended; it has ended well */
     bool suspect; /* at the last look the peer that this call waits for was gone, or past it */
+    bool told; /* the log has said whom it waits for */
     int64_t refused_ms; /* a peer refused it: 1 + how long nothing had moved when that was seen; 0: no */
     struct tt_arrays arrays; /* of a batch: what the call points to */
 };
@@ -124,6 +130,9 @@ tutti_status tt_run(struct tt_pending *pending, int count);
 /* Runs calls as tt_run does, on a worker of the library's own, where no on_wait is run. */
 tutti_status tt_run_on_worker(struct tt_pending *pending, int count);
 
+/* This thread is the library's own, and makes calls for a caller's: no on_wait is run here from now on. */
+void tt_run_for_another(void);
+
 /* Looks for what ends a long wait (fault.c): a call of a peer that differs, a peer that is gone, a deadline.
  * TUTTI_OK: go on. */
 tutti_status tt_fault_inspect(struct tt_pending *pending, int64_t stalled_ms);
@@ -138,6 +147,11 @@ void tt_fault_tell_waits(const struct tt_pending *pending, int count, struct tt_
 void tt_fault_tell_moved(const struct tt_pending *pending, int count);
 /* ", which waits in ..." of a peer that is waited for; "" if it does not tell. */
 void tt_fault_name_call(const struct tt_pending *pending, int peer, char *text, size_t bytes);
+/* Nothing has moved for so long that the log is to say, once a call, whom this one waits for. */
+bool tt_fault_is_slow(const struct tt_comm *comm, int64_t stalled_ms);
+void tt_fault_tell_slow(struct tt_pending *pending, int64_t stalled_ms);
+/* The same of a call that waits for ranks of this process before it may start. */
+void tt_fault_tell_undecided(const struct tt_call *call, int64_t ms);
 /* The executor gave up: tell why, on all ranks. */
 tutti_status tt_fault_of_op(const struct tt_pending *pending);
 

@@ -260,12 +260,30 @@ static void fail_replay(struct tt_spin *spin, tutti_status status, int32_t peer,
     tt_comm_fail(comm, &cause);
 }
 
+/* "for rank 1, 3, for 10000 ms: not launched there". Returns the first of these. */
+static int32_t describe_late(const struct tt_spin *spin, int64_t ms, char *what, size_t bytes)
+{
+    char late[NAMED];
+    int32_t peer = list_late(spin, late, sizeof late);
+    snprintf(what, bytes, "for rank %s, for %lld ms: not launched there", late, (long long)ms);
+    return peer;
+}
+
 static void fail_late(struct tt_spin *spin, int64_t ms)
 {
-    char late[NAMED], what[2 * NAMED];
-    int32_t peer = list_late(spin, late, sizeof late);
-    snprintf(what, sizeof what, "for rank %s, for %lld ms: not launched there", late, (long long)ms);
+    char what[2 * NAMED];
+    int32_t peer = describe_late(spin, ms, what, sizeof what);
     fail_replay(spin, TUTTI_TIMEOUT, peer, what);
+}
+
+static void tell_late(struct tt_spin *spin, int64_t ms)
+{
+    char what[2 * NAMED];
+    spin->watched.told_late = true;
+    describe_late(spin, ms, what, sizeof what);
+    tt_log(spin->comm->waiting.timeout_ms < 0 ? TT_LOG_WARN : TT_LOG_INFO,
+        "%s, rank %d: a replay of captured calls waits on device %d %s", spin->comm->identity.name, spin->me,
+        spin->its.device, what);
 }
 
 /* A kernel has left, because another rank's did something else. */
@@ -298,6 +316,7 @@ static void look_at_replay(struct tt_spin *spin)
     if (spin->watched.epoch != begun) {
         spin->watched.epoch = begun;
         spin->watched.since_ns = tt_now_ns();
+        spin->watched.told_late = false;
         return;
     }
     int64_t ms = (tt_now_ns() - spin->watched.since_ns) / 1000000;
@@ -306,6 +325,8 @@ static void look_at_replay(struct tt_spin *spin)
             fail_replay(spin, TUTTI_PEER_LOST, r, "for a rank that has ended, or destroyed its communicator");
             return;
         }
+    if (!spin->watched.told_late && tt_fault_is_slow(comm, ms))
+        tell_late(spin, ms);
     if (comm->waiting.timeout_ms >= 0 && ms >= comm->waiting.timeout_ms)
         fail_late(spin, ms);
 }

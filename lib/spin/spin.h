@@ -141,6 +141,7 @@ struct tt_spin {
     struct {
         uint64_t epoch;
         int64_t since_ns, ended_ns; /* and since when its communicator has ended */
+        bool told_late; /* the log has said whom it waits for */
     } watched;
 };
 

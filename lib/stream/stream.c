@@ -124,7 +124,7 @@ static void begin(struct tt_work_item *item)
         if (item->batch != &item->own)
             p->call.entry = item->entries[i];
         p->op = NULL;
-        p->suspect = p->done = false;
+        p->suspect = p->told = p->done = false;
         p->over = status != TUTTI_OK;
         if (status != TUTTI_OK)
             fail_item(item, status);

@@ -163,4 +163,8 @@ def test_no_program():
     with pytest.raises(tutti.InvalidUsage, match="inside a group"):
         with tutti.group():
             tutti.init_rank(1, 0, tutti.get_id())
+    for call in (lambda: comm.split(0), lambda: comm.shrink([]), lambda: comm.grow(2), comm.finalize):
+        with pytest.raises(tutti.InvalidUsage, match="inside a group"):
+            with tutti.group():
+                call()
     comm.barrier()

@@ -145,6 +145,7 @@ class Comm(Blocks):
     ) -> Comm | None:
         """Ranks of one colour form a communicator, in the order of (key, rank); colour -1: none, and None.
         What is not set here it has of this one."""
+        _outside_groups("split")
         config = _config_of_child(name, timeout_ms, options, exact, device)
         child = ctypes.c_void_p()
         status = library.tutti_comm_split(self._opened("split"), color, key, config, ctypes.byref(child))
@@ -165,6 +166,7 @@ class Comm(Blocks):
     ) -> Comm:
         """A communicator of the ranks that are not excluded; all of them call it, the others do not. With
         abort this one is over, or was already, as when an excluded rank has died; close it then."""
+        _outside_groups("shrink")
         ranks = list(excluded)
         child = ctypes.c_void_p()
         status = library.tutti_comm_shrink(
@@ -199,6 +201,7 @@ class Comm(Blocks):
     ) -> Comm:
         """A communicator of n ranks: those of this one, which keep their numbers, and new ones, which call
         tutti.init_rank with the id that a rank of this one got by get_id."""
+        _outside_groups("grow")
         grown = ctypes.c_void_p()
         config = _config_of_child(name, timeout_ms, options, exact, device)
         status = library.tutti_comm_grow(self._opened("grow"), n, None, -1, config, ctypes.byref(grown))
@@ -223,6 +226,7 @@ class Comm(Blocks):
 
     def finalize(self) -> None:
         """Returns when all ranks have called it; then all that was issued is done, and only close is left."""
+        _outside_groups("finalize")
         status = library.tutti_comm_finalize(self._opened("finalize"))
         if status or waiting.raised:
             settle(status, "finalize", (self,))
@@ -292,10 +296,15 @@ def query(what: str, comm: Comm | None = None) -> str:
     return text.value.decode("utf-8", "replace")
 
 
-def _join(operation: str, config: tutti_config, start: Callable[[Any, Any], int]) -> Comm:
-    """The library joins on a thread of its own, for then Ctrl-C can end the wait for the others."""
+def _outside_groups(operation: str) -> None:
+    """In a group the library would put this off, and there would be nothing yet that could be returned."""
     if open_group.calls is not None:
         raise InvalidUsage(f"{operation}: inside a group; legal: outside", operation=operation)
+
+
+def _join(operation: str, config: tutti_config, start: Callable[[Any, Any], int]) -> Comm:
+    """The library joins on a thread of its own, for then Ctrl-C can end the wait for the others."""
+    _outside_groups(operation)
     config.flags |= COMM_NONBLOCKING
     made = ctypes.c_void_p()
     status = start(ctypes.byref(config), ctypes.byref(made))

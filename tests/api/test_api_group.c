@@ -479,7 +479,7 @@ Test(api_group, mixed_calls)
 static void wrong_group(struct ranks_me *me)
 {
     static const char missing[] = "this thread is inside a group|tutti_group_end missing|legal: outside";
-    tutti_comm *comm = ranks_join(me, NULL), *other = NULL;
+    tutti_comm *comm = ranks_join(me, NULL);
     int32_t value = 5, before;
     if (comm == NULL)
         return;
@@ -494,15 +494,16 @@ static void wrong_group(struct ranks_me *me)
                 ranks_refused(me, tutti_broadcast(&value, &value, 1, TUTTI_INT32, 9, comm, tutti_no_stream()),
                     TUTTI_INVALID_ARGUMENT, "broadcast", "root|9");
             else if (kind == 1)
-                ranks_refused(
-                    me, tutti_comm_split(comm, 0, 0, NULL, &other), TUTTI_INVALID_USAGE, "split", missing);
+                ranks_refused(me, tutti_comm_split(comm, 0, 0, NULL, NULL), TUTTI_INVALID_ARGUMENT, "split",
+                    "child is NULL");
             else if (kind == 2)
                 ranks_refused(me, tutti_comm_destroy(comm), TUTTI_INVALID_USAGE, "destroy", missing);
             else
-                ranks_refused(me, tutti_comm_finalize(comm), TUTTI_INVALID_USAGE, "finalize", missing);
+                ranks_refused(
+                    me, tutti_comm_finalize_within(comm, 0), TUTTI_INVALID_USAGE, "finalize_within", missing);
             tutti_send(&value, 1, TUTTI_INT32, 0, comm, tutti_no_stream());
             tutti_status status = tutti_group_end();
-            ranks_expect(me, status == (kind == 0 ? TUTTI_INVALID_ARGUMENT : TUTTI_INVALID_USAGE),
+            ranks_expect(me, status == (kind <= 1 ? TUTTI_INVALID_ARGUMENT : TUTTI_INVALID_USAGE),
                 "group_end returned %d", status);
             ranks_expect(me, value == before, "a call of the wrong group ran");
         }

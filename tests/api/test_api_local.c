@@ -142,6 +142,20 @@ static void costs(struct ranks_me *me)
     ranks_expect(me, price(me, comm, "price all_reduce 64M") > 10 * price(me, comm, "price all_reduce 1M"),
         "64 MiB cost little more than 1 MiB");
     price(me, comm, "price barrier 0");
+    static float area[2][1 << 18];
+    ranks_expect(me, tutti_query(NULL, "price group", text, sizeof text) == 0, "without a group");
+    tutti_group_start();
+    ranks_expect(me, tutti_query(NULL, "price group", text, sizeof text) > 0 && strcmp(text, "0.000") == 0,
+        "nothing costs %s", text);
+    tutti_all_reduce(area[0], area[1], 1 << 18, TUTTI_FLOAT32, TUTTI_SUM, comm, tutti_no_stream());
+    double one = price(me, NULL, "price group"), alone = price(me, comm, "price all_reduce 1M");
+    ranks_expect(me, one == alone, "in a group it costs %g, alone %g", one, alone);
+    tutti_send(area[0], 1 << 18, TUTTI_FLOAT32, (me->rank + 1) % me->n, comm, tutti_no_stream());
+    double two = price(me, NULL, "price group");
+    tutti_barrier(comm, tutti_no_stream());
+    double three = price(me, NULL, "price group");
+    ranks_expect(me, one < two && two < three, "the price is %g, %g, %g", one, two, three);
+    ranks_ok(me, tutti_group_cancel(), "cancel");
     price(me, comm, "price all_to_all 4K");
     ranks_expect(me, tutti_query(comm, "price all_reduce", text, sizeof text) == 0, "without bytes");
     ranks_expect(me, tutti_query(comm, "price nothing 8", text, sizeof text) == 0, "of nothing");

@@ -64,6 +64,7 @@ Test(config, defaults)
     cr_expect_not(s.exact);
     cr_expect(s.map);
     cr_expect_eq(s.isa, 0);
+    cr_expect_eq(s.wait_warning_ms, 10000);
     for (int i = 0; i < tt_setting_count; i++)
         cr_expect_eq(s.origin[i], TT_FROM_DEFAULT);
 }
@@ -71,7 +72,7 @@ Test(config, defaults)
 Test(config, shared_and_local)
 {
     static const char *const local[] = { "init_timeout", "map", "membarrier", "fused", "stream_bytes", "isa",
-        "device_library", "device" };
+        "device_library", "device", "wait_warning" };
     for (int i = 0; i < tt_setting_count; i++) {
         const char *name = tt_setting_table[i].name;
         bool is_local = false;
@@ -89,6 +90,7 @@ Test(config, environment)
     setenv("TUTTI_TIMEOUT", "1500", 1);
     setenv("TUTTI_INIT_TIMEOUT", "2500", 1);
     setenv("TUTTI_REFUSAL", "250", 1);
+    setenv("TUTTI_WAIT_WARNING", "350", 1);
     setenv("TUTTI_FIRST_NUMBER", "9223372036854775808", 1);
     setenv("TUTTI_EXACT", "On", 1);
     setenv("TUTTI_TOPOLOGY", "0,2/1,3", 1);
@@ -113,6 +115,7 @@ Test(config, environment)
     cr_expect_eq(s.timeout_ms_or_zero, 1500);
     cr_expect_eq(s.init_timeout_ms_or_zero, 2500);
     cr_expect_eq(s.refusal_ms, 250);
+    cr_expect_eq(s.wait_warning_ms, 350);
     cr_expect_eq(s.heartbeat_ms, 3000);
     cr_expect_eq(s.network, TT_NETWORK_UCX);
     cr_expect_eq(s.executor, TT_EXECUTOR_HOST);

@@ -207,7 +207,7 @@ static void names(struct ranks_me *me)
     char name[64], who[64], other[64];
     /* Two keys turn the order round twice: rank r of the grandchild is the r-th of its two. */
     int world = me->rank / 2 * 2 + error.rank;
-    snprintf(name, sizeof name, "split 1 of split 2 of comm, found by rank %d:", error.rank);
+    snprintf(name, sizeof name, "split 1 of split 2 of comm-1, found by rank %d:", error.rank);
     snprintf(who, sizeof who, "; rank %d is rank %d of the world", error.rank, world);
     snprintf(other, sizeof other, ", rank %d is %d", 1 - error.rank, me->rank / 2 * 2 + 1 - error.rank);
     ranks_expect(me, strstr(error.text, name) && strstr(error.text, who) && strstr(error.text, other),

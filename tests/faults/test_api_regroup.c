@@ -319,10 +319,16 @@ static void wrong_arguments(struct ranks_me *me)
     ranks_refused(me, tutti_comm_get_id(comm, NULL), bad, "id", "id is NULL");
     ranks_expect(me, tutti_comm_get_id(NULL, &id) == bad, "get_id of nothing");
     ranks_expect(me, tutti_comm_shrink(NULL, NULL, 0, 0, NULL, &made) == bad, "shrink of nothing");
+    tutti_group_start(); /* a wrong one spoils the group that it is in */
+    ranks_expect(me, tutti_comm_grow(comm, 2, NULL, -1, NULL, &made) == bad, "in a group");
+    ranks_expect(me, tutti_group_end() == bad, "the end of its group");
     tutti_group_start();
-    ranks_expect(me, tutti_comm_shrink(comm, &other, 1, 0, NULL, &made) == TUTTI_INVALID_USAGE, "in a group");
-    ranks_expect(me, tutti_comm_grow(comm, 3, NULL, -1, NULL, &made) == TUTTI_INVALID_USAGE, "in a group");
-    tutti_group_cancel();
+    ranks_expect(me, tutti_comm_shrink(comm, &other, 1, 2, NULL, &made) == bad, "in a group");
+    ranks_expect(me, tutti_group_end() == bad, "the end of its group");
+    tutti_group_start();
+    ranks_ok(me, tutti_comm_shrink(comm, &other, 1, 0, NULL, &made), "in a group");
+    ranks_ok(me, tutti_comm_grow(comm, 3, NULL, -1, NULL, &made), "in a group");
+    ranks_ok(me, tutti_group_cancel(), "cancel");
     ranks_expect(me, made == NULL, "an output is set");
     add_up(me, comm, 3);
     ranks_part(me, comm);

@@ -279,7 +279,7 @@ Test(api_waiting, nothing_is_left_of_a_wait_that_is_over)
     struct waiter self = { .pid = getpid() };
     cr_assert_eq(tutti_get_id(&id), TUTTI_OK);
     cr_assert_eq(tutti_comm_init_rank(1, 0, &id, NULL, &comm), TUTTI_OK);
-    cr_expect(attach_says(&self, false, "comm, rank 0 of 1: 0 calls; no error"));
+    cr_expect(attach_says(&self, false, "comm-1, rank 0 of 1: 0 calls; no error"));
     cr_expect_not(attach_says(&self, false, "is being made"));
     tutti_comm_destroy(comm);
     cr_assert_eq(tutti_get_id(&id), TUTTI_OK);

@@ -74,7 +74,10 @@ def all_reduce(me):
             for operator, expected in sums:
                 tensor = me.mine(count, dtype)
                 me.dist.all_reduce(tensor, operator)
-                me.same(tensor, expected(me.all(count)), f"{operator} of {count} {dtype}")
+                wanted = expected(me.all(count))
+                if not dtype.is_floating_point:  # they wrap: a product of eight ranks is 256
+                    wanted = wanted.to(torch.int64).to(dtype)
+                me.same(tensor, wanted, f"{operator} of {count} {dtype}")
     for dtype in types[:4]:
         tensor = me.mine(1000, dtype) * me.n
         me.dist.all_reduce(tensor, op.AVG)
@@ -338,7 +341,7 @@ def run(name, n):
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["--list"]:
-        print("\n".join(f"{name}-{n}" for name in CASES for n in (2, 4)))
+        print("\n".join(f"{name}-{n}" for n in (2, 4, 8) for name in CASES))
     elif sys.argv[1:2] == ["--rank"]:
         run_rank(sys.argv[2])
     else:

@@ -20,7 +20,7 @@ int product(void)
     return result;
 }
 
-/* What is refused: the factor on a device. Its text must say so. */
+/* What is refused: a factor on a device, where there is none. */
 int product_of_device(void)
 {
     ncclComm_t comm;

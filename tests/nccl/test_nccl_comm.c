@@ -2,7 +2,6 @@
 /* test_nccl_comm.c: making communicators, of ids and of others, and their settings, by the bytes of every
  * version of the struct. */
 #include <criterion/criterion.h>
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -157,6 +156,91 @@ Test(nccl_comm, without_blocking)
     nccl_run(&(struct nccl_plan){ "without blocking", NCCL_EVERYWHERE, 0, without_blocking, 0, false });
 }
 
+/* A split of one without blocking: both are in progress until all ranks have called it. */
+static void splits_without_blocking(struct nccl_desk *d)
+{
+    _Atomic int *asked = d->me->shared;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclComm_t comm = NULL, child = NULL, none = comm;
+    ncclUniqueId id = nccl_id(d);
+    ncclResult_t state = ncclSuccess;
+    float f = 0;
+    int number = 0;
+    config.blocking = 0;
+    ncclCommInitRankConfig(&comm, 2, id, d->me->rank, &config);
+    EXPECT(nccl_await(d, comm) == ncclSuccess);
+    while (d->me->rank == 1 && *asked == 0)
+        ranks_sleep_us(1000);
+    ncclResult_t begun = ncclCommSplit(comm, 0, -d->me->rank, &child, NULL);
+    EXPECT(begun == ncclInProgress && child != NULL);
+    if (d->me->rank == 0) {
+        OK(ncclCommGetAsyncError(comm, &state));
+        EXPECT(state == ncclInProgress);
+        OK(ncclCommGetAsyncError(child, &state));
+        EXPECT(state == ncclInProgress);
+        REFUSED(ncclAllReduce(&f, &f, 1, ncclFloat, ncclSum, comm, d->stream), ncclInvalidArgument,
+            "what a child is still made of|ncclCommGetAsyncError");
+        REFUSED(ncclAllReduce(&f, &f, 1, ncclFloat, ncclSum, child, d->stream), ncclInvalidArgument,
+            "still being made");
+        *asked = 1;
+    }
+    EXPECT(nccl_await(d, comm) == ncclSuccess);
+    EXPECT(nccl_await(d, child) == ncclSuccess);
+    OK(ncclCommUserRank(child, &number));
+    EXPECT(number == 1 - d->me->rank);
+    nccl_works(d, child, 2);
+    begun = ncclCommSplit(comm, NCCL_SPLIT_NOCOLOR, 0, &none, NULL);
+    EXPECT(begun == ncclInProgress && none == NULL);
+    EXPECT(nccl_await(d, comm) == ncclSuccess);
+    nccl_works(d, comm, 2);
+    OK(ncclCommDestroy(child));
+    /* Given up before it is there, and of a parent that is aborted meanwhile. */
+    ranks_meet(d->me);
+    if (d->me->rank == 0) {
+        begun = ncclCommSplit(comm, 0, 0, &child, NULL);
+        EXPECT(begun == ncclInProgress);
+        OK(ncclCommAbort(child));
+        REFUSED(ncclCommSplit(comm, 0, 0, &none, NULL), ncclInvalidArgument, "still made of");
+    }
+    ranks_meet(d->me);
+    OK(ncclCommAbort(comm));
+}
+
+Test(nccl_comm, splits_without_blocking)
+{
+    nccl_run(&(struct nccl_plan){
+        "splits without blocking", NCCL_EVERYWHERE, 2, splits_without_blocking, 0, false });
+}
+
+/* What cannot be made is told by the child. */
+static void fails_without_blocking(struct nccl_desk *d)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclComm_t comm = NULL, child = NULL;
+    ncclUniqueId id = nccl_id(d);
+    config.blocking = 0;
+    ncclCommInitRankConfig(&comm, 2, id, d->me->rank, &config);
+    EXPECT(nccl_await(d, comm) == ncclSuccess);
+    ranks_meet(d->me);
+    if (d->me->rank == 0) {
+        OK(ncclCommAbort(comm));
+        return;
+    }
+    ncclResult_t begun = ncclCommSplit(comm, 0, 0, &child, NULL);
+    EXPECT(begun == ncclInProgress && child != NULL);
+    EXPECT(nccl_await(d, child) == ncclRemoteError);
+    REFUSED(ncclCommCount(child, &(int){ 0 }), ncclRemoteError, "could not be made");
+    OK(ncclCommDestroy(child));
+    REFUSED(ncclCommDestroy(child), ncclInvalidArgument, "destroyed or aborted");
+    OK(ncclCommAbort(comm));
+}
+
+Test(nccl_comm, fails_without_blocking)
+{
+    nccl_run(
+        &(struct nccl_plan){ "fails without blocking", NCCL_ON_HOST, 2, fails_without_blocking, 0, true });
+}
+
 /* Nobody comes, and the one that waits gives up. */
 static void alone_and_aborted(struct nccl_desk *d)
 {
@@ -197,6 +281,41 @@ Test(nccl_comm, scalable)
     nccl_run(&(struct nccl_plan){ "scalable", NCCL_ON_HOST, 2, scalable, 0, false });
 }
 
+/* Of three ranks the last is left out, and a new one comes in its place. */
+enum { THREE = 3 };
+static void regroup(struct nccl_desk *d, ncclComm_t *c)
+{
+    int last = THREE - 1, number = -1;
+    ncclComm_t s[THREE] = { NULL };
+    ncclUniqueId id;
+    OK(ncclGroupStart());
+    for (int i = 0; i < last; i++)
+        OK(ncclCommShrink(c[i], &last, 1, &s[i], NULL, NCCL_SHRINK_DEFAULT));
+    OK(ncclGroupEnd());
+    OK(ncclCommCount(s[0], &number));
+    EXPECT(number == last);
+    ncclComm_t grown[THREE] = { NULL };
+    OK(ncclCommGetUniqueId(s[0], &id));
+    OK(ncclGroupStart());
+    for (int i = 0; i < last; i++)
+        OK(ncclCommGrow(s[i], THREE, i == 0 ? &id : NULL, -1, &grown[i], NULL));
+    OK(ncclCommGrow(NULL, THREE, &id, last, &grown[last], NULL));
+    OK(ncclGroupEnd());
+    for (int i = 0; i < THREE; i++) {
+        OK(ncclCommUserRank(grown[i], &number));
+        EXPECT(number == i);
+    }
+    OK(ncclGroupStart());
+    for (int i = 0; i < THREE; i++)
+        OK(ncclCommFinalize(grown[i]));
+    OK(ncclGroupEnd());
+    REFUSED(ncclCommFinalize(grown[0]), ncclInvalidArgument, "finalized before");
+    for (int i = 0; i < THREE; i++)
+        OK(ncclCommDestroy(grown[i]));
+    for (int i = 0; i < last; i++)
+        OK(ncclCommDestroy(s[i]));
+}
+
 /* Several ranks of one thread: all that NCCL allows in a group. */
 static void of_one_thread(struct nccl_desk *d)
 {
@@ -224,6 +343,7 @@ static void of_one_thread(struct nccl_desk *d)
     EXPECT(number == 1);
     for (int i = 0; i < N; i++)
         OK(ncclCommDestroy(s[i]));
+    regroup(d, c);
     for (int i = 0; i < N; i++)
         OK(ncclCommFinalize(c[i]));
     for (int i = 0; i < N; i++)
@@ -361,52 +481,4 @@ static void blocking_by_variable(struct nccl_desk *d)
 Test(nccl_comm, blocking_by_variable)
 {
     nccl_run(&(struct nccl_plan){ "blocking by variable", NCCL_ON_HOST, 2, blocking_by_variable, 0, true });
-}
-
-/* What a communicator has of the system: mappings, threads and descriptors. */
-static int things(void)
-{
-    char line[1024];
-    int count = 0;
-    FILE *maps = fopen("/proc/self/maps", "r");
-    while (maps != NULL && fgets(line, sizeof line, maps) != NULL)
-        count++;
-    if (maps != NULL)
-        fclose(maps);
-    static const char *const folders[] = { "/proc/self/task", "/proc/self/fd" };
-    for (int i = 0; i < 2; i++) {
-        DIR *folder = opendir(folders[i]);
-        while (folder != NULL && readdir(folder) != NULL)
-            count++;
-        if (folder != NULL)
-            closedir(folder);
-    }
-    return count;
-}
-
-/* Nothing grows with the number of communicators that there were, once those that linger are gone. */
-static void many(struct nccl_desk *d)
-{
-    enum { COMMS = 200, FEW = 60 };
-    struct patience patience = patience_of(30000);
-    int before = 0;
-    for (int i = 0; i < COMMS + 20; i++) {
-        ncclComm_t comm = nccl_join(d, NULL);
-        if (comm == NULL)
-            return;
-        nccl_works(d, comm, d->me->n);
-        ranks_meet(d->me);
-        OK(i % 2 == 0 ? ncclCommDestroy(comm) : ncclCommAbort(comm));
-        if (i == 20)
-            before = things();
-    }
-    while (things() > before + FEW && !patience_is_over(&patience))
-        ranks_sleep_us(1000);
-    int left = things() - before;
-    ranks_expect(d->me, left <= FEW, "200 communicators leave %d mappings, threads and descriptors", left);
-}
-
-Test(nccl_comm, many)
-{
-    nccl_run(&(struct nccl_plan){ "many", NCCL_ON_HOST, 2, many, 0, true });
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nccl/shim.h"
 #include "nccl_rig.h"
 
 enum { COUNT = 5000, BYTES = COUNT * 4 };
@@ -56,6 +57,127 @@ static void device_memory(struct nccl_desk *d)
 Test(nccl_device, device_memory)
 {
     nccl_run(&(struct nccl_plan){ "memory of a device", NCCL_ON_STUB, 2, device_memory, 0, false });
+}
+
+/* Small calls of a group are enqueued together, also where it has two communicators and two streams, whose
+ * calls take turns: fewer pieces of work than one by one. */
+static uint64_t pieces(void)
+{
+    static const char *const work[] = { "copy", "copy_rows", "write_word", "wait_word", "event_wait",
+        "event_record", "launch" };
+    uint64_t sum = 0;
+    for (size_t i = 0; i < sizeof work / sizeof work[0]; i++)
+        sum += plugin_stub()->calls(work[i]);
+    return sum;
+}
+
+enum { SMALL = 200, APART = 16 };
+struct small_calls {
+    ncclComm_t comms[2];
+    void *streams[2];
+    int *host, *memory; /* of the device */
+};
+
+static uint64_t sum_small(struct nccl_desk *d, const struct small_calls *s, bool group)
+{
+    for (int i = 0; i < SMALL; i++)
+        s->host[APART * i] = 1;
+    /* Of a communicator, a group waits for what each of its streams has before, and they wait for it. */
+    bool ordered = group && s->comms[0] == s->comms[1];
+    fine(d, d->dev->copy(s->memory, s->host, SMALL * APART * sizeof(int), s->streams[1]));
+    if (!ordered)
+        fine(d, d->dev->stream.sync(s->streams[1]));
+    ranks_meet(d->me);
+    uint64_t before = pieces();
+    if (group)
+        OK(ncclGroupStart());
+    for (int i = 0; i < SMALL; i++)
+        OK(ncclAllReduce(s->memory + APART * i, s->memory + APART * i, 4, ncclInt, ncclSum,
+            s->comms[i / 3 % 2], s->streams[i / 3 % 2]));
+    if (group)
+        OK(ncclGroupEnd());
+    uint64_t took = pieces() - before;
+    for (int k = 0; k < 2 && !ordered; k++)
+        fine(d, d->dev->stream.sync(s->streams[k]));
+    fine(d, d->dev->copy(s->host, s->memory, SMALL * APART * sizeof(int), s->streams[1]));
+    fine(d, d->dev->stream.sync(s->streams[1]));
+    for (int i = 0; i < SMALL; i++)
+        EXPECT(s->host[APART * i] == d->me->n);
+    return took;
+}
+
+static void expect_fewer(struct nccl_desk *d, const struct small_calls *s, const char *what, uint64_t part)
+{
+    uint64_t alone = sum_small(d, s, false), together = sum_small(d, s, true);
+    ranks_expect(d->me, part * together < alone, "%s: %d calls are %llu pieces one by one, %llu in a group",
+        what, SMALL, (unsigned long long)alone, (unsigned long long)together);
+}
+
+static void small_calls(struct nccl_desk *d)
+{
+    struct small_calls s = { .comms = { d->comm, d->comm }, .streams = { d->stream, d->stream } };
+    void *memory = NULL;
+    ncclComm_t other = nccl_join(d, NULL);
+    s.host = nccl_memory(d, SMALL * APART * sizeof(int));
+    OK(ncclMemAlloc(&memory, SMALL * APART * sizeof(int)));
+    if (other == NULL || (s.memory = memory) == NULL)
+        return;
+    expect_fewer(d, &s, "one of each", 20);
+    if (fine(d, d->dev->stream.create(&s.streams[1])))
+        expect_fewer(d, &s, "two streams", 20);
+    s.comms[1] = other;
+    expect_fewer(d, &s, "two communicators", 1);
+    OK(ncclCommDestroy(other));
+    OK(ncclMemFree(memory));
+}
+
+Test(nccl_device, small_calls_of_a_group_go_together)
+{
+    nccl_run(&(struct nccl_plan){ "small calls", NCCL_ON_STUB, 2, small_calls, 0, true });
+}
+
+/* Factors as PyTorch gives them: for bfloat16 a float32, as a number or on the device, where the stream may
+ * write it before the call; for others one of the type. */
+static void factors_of_torch(struct nccl_desk *d)
+{
+    uint16_t *v = nccl_memory(d, 64), half_of_four = 0x4400; /* float16 */
+    float *factor = nccl_memory(d, 64), number = 0.3F;
+    uint16_t *half = (uint16_t *)(void *)(factor + 8);
+    ncclRedOp_t op;
+    int n = d->me->n;
+    for (int where = 0; where < 2; where++) {
+        void *scalar = where == 0 ? &number : factor;
+        ncclScalarResidence_t residence = where == 0 ? ncclScalarHostImmediate : ncclScalarDevice;
+        *factor = 5; /* not yet what it will be */
+        OK(tt_nccl_create_factor(&op, scalar, ncclBfloat16, residence, d->comm, true));
+        *factor = 0.3F;
+        v[0] = 0x3f80; /* 1 in bfloat16 */
+        OK(ncclAllReduce(v, v, 1, ncclBfloat16, op, d->comm, d->stream));
+        nccl_settle(d);
+        uint32_t bits = (uint32_t)v[0] << 16;
+        float sum;
+        memcpy(&sum, &bits, sizeof sum);
+        float off = sum - 0.3F * (float)n;
+        ranks_expect(d->me, off < 0.005F * (float)n && off > -0.005F * (float)n, "%s: the sum is %g",
+            where == 0 ? "a number" : "on the device", (double)sum);
+        OK(ncclRedOpDestroy(op, d->comm));
+    }
+    for (int where = 0; where < 2; where++) { /* float16 is float16 */
+        *half = half_of_four;
+        v[0] = 0x3c00;
+        OK(tt_nccl_create_factor(&op, where == 0 ? &half_of_four : half, ncclFloat16,
+            where == 0 ? ncclScalarHostImmediate : ncclScalarDevice, d->comm, true));
+        OK(ncclAllReduce(v, v, 1, ncclFloat16, op, d->comm, d->stream));
+        nccl_settle(d);
+        ranks_expect(d->me, v[0] == (n == 1 ? 0x4400 : 0x4800), "the sum is %#x", v[0]);
+        OK(ncclRedOpDestroy(op, d->comm));
+    }
+}
+
+Test(nccl_device, factors_of_torch)
+{
+    for (int n = 1; n <= 2; n++)
+        nccl_run(&(struct nccl_plan){ "factors", NCCL_ON_STUB, n, factors_of_torch, 0, false });
 }
 
 /* The default stream of a device serves as any other. */

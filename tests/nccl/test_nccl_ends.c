@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "nccl_rig.h"
+#include "tests/rig/patience.h"
 
 /* Destroy waits for this rank's calls, and for no peer. */
 static void destroy_flushes(struct nccl_desk *d)
@@ -169,6 +170,56 @@ static void abort_from_a_thread(struct nccl_desk *d)
 Test(nccl_ends, abort_from_a_thread)
 {
     nccl_run(&(struct nccl_plan){ "abort", NCCL_EVERYWHERE, 2, abort_from_a_thread, 0, false });
+}
+
+/* Abort waits for no peer, in a group and on another thread, with a call in the stream that the peer never
+ * makes; other communicators go on. */
+static void *abort_in_a_group(void *argument)
+{
+    struct watchdog *w = argument;
+    struct nccl_desk *d = w->d;
+    OK(ncclGroupStart());
+    OK(ncclCommAbort(w->comm));
+    OK(ncclGroupEnd());
+    return NULL;
+}
+
+static void abort_is_local(struct nccl_desk *d)
+{
+    _Atomic int *done = d->me->shared;
+    ncclComm_t comm = nccl_join(d, NULL);
+    struct watchdog w = { d, comm };
+    pthread_t thread;
+    float *f = nccl_memory(d, 4096);
+    if (comm == NULL)
+        return;
+    if (d->me->rank == 0) {
+        if (d->dev != NULL) /* that the peer never makes */
+            OK(ncclAllReduce(f, f, 1024, ncclFloat, ncclSum, comm, d->stream));
+        int64_t begin = ranks_now_ms();
+        EXPECT(pthread_create(&thread, NULL, abort_in_a_group, &w) == 0);
+        pthread_join(thread, NULL);
+        ranks_expect(d->me, ranks_now_ms() - begin < 8000, "abort took %d ms", (int)(ranks_now_ms() - begin));
+        REFUSED(ncclCommCount(comm, &(int){ 0 }), ncclInvalidArgument, "destroyed or aborted");
+        nccl_settle(d); /* the stream is free */
+        *done = 1;
+    } else { /* it is in no call, and learns of it by asking; all of it is freed as ever */
+        ncclResult_t state = ncclSuccess;
+        struct patience patience = patience_of(30000);
+        while (*done == 0 && !patience_is_over(&patience))
+            ranks_sleep_us(1000);
+        OK(ncclCommGetAsyncError(comm, &state));
+        EXPECT(state == ncclRemoteError);
+        EXPECT(strstr(ncclGetLastError(comm), "aborted by rank 0") != NULL);
+        OK(d->me->n % 2 == 0 ? ncclCommDestroy(comm) : ncclCommAbort(comm));
+    }
+    nccl_works(d, d->comm, d->me->n);
+}
+
+Test(nccl_ends, abort_is_local)
+{
+    nccl_run(&(struct nccl_plan){ "abort is local", NCCL_EVERYWHERE, 2, abort_is_local, 0, true });
+    nccl_run(&(struct nccl_plan){ "abort of three", NCCL_ON_HOST, 3, abort_is_local, 0, false });
 }
 
 /* A rank is killed: the others are told, and end clean. */

@@ -110,6 +110,13 @@ static void simulated(struct nccl_desk *d)
     OK(ncclGroupSimulateEnd(&info));
     nccl_settle(d);
     EXPECT(*f == 1);
+    float one = info.estimatedTime, *g = nccl_memory(d, 4 << 20);
+    OK(ncclGroupStart());
+    OK(ncclAllReduce(f, f, 1, ncclFloat, ncclSum, d->comm, d->stream));
+    OK(ncclAllReduce(g, g, 1 << 20, ncclFloat, ncclSum, d->comm, d->stream));
+    OK(ncclSend(g, 1 << 20, ncclFloat, 1 - d->me->rank, d->comm, d->stream));
+    OK(ncclGroupSimulateEnd(&info));
+    EXPECT(one > 0 && info.estimatedTime > 10 * one);
     wrong.magic = 5;
     OK(ncclGroupStart());
     REFUSED(ncclGroupSimulateEnd(&wrong), ncclInvalidArgument, "NCCL_SIM_INFO_INITIALIZER");

@@ -411,7 +411,7 @@ static void fail(struct ranks_me *me)
         me, me->rank == 1 || json_has(json_operation(text, 0), "state", "\"running\""), "what ran: %s", text);
     read_file(log, text, sizeof text);
     const char *first = strstr(text, "ERROR:   "), *running = strstr(text, "running for");
-    bool told = first != NULL && strstr(text, "ERROR: comm, rank") != NULL;
+    bool told = first != NULL && (strstr(text, "ERROR: comm-1, rank") || strstr(text, "ERROR: comm-2, rank"));
     ranks_expect(me, !told || (running != NULL && running < first + strcspn(first, "\n")),
         "it does not begin with what ran: %s", text);
     ranks_expect(me, told == found, "the log of a rank that found %s: %s", found ? "an error" : "none", text);
