@@ -182,6 +182,7 @@ static const char *const quick_adamw[] = {
     "--dp 2 --tp 2 --zero 2 --micro 2",
     "--dp 4 --zero 3 --micro 2 --zero3-persist 200",
     "--dp 2 --zero 1 --micro 2 --offload optimizer --optimizer-threads 2",
+    "--dp 2 --zero 3 --micro 2 --offload optimizer --offload-delay 1",
     "--dp 2 --servers 2",
     MIXED "--dp 2 --zero 1 --micro 2",
     MOE "--dp 4 --ep 2 --capacity-factor 1.3",
