@@ -27,7 +27,7 @@ static bool choose(
     return tr_fail(e, "--%s %s: legal are %s", option, value, legal);
 }
 
-bool tr_options_free(const struct tr_options *o)
+bool tr_options_any_order(const struct tr_options *o)
 {
     return !strcmp(o->order, "free");
 }
@@ -37,7 +37,7 @@ const struct tr_kernels *tr_options_kernels(const struct tr_options *o, struct t
     const struct tr_kernels *k = *o->kernels ? tr_kernels_named(o->kernels) : tr_kernels_best();
     if (!k)
         tr_fail(e, "--kernels %s: legal are generic, avx2, avx512, where the machine has them", o->kernels);
-    return k && tr_options_free(o) ? tr_kernels_free(k) : k;
+    return k && tr_options_any_order(o) ? tr_kernels_free(k) : k;
 }
 
 struct model {

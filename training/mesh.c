@@ -121,12 +121,13 @@ static bool split(
 
 /* Every pair of neighbours, then every edge between them: one split each, in which two ranks of a pipeline
  * take part. */
-static bool edges(struct tr_groups *g, const struct tr_mesh *m, int rank, enum tr_way way, struct tr_error *e)
+static bool edges(
+    struct tr_groups *g, const struct tr_mesh *m, int rank, enum tr_stage_layout layout, struct tr_error *e)
 {
     int at[TR_AXES], ranks = m->size[TR_PP], line = number(m, rank, 1 << TR_PP, true);
-    int end = way == TR_VEE ? TR_HOME : TR_V_TO_PREVIOUS;
+    int end = layout == TR_VEE ? TR_HOME : TR_V_TO_PREVIOUS;
     tr_mesh_place(m, rank, at);
-    for (int lower = 0; ranks > 1 && lower < ranks - (way != TR_RING); lower++)
+    for (int lower = 0; ranks > 1 && lower < ranks - (layout != TR_RING); lower++)
         for (int from = TR_TO_NEXT; from < end; from += 2) {
             const struct tr_edge_kind *kind = &tr_edge_kinds[from];
             int upper = (lower + 1) % ranks, sender = kind->by > 0 ? lower : upper;
@@ -184,7 +185,7 @@ bool tr_groups_beside(
 }
 
 bool tr_groups_make(struct tr_groups *g, const struct tr_mesh *m, const int *masks, int n_masks,
-    enum tr_way way, bool free_order, tutti_comm *world, struct tr_error *e)
+    enum tr_stage_layout layout, bool free_order, tutti_comm *world, struct tr_error *e)
 {
     int rank = tutti_comm_rank(world), at[TR_AXES];
     *g = (struct tr_groups){ .world = world, .free_order = free_order };
@@ -192,10 +193,10 @@ bool tr_groups_make(struct tr_groups *g, const struct tr_mesh *m, const int *mas
     if (!split_groups(g, m, masks, n_masks, "", g->of, e) || !pairs(g, m, rank, e))
         return false;
     bool end = at[TR_PP] == 0 || at[TR_PP] == m->size[TR_PP] - 1;
-    if (m->size[TR_PP] > 1 && way != TR_VEE && /* in a V the first rank has both ends */
+    if (m->size[TR_PP] > 1 && layout != TR_VEE && /* in a V the first rank has both ends */
         !split(g, end ? number(m, rank, 1 << TR_PP, true) : -1, rank, "tied", &g->edge[TR_HOME], e))
         return false;
-    return edges(g, m, rank, way, e);
+    return edges(g, m, rank, layout, e);
 }
 
 void tr_groups_free(struct tr_groups *g)

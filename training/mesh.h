@@ -17,7 +17,7 @@
 
 #include <stdbool.h>
 
-enum tr_axis { TR_PP, TR_DP, TR_CP, TR_CU, TR_EP, TR_TP, TR_AXES };
+enum tr_axis { TR_PP, TR_DP, TR_CP, TR_ULYSSES, TR_EP, TR_TP, TR_AXES };
 enum { TR_WORLD = (1 << TR_AXES) - 1, TR_DATA = 1 << TR_DP | 1 << TR_EP /* those with other sequences */ };
 
 extern const char *const tr_axis_names[TR_AXES];
@@ -74,7 +74,7 @@ enum tr_edge tr_other_end(enum tr_edge edge);
 
 /* How stages lie on the ranks of a pipeline: one on each; several, the last rank before the first one; or
  * two, there and back. */
-enum tr_way { TR_LINE, TR_RING, TR_VEE };
+enum tr_stage_layout { TR_LINE, TR_RING, TR_VEE };
 
 /* The communicators of one rank. An edge joins two pipeline neighbours in one direction, so that what goes
  * forward never waits for what goes backward; it is a communicator of two, and the sender is its rank 0. */
@@ -88,10 +88,10 @@ struct tr_groups {
     int n_pairs;
 };
 
-/* Collective. world is not owned, and must form exact sums. masks: the groups that the tape needs. way:
+/* Collective. world is not owned, and must form exact sums. masks: the groups that the tape needs. layout:
  * which edges the pipeline has. free_order: sums of the groups need not be exact. */
 bool tr_groups_make(struct tr_groups *g, const struct tr_mesh *m, const int *masks, int n_masks,
-    enum tr_way way, bool free_order, tutti_comm *world, struct tr_error *e);
+    enum tr_stage_layout layout, bool free_order, tutti_comm *world, struct tr_error *e);
 /* Collective, after tr_groups_make: communicators of their own for calls beside the list, so that these and
  * those of the list do not wait for each other. */
 bool tr_groups_beside(

@@ -91,7 +91,7 @@ bool tr_options_mesh(struct tr_mesh *m, const struct tr_options *o, struct tr_er
 bool tr_run_make(struct tr_run *r, const struct tr_options *o, struct tr_error *e);
 void tr_run_free(struct tr_run *r);
 /* Whether sums may have any order. */
-bool tr_options_free(const struct tr_options *o);
+bool tr_options_any_order(const struct tr_options *o);
 /* The set of kernels that is asked for; NULL if this machine has it not. */
 const struct tr_kernels *tr_options_kernels(const struct tr_options *o, struct tr_error *e);
 /* "64M" */

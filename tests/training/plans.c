@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* plans.c: prints all that planning decides, so that a change that should change no plan can be shown to
  * change none: the graph, the shards and steps of the placed graph, and each rank's values, instructions,
- * holdings, buckets, memory and messages.
+ * states, buckets, memory and messages.
  *
  *     plans                a line for each case of `verify --all`, for each planted error, and for each
  *                          hundred of 5,000 drawn option sets: a hash of its text, or of the words that
@@ -103,7 +103,7 @@ static void put_instr(FILE *f, const struct tr_instr *i, int n)
     put_ends(f, i->in, i->ins, i->out, i->outs);
 }
 
-static void put_holding(FILE *f, const struct tr_holding *h, int n)
+static void put_holding(FILE *f, const struct tr_param_state *h, int n)
 {
     fprintf(f,
         "H%d p%d v%d m%d v%d host%d master%d wait%d g%d from%" PRId64 " count%" PRId64 " b%d+%" PRId64
@@ -133,15 +133,15 @@ static void put_tape(FILE *f, const struct tr_tape *t)
         put_value(f, &t->values[n], n);
     for (int n = 0; n < t->n_instrs; n++)
         put_instr(f, &t->instrs[n], n);
-    for (int n = 0; n < t->n_holdings; n++)
-        put_holding(f, &t->holdings[n], n);
+    for (int n = 0; n < t->n_states; n++)
+        put_holding(f, &t->states[n], n);
     for (int n = 0; n < t->n_buckets; n++)
         fprintf(f, "B%d %d+%d v%d\n", n, t->buckets[n].first, t->buckets[n].members, t->buckets[n].value);
     fprintf(f,
         "tape losses%d leaves%d tickets%d server%d arena%" PRId64 " peak%" PRId64 " host%" PRId64 ",%" PRId64
         " way%d peaks",
         t->losses, t->leaves, t->tickets, t->server, t->arena, t->peak_total, t->host.arena,
-        t->host.peak_total, t->way);
+        t->host.peak_total, t->stage_layout);
     for (int k = 0; k < TR_MEMORIES; k++)
         fprintf(f, " %" PRId64 "/%" PRId64, t->peak[k], t->host.peak[k]);
     fprintf(f, " masks");

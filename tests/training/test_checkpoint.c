@@ -10,7 +10,7 @@
 #include "training/checkpoint/replicas.h"
 #include "training/launch.h"
 #include "training/run/compute.h"
-#include "training/run/finite.h"
+#include "training/run/find_nan.h"
 
 /* A plan for a run: after a step, rank `rank` gets a number into what it holds of a parameter. */
 struct fault {
@@ -25,8 +25,8 @@ struct fault {
 
 static void spoil(struct tr_runner *r, const struct fault *f)
 {
-    for (int n = 0; n < r->tape->n_holdings; n++) {
-        const struct tr_holding *h = &r->tape->holdings[n];
+    for (int n = 0; n < r->tape->n_states; n++) {
+        const struct tr_param_state *h = &r->tape->states[n];
         if (strcmp(r->tape->placed->g->tensors[h->parameter].name, f->parameter))
             continue;
         struct tr_piece p = f->kind == TR_KINDS ? tr_piece_rounded(r, h) : tr_piece_held(r, h, f->kind);

@@ -120,11 +120,11 @@ Test(errors, every_instruction_that_a_row_means_is_changed)
     rig_prepare(&p, "--micro 2");
     const struct tr_tape *t = tr_tapes_of(p.tapes, 0);
     for (int n = 0; n < t->n_instrs; n++)
-        dropped += t->instrs[n].code == TR_COUNT && t->instrs[n].micro == 1;
+        dropped += t->instrs[n].code == TR_ACCUMULATE && t->instrs[n].micro == 1;
     int before = t->n_instrs;
     cr_assert(tr_inject(p.tapes->of, 1, "micro-batch-dropped", &e), "%s", e.text);
     for (int n = 0; n < t->n_instrs; n++)
-        left += t->instrs[n].code == TR_COUNT && t->instrs[n].micro == 1;
+        left += t->instrs[n].code == TR_ACCUMULATE && t->instrs[n].micro == 1;
     cr_expect(dropped > 1);
     cr_expect_eq(left, 0, "%d of %d are left", left, dropped);
     cr_expect_eq(t->n_instrs, before - dropped);

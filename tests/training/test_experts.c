@@ -62,8 +62,8 @@ Test(experts, a_rank_holds_its_experts)
     struct tr_error e;
     cr_assert(prepare(&p, "--dp 8 --ep 2 --zero 1", &e), "%s", e.text);
     for (int r = 0; r < 8; r++)
-        for (int n = 0; n < p.tapes->of[r].n_holdings; n++) {
-            const struct tr_holding *h = &p.tapes->of[r].holdings[n];
+        for (int n = 0; n < p.tapes->of[r].n_states; n++) {
+            const struct tr_param_state *h = &p.tapes->of[r].states[n];
             const struct tr_tensor *w = &p.run.graph.tensors[h->parameter];
             bool expert = strstr(w->name, ".up.") || strstr(w->name, ".down.");
             int64_t all = w->size[0] * (w->dims > 1 ? w->size[1] : 1);
@@ -107,9 +107,9 @@ Test(experts, of_equal_experts_the_lower_are_chosen)
     const struct tr_tape *t = &p.tapes->of[0];
     cr_assert(tr_data_open(&data, NULL, 1, g->vocabulary, g->context, &e), "%s", e.text);
     cr_assert(tr_runner_open(&r, t, tr_kernels_best(), &data, NULL, &e), "%s", e.text);
-    for (int n = 0; n < t->n_holdings; n++)
-        if (strstr(g->tensors[t->holdings[n].parameter].name, "router"))
-            memset(tr_at(&r, t->holdings[n].values), 0, (size_t)t->values[t->holdings[n].values].bytes);
+    for (int n = 0; n < t->n_states; n++)
+        if (strstr(g->tensors[t->states[n].parameter].name, "router"))
+            memset(tr_at(&r, t->states[n].values), 0, (size_t)t->values[t->states[n].values].bytes);
     for (int n = 0; n < t->n_instrs && t->instrs[n].code != TR_UPDATE; n++) {
         const struct tr_instr *i = &t->instrs[n];
         cr_assert(tr_runner_instr(&r, n, &e), "%s", e.text);

@@ -40,8 +40,8 @@ static struct rank rank_of(const struct tr_prepared *p, const struct tr_options 
         .m = plan->micros,
         .k = plan->batch / plan->mesh.size[TR_DP] / plan->micros,
         .dp = plan->mesh.size[TR_DP],
-        .cp = plan->mesh.size[TR_CP] * plan->mesh.size[TR_CU],
-        .cu = plan->mesh.size[TR_CU],
+        .cp = plan->mesh.size[TR_CP] * plan->mesh.size[TR_ULYSSES],
+        .cu = plan->mesh.size[TR_ULYSSES],
         .tp = plan->mesh.size[TR_TP],
         .pp = plan->mesh.size[TR_PP],
         .chunks = plan->chunks,
@@ -138,9 +138,9 @@ static void context_parallel(struct tr_ledger *l, const struct rank *r)
         return;
     int64_t ring = r->cp / r->cu;
     if (r->cu > 1)
-        add(l, TR_ALL_REDUCE, 1 << TR_CU, 0, TR_OF_LEAVES, r->m * tensors(r), 4 * r->m * r->k * leaves);
+        add(l, TR_ALL_REDUCE, 1 << TR_ULYSSES, 0, TR_OF_LEAVES, r->m * tensors(r), 4 * r->m * r->k * leaves);
     if (r->plan->cp_form == TR_CP_ULYSSES || r->plan->cp_form == TR_CP_TWO)
-        add(l, TR_ALL_TO_ALL, r->cu > 1 ? 1 << TR_CU : cp, 0, TR_OF_ACTIVATIONS, 4 * calls,
+        add(l, TR_ALL_TO_ALL, r->cu > 1 ? 1 << TR_ULYSSES : cp, 0, TR_OF_ACTIVATIONS, 4 * calls,
             calls * 4 * kv / r->cp);
     if (r->plan->cp_form == TR_CP_ULYSSES)
         return;
@@ -288,8 +288,8 @@ static void compare_memory(
     int64_t lasting[TR_MEMORIES] = { 0 }, gradients = 0, parts = zero ? r.dp : 1;
     for (int n = 0; n < t->n_values; n++)
         lasting[t->values[n].memory] += t->values[n].lasts ? t->values[n].bytes : 0;
-    for (int n = 0; n < t->n_holdings; n++)
-        gradients += t->values[t->holdings[n].gradient].bytes;
+    for (int n = 0; n < t->n_states; n++)
+        gradients += t->values[t->states[n].gradient].bytes;
     cr_assert_eq(
         lasting[TR_MEM_PARAMETER], 4 * psi_held(&r) / (zero == 3 ? r.dp : 1), "%s: rank %d", line, rank);
     cr_assert_eq(lasting[TR_MEM_OPTIMIZER], 8 * psi_held(&r) / parts, "%s: rank %d", line, rank);

@@ -22,8 +22,8 @@ static int64_t copied(const struct tr_tape *t, enum tr_code code, enum tr_cargo 
 static int64_t updated(const struct tr_prepared *p, int rank)
 {
     int64_t elements = 0;
-    for (int n = 0; n < p->tapes->of[rank].n_holdings; n++) {
-        const struct tr_holding *h = &p->tapes->of[rank].holdings[n];
+    for (int n = 0; n < p->tapes->of[rank].n_states; n++) {
+        const struct tr_param_state *h = &p->tapes->of[rank].states[n];
         bool lent = p->run.graph.tensors[h->parameter].values_of != h->parameter &&
                     p->run.plan.mesh.size[TR_PP] == 1; /* a tied head beside its embedding */
         elements += lent ? 0 : h->shard_count;
@@ -74,8 +74,8 @@ Test(offload, bfloat16_copies_half_of_it)
         for (int r = 0; r < p.run.plan.mesh.n; r++) {
             const struct tr_tape *t = &p.tapes->of[r];
             int64_t elements = updated(&p, r), largest = 0;
-            for (int n = 0; n < t->n_holdings; n++)
-                largest = t->holdings[n].shard_count > largest ? t->holdings[n].shard_count : largest;
+            for (int n = 0; n < t->n_states; n++)
+                largest = t->states[n].shard_count > largest ? t->states[n].shard_count : largest;
             cr_expect_eq(copied(t, TR_DOWN, -1), 2 * elements, "%s, rank %d", options, r);
             cr_expect_eq(copied(t, TR_DOWN, TR_OF_GRADIENTS), 2 * elements);
             cr_expect_eq(copied(t, TR_UP, TR_OF_PARAMETERS), 2 * elements);

@@ -125,7 +125,7 @@ static bool same_value(const struct tr_value *a, const struct tr_value *b)
 static void expect_alike(const struct tr_tape *class, const struct tr_tape *own, const char *line)
 {
     cr_assert(class->n_instrs == own->n_instrs && class->n_values == own->n_values &&
-                  class->n_holdings == own->n_holdings && class->n_masks == own->n_masks &&
+                  class->n_states == own->n_states && class->n_masks == own->n_masks &&
                   class->n_beside == own->n_beside,
         "%s: rank %d is not as rank %d", line, own->rank, class->rank);
     for (int n = 0; n < own->n_instrs; n++)

@@ -106,11 +106,11 @@ Test(policies, persist_keeps_small_tensors_whole)
         snprintf(options, sizeof options, MODEL "--zero3-persist %d", (int)limit);
         rig_prepare(&p, options);
         const struct tr_tape *t = &p.tapes->of[0];
-        for (int n = 0; n < t->n_holdings; n++) {
-            const struct tr_tensor *w = &p.run.graph.tensors[t->holdings[n].parameter];
+        for (int n = 0; n < t->n_states; n++) {
+            const struct tr_tensor *w = &p.run.graph.tensors[t->states[n].parameter];
             int64_t elements = w->size[0] * (w->dims > 1 ? w->size[1] : 1);
             cr_assert_eq(
-                t->values[t->holdings[n].values].bytes, 4 * (elements < limit ? elements : elements / 2));
+                t->values[t->states[n].values].bytes, 4 * (elements < limit ? elements : elements / 2));
         }
         for (int n = 0; n < t->n_instrs; n++)
             if (gathers(t, &t->instrs[n]))

@@ -8,7 +8,7 @@
 #include "tests/training/options_rig.h"
 #include "training/launch.h"
 #include "training/run/run.h"
-#include "training/run/widen.h"
+#include "training/run/bfloat16.h"
 
 enum { COUNT = 256, UPDATES = 4, PARAMETERS = 2, ALL = UPDATES * PARAMETERS };
 
@@ -19,7 +19,7 @@ static bool round_all(const struct tr_runner *r, struct tr_error *e)
     for (int i = 0; i < COUNT; i++)
         masters[i] = 1 + 1.0f / 256; /* in the middle between two numbers of bfloat16 */
     for (int k = 0; k < ALL; k++) {
-        int parameter = r->tape->holdings[k / UPDATES].parameter, update = k % UPDATES;
+        int parameter = r->tape->states[k / UPDATES].parameter, update = k % UPDATES;
         tr_round_masters(r, parameter, got[k], masters, 0, COUNT, update);
         tr_round_masters(r, parameter, again, masters, 0, COUNT, update);
         if (memcmp(got[k], again, sizeof again) != 0)

@@ -438,7 +438,7 @@ static bool instruction(struct tr_checking *c, int n, struct tr_error *e)
         return !memcmp(c->values[i->in[0]].on, c->t->placed->shards[c->t->values[i->in[0]].shard].on,
                    sizeof c->values->on) ||
                tr_checked_wrong(c, n, e, "what is sent does not lie as the next stage expects");
-    case TR_COUNT:
+    case TR_ACCUMULATE:
         return count_in(c, n, i->in[0], i->parameter, i->micro, e);
     case TR_TIE:
         for (int x = 0; x < c->g->n_tensors; x++)
@@ -501,8 +501,8 @@ static bool lasting(const struct tr_checking *c, struct tr_error *e)
 
 static bool all_updated(const struct tr_checking *c, struct tr_error *e)
 {
-    for (int n = 0; n < c->t->n_holdings; n++) {
-        int p = c->t->holdings[n].parameter;
+    for (int n = 0; n < c->t->n_states; n++) {
+        int p = c->t->states[n].parameter;
         bool own = c->g->tensors[p].values_of == p || tr_ends_apart(c->plan);
         if (c->updated[p] != own * tr_updates(c->plan))
             return tr_fail(e, "rank %d: %s is updated %d times in a step", c->t->rank, c->g->tensors[p].name,

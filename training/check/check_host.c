@@ -61,8 +61,8 @@ bool tr_check_copy(struct tr_checking *c, int n, struct tr_error *e)
 
 bool tr_check_raised(const struct tr_checking *c, struct tr_error *e)
 {
-    for (int n = 0; n < c->t->n_holdings; n++) {
-        const struct tr_holding *h = &c->t->holdings[n];
+    for (int n = 0; n < c->t->n_states; n++) {
+        const struct tr_param_state *h = &c->t->states[n];
         if (h->on_host >= 0 && c->raised[h->parameter] != c->updated[h->parameter])
             return tr_fail(e,
                 "rank %d: the host updates %s, and it comes up %d times after that: the next step would "

@@ -93,8 +93,8 @@ bool tr_check_versions(const struct tr_tape *t, struct tr_error *e)
     bool ok = true;
     for (int n = 0; n < t->n_instrs && ok; n++)
         ok = instruction(&v, n, e);
-    for (int n = 0; n < t->n_holdings && ok; n++) {
-        const struct tr_holding *h = &t->holdings[n];
+    for (int n = 0; n < t->n_states && ok; n++) {
+        const struct tr_param_state *h = &t->states[n];
         if (v.held[h->values] != tr_updates(plan))
             ok = tr_fail(e, "rank %d: the next step begins with version %d of %s, and the last is %d",
                 t->rank, v.held[h->values], t->placed->g->tensors[h->parameter].name, tr_updates(plan));

@@ -19,7 +19,7 @@ static bool *counted_parameters(const struct tr_graph *g)
 static int64_t place_on(const struct tr_placed *p, int rank, const struct tr_leaf_part *part)
 {
     struct tr_tape t = { .placed = p, .rank = rank, .server = -1 };
-    const struct tr_holding h = { .parameter = part->parameter, .shard_count = part->shard_count };
+    const struct tr_param_state h = { .parameter = part->parameter, .shard_count = part->shard_count };
     tr_mesh_place(&p->plan->mesh, rank, t.at);
     if (part->code == TR_NORM)
         return tr_norm_place(&t, &h, p->plan->async ? part->micro / tr_update_micros(p->plan) : 0);

@@ -33,7 +33,7 @@ static void say(struct tr_talk *k, const struct tr_tape *t, int n)
 static void put_part(struct tr_talk *k, struct tr_tape *t, int n)
 {
     const struct tr_instr *i = &t->instrs[n];
-    const struct tr_holding *h = i->code == TR_NORM ? tr_holding_of(t, i->parameter) : NULL;
+    const struct tr_param_state *h = i->code == TR_NORM ? tr_param_state_of(t, i->parameter) : NULL;
     int run = 0;
     for (int x = 0; x < k->n_parts; x++)
         run += k->parts[x].code == i->code && k->parts[x].micro == i->micro;

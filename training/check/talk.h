@@ -27,7 +27,7 @@ struct tr_leaf_part {
     int parameter, micro;
     int run; /* LOSSES: which of the rank's runs of tokens */
     int64_t place, count, times;
-    int64_t shard_count; /* NORM: of the parameter's holding */
+    int64_t shard_count; /* NORM: of the parameter's state */
     const char *name;
 };
 

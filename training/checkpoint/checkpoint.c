@@ -8,7 +8,7 @@
 
 #include "training/checkpoint/head.h"
 #include "training/run/host.h"
-#include "training/run/widen.h"
+#include "training/run/bfloat16.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -33,10 +33,10 @@ static bool sum_up(
 {
     const struct tr_tape *t = r->tape;
     memset(sums, 0, count * sizeof *sums);
-    for (int n = 0; n < t->n_holdings; n++)
+    for (int n = 0; n < t->n_states; n++)
         for (int kind = 0; kind < TR_KINDS; kind++) {
-            struct tr_piece p = tr_piece_owned(r, &t->holdings[n], kind);
-            sums[tr_heading_entry(t->placed->g, t->holdings[n].parameter) * TR_KINDS + kind] +=
+            struct tr_piece p = tr_piece_owned(r, &t->states[n], kind);
+            sums[tr_heading_entry(t->placed->g, t->states[n].parameter) * TR_KINDS + kind] +=
                 tr_piece_sum(&p);
         }
     return !ranks ||
@@ -75,10 +75,10 @@ static bool write_pieces(
     const struct tr_runner *r, const struct tr_heading *h, int file, const char *path, struct tr_error *e)
 {
     const struct tr_tape *t = r->tape;
-    for (int n = 0; n < t->n_holdings; n++)
+    for (int n = 0; n < t->n_states; n++)
         for (int kind = 0; kind < TR_KINDS; kind++) {
-            struct tr_piece p = tr_piece_owned(r, &t->holdings[n], kind);
-            int entry = tr_heading_entry(t->placed->g, t->holdings[n].parameter);
+            struct tr_piece p = tr_piece_owned(r, &t->states[n], kind);
+            int entry = tr_heading_entry(t->placed->g, t->states[n].parameter);
             if (!write_piece(&p, file, tr_heading_place(h, entry, kind, p.from), path, e))
                 return false;
         }
@@ -199,8 +199,8 @@ bool tr_checkpoint_peek(struct tr_head *head, const char *path, const struct tr_
 
 /* The bfloat16 values are those that the run which wrote the file had: rounded masters, of other ranks as
  * well where the optimizer is cut. */
-static bool read_rounded(const struct tr_runner *r, const struct tr_heading *h, const struct tr_holding *of,
-    int file, const char *path, struct tr_error *e)
+static bool read_rounded(const struct tr_runner *r, const struct tr_heading *h,
+    const struct tr_param_state *of, int file, const char *path, struct tr_error *e)
 {
     float masters[SOME];
     const struct tr_tape *t = r->tape;
@@ -235,15 +235,15 @@ static bool read_pieces(
     const struct tr_runner *r, const struct tr_heading *h, int file, const char *path, struct tr_error *e)
 {
     const struct tr_tape *t = r->tape;
-    for (int n = 0; n < t->n_holdings; n++) {
+    for (int n = 0; n < t->n_states; n++) {
         for (int kind = 0; kind < TR_KINDS; kind++) {
-            struct tr_piece p = tr_piece_held(r, &t->holdings[n], kind);
-            int entry = tr_heading_entry(t->placed->g, t->holdings[n].parameter);
+            struct tr_piece p = tr_piece_held(r, &t->states[n], kind);
+            int entry = tr_heading_entry(t->placed->g, t->states[n].parameter);
             if (!read_piece(&p, file, tr_heading_place(h, entry, kind, p.from), path, e))
                 return false;
         }
-        bool rounded = t->values[t->holdings[n].values].element == TR_BFLOAT16;
-        if (rounded && !read_rounded(r, h, &t->holdings[n], file, path, e))
+        bool rounded = t->values[t->states[n].values].element == TR_BFLOAT16;
+        if (rounded && !read_rounded(r, h, &t->states[n], file, path, e))
             return false;
     }
     return true;

@@ -18,18 +18,19 @@ static struct tr_piece cut(const struct tr_tensor *w, struct tr_piece p, int64_t
     return p;
 }
 
-int tr_kept_values(const struct tr_holding *h)
+int tr_kept_values(const struct tr_param_state *h)
 {
     return h->master >= 0 ? h->master : h->values;
 }
 
-struct tr_piece tr_piece_held(const struct tr_runner *r, const struct tr_holding *h, enum tr_kind kind)
+struct tr_piece tr_piece_held(const struct tr_runner *r, const struct tr_param_state *h, enum tr_kind kind)
 {
     const struct tr_tape *t = r->tape;
     const struct tr_graph *g = t->placed->g;
     const int values[TR_KINDS] = { tr_kept_values(h), h->m, h->v, h->waiting };
     int value = values[kind];
-    const struct tr_holding *home = tr_holding_of((struct tr_tape *)t, g->tensors[h->parameter].values_of);
+    const struct tr_param_state *home =
+        tr_param_state_of((struct tr_tape *)t, g->tensors[h->parameter].values_of);
     bool lent = home && home != h, narrow = value >= 0 && t->values[value].element == TR_BFLOAT16;
     bool rounded = narrow && kind == TR_VALUES; /* a server has the master */
     struct tr_piece p = { .at = NULL };
@@ -43,7 +44,7 @@ struct tr_piece tr_piece_held(const struct tr_runner *r, const struct tr_holding
     return cut(&g->tensors[h->parameter], p, from, tr_count(t, value));
 }
 
-struct tr_piece tr_piece_rounded(const struct tr_runner *r, const struct tr_holding *h)
+struct tr_piece tr_piece_rounded(const struct tr_runner *r, const struct tr_param_state *h)
 {
     const struct tr_tape *t = r->tape;
     bool rounded = t->values[h->values].element == TR_BFLOAT16;
@@ -52,7 +53,7 @@ struct tr_piece tr_piece_rounded(const struct tr_runner *r, const struct tr_hold
         &t->placed->g->tensors[h->parameter], p, tr_values_from(t, h), rounded ? tr_count(t, h->values) : 0);
 }
 
-struct tr_piece tr_piece_owned(const struct tr_runner *r, const struct tr_holding *h, enum tr_kind kind)
+struct tr_piece tr_piece_owned(const struct tr_runner *r, const struct tr_param_state *h, enum tr_kind kind)
 {
     const struct tr_tape *t = r->tape;
     const struct tr_graph *g = t->placed->g;

@@ -21,15 +21,15 @@ void tr_piece_get(const struct tr_piece *p, int64_t i, int64_t count, float *to)
 void tr_piece_put(const struct tr_piece *p, int64_t i, int64_t count, const float *from);
 
 /* The value of the tape that a checkpoint keeps: the master, where there is one. */
-int tr_kept_values(const struct tr_holding *h);
+int tr_kept_values(const struct tr_param_state *h);
 /* All that is here. */
-struct tr_piece tr_piece_held(const struct tr_runner *r, const struct tr_holding *h, enum tr_kind kind);
+struct tr_piece tr_piece_held(const struct tr_runner *r, const struct tr_param_state *h, enum tr_kind kind);
 /* What this rank owns of it: of replicas the first rank has it, so that the pieces of all ranks are the whole
  * tensor, once. */
-struct tr_piece tr_piece_owned(const struct tr_runner *r, const struct tr_holding *h, enum tr_kind kind);
+struct tr_piece tr_piece_owned(const struct tr_runner *r, const struct tr_param_state *h, enum tr_kind kind);
 
 /* What operations read of a bfloat16 parameter, which is the rounding of a master that may be elsewhere. */
-struct tr_piece tr_piece_rounded(const struct tr_runner *r, const struct tr_holding *h);
+struct tr_piece tr_piece_rounded(const struct tr_runner *r, const struct tr_param_state *h);
 
 /* A sum of a hash of each (index, bits), modulo 2^64: the sums of a tensor's pieces add up to the tensor's,
  * and any one element that changes changes it. */

@@ -35,7 +35,7 @@ void tr_replicas_close(struct tr_replicas *s)
 }
 
 /* Of several servers each has a part, which no other rank has as a piece; and a server has no roundings. */
-static struct tr_piece piece_of(const struct tr_runner *r, const struct tr_holding *h, int kind)
+static struct tr_piece piece_of(const struct tr_runner *r, const struct tr_param_state *h, int kind)
 {
     bool serves = r->tape->server >= 0;
     if (serves && (r->tape->placed->plan->mesh.servers > 1 || kind == ROUNDED))
@@ -44,7 +44,7 @@ static struct tr_piece piece_of(const struct tr_runner *r, const struct tr_holdi
 }
 
 /* Ranks that hold the same piece have the same number for it. */
-static int64_t number(const struct tr_runner *r, const struct tr_holding *h, int kind)
+static int64_t number(const struct tr_runner *r, const struct tr_param_state *h, int kind)
 {
     const struct tr_tape *t = r->tape;
     const struct tr_plan *plan = t->placed->plan;
@@ -63,10 +63,10 @@ static int64_t number(const struct tr_runner *r, const struct tr_holding *h, int
 /* The hash of the piece of this number, if it is here. */
 static bool hash(const struct tr_runner *r, int64_t wanted, uint64_t *sum)
 {
-    for (int n = 0; n < r->tape->n_holdings; n++)
+    for (int n = 0; n < r->tape->n_states; n++)
         for (int kind = 0; kind < COMPARED; kind++) {
-            struct tr_piece p = piece_of(r, &r->tape->holdings[n], kind);
-            if (p.count && number(r, &r->tape->holdings[n], kind) == wanted) {
+            struct tr_piece p = piece_of(r, &r->tape->states[n], kind);
+            if (p.count && number(r, &r->tape->states[n], kind) == wanted) {
                 *sum = tr_piece_sum(&p);
                 return true;
             }
@@ -116,10 +116,10 @@ bool tr_replicas_count(
     const struct tr_tape *t = r->tape;
     size_t count = (size_t)s->count;
     memset(s->most, 0, count * sizeof *s->most);
-    for (int n = 0; n < t->n_holdings; n++)
+    for (int n = 0; n < t->n_states; n++)
         for (int kind = 0; kind < COMPARED; kind++)
-            if (piece_of(r, &t->holdings[n], kind).count)
-                s->most[number(r, &t->holdings[n], kind)] = 1;
+            if (piece_of(r, &t->states[n], kind).count)
+                s->most[number(r, &t->states[n], kind)] = 1;
     if (tutti_all_reduce(s->most, s->most, count, TUTTI_UINT64, TUTTI_SUM, ranks, tutti_no_stream()))
         return tr_fail(e, "counting replicas: %s", tutti_get_last_error(ranks));
     *several = 0;
@@ -135,10 +135,10 @@ bool tr_replicas_check(
     size_t count = (size_t)s->count;
     memset(s->least, 0xFF, count * sizeof *s->least);
     memset(s->most, 0, count * sizeof *s->most);
-    for (int n = 0; n < t->n_holdings; n++)
+    for (int n = 0; n < t->n_states; n++)
         for (int kind = 0; kind < COMPARED; kind++) {
-            struct tr_piece p = piece_of(r, &t->holdings[n], kind);
-            int64_t piece = number(r, &t->holdings[n], kind);
+            struct tr_piece p = piece_of(r, &t->states[n], kind);
+            int64_t piece = number(r, &t->states[n], kind);
             if (p.count)
                 s->least[piece] = s->most[piece] = tr_piece_sum(&p);
         }

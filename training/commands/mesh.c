@@ -72,9 +72,9 @@ static void say_all_groups(const struct tr_mesh *m)
     if (shares)
         say_groups(m, "dp+ep", TR_DATA, "all other sequences; the same of the model, but for experts");
     say_groups(m, "cp", 1 << TR_CP, "the same sequences, other tokens");
-    say_groups(m, "cu", 1 << TR_CU, "inside cp: in attention, other heads");
+    say_groups(m, "cu", 1 << TR_ULYSSES, "inside cp: in attention, other heads");
     say_groups(m, "pp", 1 << TR_PP, "stage after stage");
-    int model = 1 << TR_TP | 1 << TR_CP | 1 << TR_CU | 1 << TR_PP;
+    int model = 1 << TR_TP | 1 << TR_CP | 1 << TR_ULYSSES | 1 << TR_PP;
     if ((m->size[TR_TP] > 1) + (m->size[TR_CP] > 1) + (m->size[TR_PP] > 1) > 1 && !shares)
         say_groups(m, "model", model, "together one model; dp replicates it");
 }

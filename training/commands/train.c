@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* train.c: the default command: train a model and say how it goes. */
 #include "training/commands/commands.h"
-#include "training/commands/keeper.h"
+#include "training/commands/checkpointing.h"
 #include "training/commands/limits.h"
 #include "training/commands/prepare.h"
-#include "training/commands/serving.h"
-#include "training/commands/warmup.h"
+#include "training/commands/server_report.h"
+#include "training/commands/measure_layers.h"
 #include "training/launch.h"
 #include "training/kernels/openblas.h"
 #include "training/passes/versions.h"
@@ -110,15 +110,15 @@ static void say_resident(const struct tr_options *o, const struct tr_runner *r)
 }
 
 /* The first step is audited: its memory is what the tape says, or it fails. */
-static bool steps(
-    const struct tr_options *o, struct tr_prepared *p, struct tr_keeper *k, FILE *trace, struct tr_error *e)
+static bool steps(const struct tr_options *o, struct tr_prepared *p, struct tr_checkpointing *k, FILE *trace,
+    struct tr_error *e)
 {
     struct tr_runner *r = k->runner;
     struct tr_report report;
     long shown = o->trace_step < 0 ? o->steps - 1 : o->trace_step;
     bool stop = r->step >= o->steps;
     if (stop && *o->save) /* --steps 0: the initial values */
-        return tr_keeper_save(k, e);
+        return tr_checkpointing_save(k, e);
     for (bool first = true; !stop; first = false) {
         long step = (long)r->step;
         r->audited = first;
@@ -131,7 +131,7 @@ static bool steps(
         if (first && o->stage_memory &&
             !tr_stages_measured(o->json ? stderr : stdout, r, p->tapes, &p->run.schedule, e))
             return false;
-        if ((step == shown && !show_instructions(o, p, r, trace, e)) || !tr_keeper_after(k, &stop, e))
+        if ((step == shown && !show_instructions(o, p, r, trace, e)) || !tr_checkpointing_after(k, &stop, e))
             return false;
     }
     return true;
@@ -207,12 +207,13 @@ static bool train(tutti_comm *world, void *context, struct tr_error *e)
         ok = tr_runner_open(&runner, tape, kernels, &data, world, e) && tr_slow_down(&runner, o, e);
         if (ok && rank == 0)
             say_begin(o, &p, tape, &data);
-        struct tr_keeper keeper = { .ranks = NULL };
+        struct tr_checkpointing keeper = { .ranks = NULL };
         if (p.run.plan.server_async)
-            ok = ok && tr_run_asynchronously(o, &p, &runner, world, e);
+            ok = ok && tr_server_report_run(o, &p, &runner, world, e);
         else
-            ok = ok && tr_keeper_open(&keeper, o, &runner, world, e) && steps(o, &p, &keeper, trace, e);
-        tr_keeper_close(&keeper);
+            ok =
+                ok && tr_checkpointing_open(&keeper, o, &runner, world, e) && steps(o, &p, &keeper, trace, e);
+        tr_checkpointing_close(&keeper);
         if (ok || !p.run.plan.server_async) /* see tr_server_close */
             tr_runner_close(&runner);
         tr_data_close(&data);
@@ -237,7 +238,7 @@ int tr_command_train(int argc, char **argv)
     if (!tr_limits_offload(&first, &e) || !tr_prepare(&p, &first, &e)) /* said before ranks are there */
         return tr_refuse(1, &e);
     int n = p.run.plan.mesh.n;
-    bool ok = tr_keeper_check(&o, &p.run, &e) && tr_serving_check(&o, &p.run.plan, &e);
+    bool ok = tr_checkpointing_check(&o, &p.run, &e) && tr_server_report_check(&o, &p.run.plan, &e);
     tr_prepared_free(&p);
     if (!ok)
         return tr_refuse(1, &e);

@@ -2,7 +2,7 @@
 /* account.c: what a configuration computes, sends and needs, and what it can be compared with. */
 #include "training/compare/compare.h"
 
-#include "training/commands/alone.h"
+#include "training/commands/one_rank.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -54,7 +54,7 @@ static bool compare_flops(struct tr_comparison *c, struct tr_error *e)
 {
     struct tr_options alone;
     struct tr_prepared p;
-    tr_alone_options(&alone, &c->base);
+    tr_one_rank_options(&alone, &c->base);
     if (!tr_prepare(&p, &alone, e))
         return false;
     for (int i = 0; i < c->n; i++)
@@ -72,7 +72,7 @@ bool tr_compare_account(struct tr_comparison *c, struct tr_error *e)
             x->flops += tr_tape_flops(tr_tapes_like(x->prepared.tapes, r));
         }
         x->largest = largest(&x->prepared);
-        tr_compare_cure(c, x);
+        tr_compare_what_fits(c, x);
     }
     return compare_flops(c, e);
 }
@@ -85,10 +85,10 @@ static bool computes_otherwise(const struct tr_plan *p)
 char tr_compare_class(const struct tr_contender *x)
 {
     const struct tr_plan *p = &x->prepared.run.plan;
-    struct tr_floor f;
+    struct tr_tolerance f;
     if (computes_otherwise(p))
         return 'D';
-    if (tr_floor_of(&f, &x->options))
+    if (tr_tolerance_of(&f, &x->options))
         return 'C';
     return p->mesh.n - p->mesh.servers == p->mesh.size[TR_PP] ? 'A' : 'B';
 }
@@ -100,14 +100,14 @@ const char *tr_compare_with(const struct tr_contender *x)
 
 bool tr_compare_near(const struct tr_comparison *c)
 {
-    struct tr_floor f;
+    struct tr_tolerance f;
     for (int i = 0; i < c->n; i++)
-        if (tr_floor_of(&f, &c->all[i].options) || strcmp(tr_compare_with(&c->all[i]), "golden program"))
+        if (tr_tolerance_of(&f, &c->all[i].options) || strcmp(tr_compare_with(&c->all[i]), "golden program"))
             return true;
     return false;
 }
 
 bool tr_compare_equal(const struct tr_contender *x)
 {
-    return x->runs && tr_floor_kept(&x->options, &x->verdict);
+    return x->runs && tr_tolerance_kept(&x->options, &x->verdict);
 }

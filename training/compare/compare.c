@@ -170,7 +170,7 @@ static bool open_trials(struct tr_comparison *c, struct tr_trial *trials, int fr
 static bool serve(struct tr_contender *x, struct tr_trial *t, tutti_comm *world, struct tr_error *e)
 {
     int64_t begun = tr_now_ns();
-    if (!tr_trial_serve(t, &x->options, e))
+    if (!tr_trial_server(t, &x->options, e))
         return false;
     if (tutti_barrier(t->comm, tutti_no_stream()) != TUTTI_OK)
         return tr_fail(e, "%s", tutti_get_last_error(world));

@@ -4,7 +4,7 @@
 #ifndef TRAINING_COMPARE_COMPARE_H
 #define TRAINING_COMPARE_COMPARE_H
 
-#include "training/verify/floors.h"
+#include "training/verify/tolerances.h"
 #include "training/report/report.h"
 
 enum tr_form {
@@ -95,8 +95,8 @@ void tr_compare_rows(const struct tr_comparison *c, bool markdown, FILE *to);
 void tr_compare_scaling(const struct tr_comparison *c, FILE *to);
 void tr_compare_json(const struct tr_comparison *c, FILE *to);
 
-/* cure.c: whether it fits both limits, and so runs; else which changes would make it fit. */
-void tr_compare_cure(const struct tr_comparison *c, struct tr_contender *x);
+/* what_fits.c: whether it fits both limits, and so runs; else which changes would make it fit. */
+void tr_compare_what_fits(const struct tr_comparison *c, struct tr_contender *x);
 
 /* async.c: what computes with old weights or gradients, beside what does not. */
 void tr_compare_async_options(struct tr_options *o);

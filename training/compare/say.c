@@ -98,8 +98,8 @@ static void with(const struct tr_contender *x, int index, char *to)
 /* How far losses and gradients are off, and how far they may be. */
 static void distance(const struct tr_contender *x, int index, char *to)
 {
-    struct tr_floor f = { 0, 0 };
-    tr_floor_of(&f, &x->options);
+    struct tr_tolerance f = { 0, 0 };
+    tr_tolerance_of(&f, &x->options);
     const double values[] = { x->verdict.off[TR_DIFF_LOSSES], f.losses, x->verdict.off[TR_DIFF_GRADIENTS],
         f.gradients };
     real(to, x, "%.1e", values[index]);
@@ -362,8 +362,8 @@ static void say_object(const struct tr_comparison *c, const struct tr_contender 
         "bubble_formula", "bubble_simulated", "bubble_measured", "exposed" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         tr_json_number(to, names[i], x->runs ? numbers[i] : NAN);
-    struct tr_floor f = { 0, 0 };
-    tr_floor_of(&f, &x->options);
+    struct tr_tolerance f = { 0, 0 };
+    tr_tolerance_of(&f, &x->options);
     tr_json_text(to, "compared_with", tr_compare_with(x));
     tr_json_number(to, "off_losses", x->runs ? x->verdict.off[TR_DIFF_LOSSES] : NAN);
     tr_json_number(to, "off_losses_legal", f.losses);

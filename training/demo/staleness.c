@@ -2,7 +2,7 @@
 /* staleness.c: `tutti-train staleness`: how old the weights are that asynchronous pipelines compute with,
  * and what that does to the loss. Each line is the simulator's run of as many updates as the others, from the
  * same data; that a pipeline of ranks has its bits is what verify shows. */
-#include "training/commands/alone.h"
+#include "training/commands/one_rank.h"
 #include "training/commands/commands.h"
 #include "training/verify/golden.h"
 #include "training/commands/prepare.h"
@@ -25,7 +25,7 @@ static bool refuse(const struct tr_options *o, struct tr_error *e)
 {
     struct tr_options alone;
     char given[TR_OPTION_TEXT], other[TR_OPTION_TEXT];
-    tr_alone_options(&alone, o);
+    tr_one_rank_options(&alone, o);
     alone.dp = 0;
     strcpy(alone.precision, "float32");
     if (!tr_options_same(o, &alone, given, other))

@@ -43,9 +43,9 @@ bool tr_other_micro(const struct tr_spot *s)
 
 bool tr_into_the_group(const struct tr_spot *s)
 {
-    if (s->t->placed->plan->mesh.size[TR_CU] == 1)
+    if (s->t->placed->plan->mesh.size[TR_ULYSSES] == 1)
         return false;
-    s->i->axes = 1 << TR_CU;
+    s->i->axes = 1 << TR_ULYSSES;
     return true;
 }
 
@@ -67,7 +67,7 @@ bool tr_masters_forgotten(const struct tr_spot *s)
 }
 
 /* The first buffer, beside the one of the first version, that a parameter's updates write to; -1. */
-static int other_buffer(const struct tr_tape *t, const struct tr_holding *h)
+static int other_buffer(const struct tr_tape *t, const struct tr_param_state *h)
 {
     for (int n = 0; n < t->n_instrs; n++)
         if (t->instrs[n].code == TR_UPDATE && t->instrs[n].parameter == h->parameter &&
@@ -78,7 +78,7 @@ static int other_buffer(const struct tr_tape *t, const struct tr_holding *h)
 
 bool tr_update_stashed(const struct tr_spot *s)
 {
-    const struct tr_holding *h = &s->t->holdings[0];
+    const struct tr_param_state *h = &s->t->states[0];
     int *from = &s->i->in[s->i->ins - 1];
     if (s->t->at[TR_PP] || s->i->parameter != h->parameter || *from == h->values || other_buffer(s->t, h) < 0)
         return false;
@@ -267,7 +267,7 @@ bool tr_before_the_last_count(const struct tr_spot *s)
 {
     int count = s->at;
     while (count >= 0 &&
-           (s->t->instrs[count].code != TR_COUNT || s->t->instrs[count].parameter != s->i->parameter))
+           (s->t->instrs[count].code != TR_ACCUMULATE || s->t->instrs[count].parameter != s->i->parameter))
         count--;
     if (!s->t->placed->plan->no_flush || count < 0)
         return false;
@@ -284,7 +284,7 @@ static bool count_again(struct tr_tape *tapes, int r)
                                 update = { .code = TR_UPDATE };
     struct tr_tape *t = &tapes[r];
     int from = tr_find(&tapes[0], &first, 0), to = tr_find(t, &update, 0);
-    const struct tr_holding *h = from < 0 ? NULL : tr_holding_of(t, tapes[0].instrs[from].parameter);
+    const struct tr_param_state *h = from < 0 ? NULL : tr_param_state_of(t, tapes[0].instrs[from].parameter);
     if (to < 0 || !h || tr_find(t, &first, 0) >= 0)
         return false;
     struct tr_instr *norm = tr_insert_instr(t, to, TR_NORM);
@@ -345,13 +345,13 @@ static bool one_buffer_for_two(struct tr_tape *tapes, int n, int micro)
 {
     for (int r = 0; r < n; r++) {
         struct tr_tape *t = &tapes[r];
-        for (int h = 0; h < t->n_holdings && t->at[TR_PP] == 0; h++) {
-            int buffer = other_buffer(t, &t->holdings[h]);
+        for (int h = 0; h < t->n_states && t->at[TR_PP] == 0; h++) {
+            int buffer = other_buffer(t, &t->states[h]);
             if (buffer < 0)
                 return false;
             for (int i = 0; i < t->n_instrs; i++)
                 if (micro < 0 || (t->instrs[i].part == TR_F && t->instrs[i].micro == micro))
-                    use_instead(&t->instrs[i], buffer, t->holdings[h].values);
+                    use_instead(&t->instrs[i], buffer, t->states[h].values);
         }
         tr_plan_memory(t);
     }

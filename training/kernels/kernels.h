@@ -88,9 +88,10 @@ struct tr_kernels {
     /* bfloat16, in two bytes each, to float32 and back: to the nearest, ties to even; or by chance, up with
      * the probability that makes the mean x, by a hash of key and of the element's place in its tensor, of
      * which from[0] has place `first`. A NaN stays one. `to` of narrow may begin where `from` does. */
-    void (*widen)(float *to, const uint16_t *from, int64_t count);
-    void (*narrow)(uint16_t *to, const float *from, int64_t count);
-    void (*narrow_by_chance)(uint16_t *to, const float *from, int64_t first, int64_t count, uint64_t key);
+    void (*to_float)(float *to, const uint16_t *from, int64_t count);
+    void (*to_bfloat16)(uint16_t *to, const float *from, int64_t count);
+    void (*to_bfloat16_by_chance)(
+        uint16_t *to, const float *from, int64_t first, int64_t count, uint64_t key);
 
     void (*gelu)(float *y, const float *x, int64_t count);
     void (*gelu_dx)(float *dx, const float *dy, const float *x, int64_t count); /* dx may be dy */

@@ -4,7 +4,7 @@
 
 #include "training/kernels/numbers.h"
 #include "training/kernels/gemm.h"
-#include "training/kernels/narrow.h"
+#include "training/kernels/bfloat16.h"
 #include "training/kernels/rows.h"
 #include "training/kernels/group.h"
 #include "training/kernels/softmax.h"
@@ -22,9 +22,9 @@ const struct tr_kernels TR_SET = {
     .sum_products = sum_products,
     .group_norm = group_norm,
     .group_norm_dx = group_norm_dx,
-    .widen = widen,
-    .narrow = narrow,
-    .narrow_by_chance = narrow_by_chance,
+    .to_float = to_float,
+    .to_bfloat16 = to_bfloat16,
+    .to_bfloat16_by_chance = to_bfloat16_by_chance,
     .gelu = gelu,
     .gelu_dx = gelu_dx,
     .add = add,

@@ -52,7 +52,7 @@ static void part(const struct tr_kernels *k, const struct tr_update *u, int64_t 
     for (int64_t n = 0; n < count; n += PIECE) {
         float g[PIECE];
         int64_t some = count - n < PIECE ? count - n : PIECE;
-        k->widen(g, u->narrow + from + n, some);
+        k->to_float(g, u->narrow + from + n, some);
         apply(k, u, g, from + n, some);
     }
 }

@@ -50,7 +50,7 @@ static void fold(const struct tr_call *c)
 
 static void round_sums(const struct tr_call *c)
 {
-    c->k->narrow((uint16_t *)(void *)c->out[0].p, c->in[0].p, c->in[0].count);
+    c->k->to_bfloat16((uint16_t *)(void *)c->out[0].p, c->in[0].p, c->in[0].count);
 }
 
 /* ---- the rows ---- */

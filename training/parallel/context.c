@@ -60,7 +60,7 @@ static const struct tr_paradigm tables[TR_CP_FORMS] = {
     { "scores", "every rank has a part of the tokens", TR_CP, { { "inputs", "St" }, { "stream", "St" } } },
 };
 const struct tr_paradigm tr_context_inside = { "ulysses",
-    "each of the group a part of those; or of the heads", TR_CU,
+    "each of the group a part of those; or of the heads", TR_ULYSSES,
     { { "inputs", "St" }, { "stream", "St" }, { "*.q", "Sc" }, { "*.kv", "Sc" }, { "*attention", "Sc" } } };
 static const struct tr_paradigm striped = { "striped", "every rank has every cp-th token", TR_CP,
     { { "inputs", "St" }, { "stream", "St" } } };
@@ -118,7 +118,7 @@ static bool check_stripes(const struct tr_plan *p, const struct tr_graph *g, str
 
 bool tr_context_check(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e)
 {
-    int cu = p->mesh.size[TR_CU], cp = p->mesh.size[TR_CP] * cu, tp = p->mesh.size[TR_TP];
+    int cu = p->mesh.size[TR_ULYSSES], cp = p->mesh.size[TR_CP] * cu, tp = p->mesh.size[TR_TP];
     bool sp = tr_plan_has(p, &tr_sequence_parallel);
     if (p->space)
         return tr_space_check(p, e);

@@ -144,7 +144,7 @@ static bool check_pipeline(const struct tr_plan *p, const struct tr_graph *g, st
 bool tr_plan_check(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e)
 {
     return tr_server_check(p, e) && tr_zero_check(p, e) && tr_offload_check(p, e) &&
-           tr_recompute_check(p, e) && tr_mixed_check(p, e) && tr_data_check(p, e) && check_tensor(p, g, e) &&
-           check_groups(p, g, e) && tr_context_check(p, g, e) && tr_expert_check(p, g, e) &&
-           check_data(p, e) && check_pipeline(p, g, e) && tr_async_check(p, g, e);
+           tr_recompute_check(p, e) && tr_precision_check(p, e) && tr_data_check(p, e) &&
+           check_tensor(p, g, e) && check_groups(p, g, e) && tr_context_check(p, g, e) &&
+           tr_expert_check(p, g, e) && check_data(p, e) && check_pipeline(p, g, e) && tr_async_check(p, g, e);
 }

@@ -148,7 +148,7 @@ bool tr_zero_cuts(const struct tr_plan *p, const struct tr_tensor *parameter);
 bool tr_zero_cuts_parameter(const struct tr_plan *p, const struct tr_tensor *parameter);
 bool tr_zero_check(const struct tr_plan *p, struct tr_error *e);
 /* bfloat16: what it goes with. */
-bool tr_mixed_check(const struct tr_plan *p, struct tr_error *e);
+bool tr_precision_check(const struct tr_plan *p, struct tr_error *e);
 /* Whether ep divides the ranks of dp; which meshes the experts fit. */
 bool tr_expert_divides(long dp, long ep, struct tr_error *e);
 /* The most rows for the experts of a rank that the tokens of a sequence of each rank of ep may give. */

@@ -19,7 +19,7 @@ static struct tr_instr *collective(struct tr_tape *t, enum tr_code code, int axe
 }
 
 /* In the place of the parameter's gradient. */
-static int gradient_like(struct tr_tape *t, const struct tr_holding *h)
+static int gradient_like(struct tr_tape *t, const struct tr_param_state *h)
 {
     const struct tr_value *of = &t->values[h->gradient];
     int v = tr_add_array(t, of->shard, -1, TR_MEM_GRADIENT, of->element, h->shard_count);
@@ -32,8 +32,8 @@ static int gradient_like(struct tr_tape *t, const struct tr_holding *h)
 static void tie(struct tr_tape *t)
 {
     const struct tr_graph *g = t->placed->g;
-    for (int n = 0; n < t->n_holdings; n++) {
-        struct tr_holding *h = &t->holdings[n];
+    for (int n = 0; n < t->n_states; n++) {
+        struct tr_param_state *h = &t->states[n];
         int home = g->tensors[h->parameter].values_of;
         bool is_head = home != h->parameter, is_home = false;
         for (int x = 0; x < g->n_tensors && !is_head; x++)
@@ -41,7 +41,7 @@ static void tie(struct tr_tape *t)
                        g->tensors[x].values_of == h->parameter;
         if (!is_head && !is_home)
             continue;
-        struct tr_holding *other = is_head ? tr_holding_of(t, home) : NULL;
+        struct tr_param_state *other = is_head ? tr_param_state_of(t, home) : NULL;
         bool together = !tr_ends_apart(t->placed->plan);
         if (together && !is_head)
             continue;
@@ -63,7 +63,7 @@ static void tie(struct tr_tape *t)
     }
 }
 
-static bool is_updated(const struct tr_tape *t, const struct tr_holding *h)
+static bool is_updated(const struct tr_tape *t, const struct tr_param_state *h)
 {
     int home = t->placed->g->tensors[h->parameter].values_of;
     return home == h->parameter || tr_ends_apart(t->placed->plan);
@@ -81,8 +81,8 @@ static void norm(struct tr_tape *t)
 {
     const struct tr_graph *g = t->placed->g;
     const struct tr_plan *plan = t->placed->plan;
-    for (int n = 0; n < t->n_holdings && !plan->async; n++) {
-        struct tr_holding *h = &t->holdings[n];
+    for (int n = 0; n < t->n_states && !plan->async; n++) {
+        struct tr_param_state *h = &t->states[n];
         bool own =
             plan->server_async ? t->server < 0 : tr_owns(t, h); /* such a worker has a norm of its own */
         if (g->tensors[h->parameter].values_of != h->parameter || !own) /* the embedding counts for both */
@@ -122,13 +122,13 @@ static void losses(struct tr_tape *t, const int *loss_values)
             continue; /* another stage has it */
         struct tr_instr *i = tr_add_instr(t, TR_LOSSES);
         i->micro = m, i->in[i->ins++] = loss_values[m], i->out[i->outs++] = t->losses;
-        i->count = runs.count / plan->mesh.size[TR_CU], i->times = tr_micro_batch(plan),
+        i->count = runs.count / plan->mesh.size[TR_ULYSSES], i->times = tr_micro_batch(plan),
         i->first = cuts_loss(t, loss_values[m]) ? run * runs.count : runs.first[run];
         i->place = tr_losses_place(t, m, run, i->count);
     }
 }
 
-void tr_lower_update(struct tr_tape *t, struct tr_holding *h)
+void tr_lower_update(struct tr_tape *t, struct tr_param_state *h)
 {
     if (h->on_host >= 0) {
         tr_offload_update(t, h);
@@ -148,9 +148,9 @@ void tr_lower_update(struct tr_tape *t, struct tr_holding *h)
 
 static void updates(struct tr_tape *t)
 {
-    for (int n = 0; n < t->n_holdings; n++)
-        if (is_updated(t, &t->holdings[n]))
-            tr_lower_update(t, &t->holdings[n]);
+    for (int n = 0; n < t->n_states; n++)
+        if (is_updated(t, &t->states[n]))
+            tr_lower_update(t, &t->states[n]);
 }
 
 void tr_lower_end(struct tr_tape *t, const int *loss_values)

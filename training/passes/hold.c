@@ -23,8 +23,8 @@ static void hold(struct tr_tape *t, int parameter)
     const struct tr_tensor *w = &g->tensors[parameter];
     bool serves = t->server >= 0;
     int ways = serves ? plan->mesh.servers : tr_zero_cuts(plan, w) ? tr_replicas(plan, w) : 1;
-    struct tr_holding *h = &t->holdings[t->n_holdings++];
-    *h = (struct tr_holding){ .parameter = parameter,
+    struct tr_param_state *h = &t->states[t->n_states++];
+    *h = (struct tr_param_state){ .parameter = parameter,
         .values = -1,
         .m = -1,
         .v = -1,
@@ -58,13 +58,13 @@ static void hold(struct tr_tape *t, int parameter)
 void tr_hold_parameters(struct tr_tape *t)
 {
     const struct tr_graph *g = t->placed->g;
-    t->holdings = tr_new((size_t)g->n_tensors, sizeof *t->holdings);
+    t->states = tr_new((size_t)g->n_tensors, sizeof *t->states);
     for (int i = 0; i < g->n_tensors; i++)
         if (g->tensors[i].role == TR_PARAMETER && tr_has_stage(t, tr_stage_of(t->placed, g->tensors[i].unit)))
-            hold(t, i), tr_offload_hold(t, &t->holdings[t->n_holdings - 1]);
-    for (int i = 0; i < t->n_holdings; i++) {
-        struct tr_holding *h = &t->holdings[i];
-        const struct tr_holding *home = tr_holding_of(t, g->tensors[h->parameter].values_of);
+            hold(t, i), tr_offload_hold(t, &t->states[t->n_states - 1]);
+    for (int i = 0; i < t->n_states; i++) {
+        struct tr_param_state *h = &t->states[i];
+        const struct tr_param_state *home = tr_param_state_of(t, g->tensors[h->parameter].values_of);
         if (h->values < 0)
             h->values = home->values, h->master = home->master;
     }

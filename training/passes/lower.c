@@ -82,7 +82,7 @@ static struct tr_instr *instr(struct lowering *l, enum tr_code code, const struc
 /* ZeRO-3: the parameter is gathered when a part first uses it, and forgotten after the part. */
 static int parameter_value(struct lowering *l, int shard, const struct tr_slot *slot, int unit)
 {
-    struct tr_holding *h = tr_holding_of(l->t, l->p->shards[shard].tensor);
+    struct tr_param_state *h = tr_param_state_of(l->t, l->p->shards[shard].tensor);
     if (l->p->plan->async)
         return tr_version_read(&l->versions, l->t, h, slot);
     if (!tr_zero_cuts_parameter(l->p->plan, &l->p->g->tensors[h->parameter]))
@@ -141,7 +141,7 @@ static bool may_take(const struct tr_step *s)
 static int64_t scratch_bytes(const struct tr_placed *p, const struct tr_step *s, const struct tr_call *c)
 {
     int64_t floats = tr_op(s->op)->scratch ? tr_op(s->op)->scratch(c) : 0;
-    return floats * 4 + tr_widened_bytes(p, s);
+    return floats * 4 + tr_float_image_bytes(p, s);
 }
 
 static void put_site(struct tr_instr *i, const struct tr_call *c)
@@ -263,7 +263,7 @@ static void count_in(struct lowering *l, const struct tr_step *s, const struct t
 {
     const struct tr_plan *plan = l->p->plan;
     int shard = s->out[out], parameter = l->p->g->tensors[l->p->shards[shard].tensor].of;
-    struct tr_holding *h = tr_holding_of(l->t, parameter);
+    struct tr_param_state *h = tr_param_state_of(l->t, parameter);
     int v = *at(l, shard, slot->micro);
     if (slot->micro == plan->micros - 1)
         tr_put_in_bucket(l->t, h, v);
@@ -275,7 +275,7 @@ static void count_in(struct lowering *l, const struct tr_step *s, const struct t
         for (int level = 0; (micros - 1) >> level; level++)
             if (h->level[level] < 0)
                 h->level[level] = tr_add_value(l->t, shard, -1, TR_MEM_GRADIENT, l->t->values[v].bytes);
-        struct tr_instr *i = instr(l, TR_COUNT, slot, s->unit);
+        struct tr_instr *i = instr(l, TR_ACCUMULATE, slot, s->unit);
         i->in[i->ins++] = v, i->parameter = parameter, i->count = tr_count(l->t, v);
         i->times = micros;
     }
@@ -377,9 +377,9 @@ bool tr_lower(
         .rank = rank,
         .tickets = -1,
         .server = tr_mesh_server(&plan->mesh, rank),
-        .way = plan->vee          ? TR_VEE
-               : plan->chunks > 1 ? TR_RING
-                                  : TR_LINE };
+        .stage_layout = plan->vee          ? TR_VEE
+                        : plan->chunks > 1 ? TR_RING
+                                           : TR_LINE };
     tr_mesh_place(&plan->mesh, rank, t->at);
     if (t->server >= 0) {
         tr_lower_server(t);

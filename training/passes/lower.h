@@ -12,6 +12,6 @@ void tr_hold_parameters(struct tr_tape *t);
 void tr_lower_leaves(struct tr_tape *t);
 /* The end of the step: reductions, tied gradients, norm, loss, optimizer. */
 void tr_lower_end(struct tr_tape *t, const int *loss_values);
-void tr_lower_update(struct tr_tape *t, struct tr_holding *h);
+void tr_lower_update(struct tr_tape *t, struct tr_param_state *h);
 
 #endif

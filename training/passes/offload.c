@@ -23,7 +23,7 @@ static bool offloads_optimizer(const struct tr_tape *t)
 
 /* ---- the optimizer ---- */
 
-void tr_offload_hold(struct tr_tape *t, struct tr_holding *h)
+void tr_offload_hold(struct tr_tape *t, struct tr_param_state *h)
 {
     if (!offloads_optimizer(t) || h->values < 0) /* a tied head has its embedding's */
         return;
@@ -56,7 +56,7 @@ static int on_host(struct tr_tape *t, int value)
 
 /* With a delay the gradient that goes down waits there for the next step: it lasts, and enters behind the
  * update. */
-void tr_offload_update(struct tr_tape *t, struct tr_holding *h)
+void tr_offload_update(struct tr_tape *t, struct tr_param_state *h)
 {
     int gradient = on_host(t, h->gradient);
     bool waits = t->placed->plan->offload_delay > 0;

@@ -20,7 +20,7 @@ enum { ALIGN = 64 };
 /* The parameter of a bucket's first member: all have the same replicas. */
 static const struct tr_tensor *parameter_of(const struct tr_tape *t, const struct tr_bucket *b)
 {
-    return &t->placed->g->tensors[t->holdings[t->bucketed[b->first]].parameter];
+    return &t->placed->g->tensors[t->states[t->bucketed[b->first]].parameter];
 }
 
 static int64_t up(int64_t n, int64_t to)
@@ -30,7 +30,7 @@ static int64_t up(int64_t n, int64_t to)
 
 /* ---- buckets ---- */
 
-static void add(struct tr_tape *t, struct tr_holding *h, bool alone, int64_t *bytes)
+static void add(struct tr_tape *t, struct tr_param_state *h, bool alone, int64_t *bytes)
 {
     int64_t more = up(h->shard_count * 4, ALIGN);
     if (alone || *bytes + more > t->placed->plan->bucket) {
@@ -40,7 +40,7 @@ static void add(struct tr_tape *t, struct tr_holding *h, bool alone, int64_t *by
         *bytes = 0;
     }
     struct tr_bucket *b = &t->buckets[t->n_buckets - 1];
-    t->bucketed[b->first + b->members++] = (int)(h - t->holdings);
+    t->bucketed[b->first + b->members++] = (int)(h - t->states);
     h->bucket = t->n_buckets - 1, h->inside = *bytes;
     *bytes += more;
 }
@@ -49,7 +49,7 @@ static void add(struct tr_tape *t, struct tr_holding *h, bool alone, int64_t *by
 static void give_value(struct tr_tape *t, struct tr_bucket *b)
 {
     const struct tr_plan *plan = t->placed->plan;
-    const struct tr_holding *last = &t->holdings[t->bucketed[b->first + b->members - 1]];
+    const struct tr_param_state *last = &t->states[t->bucketed[b->first + b->members - 1]];
     int dp = tr_replicas(plan, parameter_of(t, b));
     bool sharded = plan->dp_form == TR_DP_SHARDED;
     if (b->members > 1 || (sharded && last->shard_count % dp))
@@ -69,7 +69,7 @@ static void fill(struct tr_tape *t, int stage, int axes)
             if (d->role != TR_D_PARAMETER || tr_stage_of(p, p->steps[n].unit) != stage ||
                 tr_replica_axes(p->plan, &p->g->tensors[d->of]) != axes)
                 continue;
-            add(t, tr_holding_of(t, d->of), first, &bytes);
+            add(t, tr_param_state_of(t, d->of), first, &bytes);
             first = false;
         }
 }
@@ -77,8 +77,8 @@ static void fill(struct tr_tape *t, int stage, int axes)
 void tr_make_buckets(struct tr_tape *t)
 {
     const struct tr_plan *plan = t->placed->plan;
-    t->buckets = tr_new((size_t)t->n_holdings + 1, sizeof *t->buckets);
-    t->bucketed = tr_new((size_t)t->n_holdings + 1, sizeof *t->bucketed);
+    t->buckets = tr_new((size_t)t->n_states + 1, sizeof *t->buckets);
+    t->bucketed = tr_new((size_t)t->n_states + 1, sizeof *t->bucketed);
     if (tr_reduces_each_micro(plan) || plan->async)
         return;
     for (int stage = plan->mesh.size[TR_PP] * plan->chunks - 1; stage >= 0; stage--)
@@ -89,7 +89,7 @@ void tr_make_buckets(struct tr_tape *t)
         give_value(t, &t->buckets[b]);
 }
 
-void tr_put_in_bucket(struct tr_tape *t, const struct tr_holding *h, int gradient)
+void tr_put_in_bucket(struct tr_tape *t, const struct tr_param_state *h, int gradient)
 {
     if (h->bucket < 0 || t->buckets[h->bucket].value < 0)
         return;
@@ -119,7 +119,7 @@ static void reduce(struct tr_tape *t, const struct tr_bucket *b)
 {
     const struct tr_plan *plan = t->placed->plan;
     const struct tr_slot end = { -1, -1, -1 };
-    struct tr_holding *h = &t->holdings[t->bucketed[b->first]];
+    struct tr_param_state *h = &t->states[t->bucketed[b->first]];
     int from = b->value >= 0 ? b->value : h->gradient, p = h->parameter, to;
     int64_t bytes = t->values[from].bytes, part = bytes / tr_replicas(plan, parameter_of(t, b));
     if (plan->zero)
@@ -133,7 +133,7 @@ static void reduce(struct tr_tape *t, const struct tr_bucket *b)
     if (b->value < 0)
         h->gradient = tr_round_gradient(t, to, p, &end, -1);
     for (int m = 0; m < b->members && b->value >= 0; m++) {
-        h = &t->holdings[t->bucketed[b->first + m]];
+        h = &t->states[t->bucketed[b->first + m]];
         int whole = tr_add_value(t, t->values[h->gradient].shard, -1, TR_MEM_GRADIENT, h->shard_count * 4);
         t->values[whole].within = to, t->values[whole].inside = h->inside;
         h->gradient = tr_round_gradient(t, whole, h->parameter, &end, -1);
@@ -197,7 +197,7 @@ static int after_next_unit(const struct tr_tape *t, int n)
         const struct tr_instr *x = &t->instrs[m];
         if (x->part != now->part || x->stage != now->stage || x->micro != now->micro)
             break;
-        if (x->beside || x->code == TR_COUNT || rounds(x))
+        if (x->beside || x->code == TR_ACCUMULATE || rounds(x))
             continue;
         if (x->unit < 0 || (x->unit != unit && next))
             break;

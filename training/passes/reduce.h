@@ -8,7 +8,7 @@
 /* Which gradients are reduced together; after the parameters are held. */
 void tr_make_buckets(struct tr_tape *t);
 /* The gradient of the last micro-batch, into which the others are added, lies in its bucket. */
-void tr_put_in_bucket(struct tr_tape *t, const struct tr_holding *h, int gradient);
+void tr_put_in_bucket(struct tr_tape *t, const struct tr_param_state *h, int gradient);
 /* At the end of the step: bucket after bucket, in the form that the plan says. */
 void tr_reduce_gradients(struct tr_tape *t);
 /* The pass that lets reductions run beside the backward pass; before places are given. */

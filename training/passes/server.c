@@ -19,7 +19,7 @@
  * Asynchronously each push is applied by itself: with a norm of its own, which comes along, and as the
  * optimizer's next step. The worker then has the values as they are. It visits the servers one after the
  * other, so that whoever waits for a worker at one of them waits for nothing else. What a server does is a
- * list for one push; serve.c chooses whose. */
+ * list for one push; run/server.c chooses whose. */
 #include "training/passes/server.h"
 
 #include "training/passes/lower.h"
@@ -30,9 +30,9 @@ static int workers(const struct tr_tape *t)
     return t->placed->plan->mesh.size[TR_DP];
 }
 
-/* Of a holding's value, or of a vector of leaves, which are doubles. */
+/* Of a state's value, or of a vector of leaves, which are doubles. */
 static struct tr_instr *message(
-    struct tr_tape *t, enum tr_edge edge, const struct tr_holding *h, int peer, int value)
+    struct tr_tape *t, enum tr_edge edge, const struct tr_param_state *h, int peer, int value)
 {
     bool sends = edge == TR_TO_SERVER || edge == TR_TO_WORKER;
     struct tr_instr *i = tr_add_instr(t, sends ? TR_SEND : TR_RECV);
@@ -45,7 +45,7 @@ static struct tr_instr *message(
     return i;
 }
 
-static void with_server(struct tr_tape *t, enum tr_edge edge, const struct tr_holding *h, int server)
+static void with_server(struct tr_tape *t, enum tr_edge edge, const struct tr_param_state *h, int server)
 {
     struct tr_instr *i = message(t, edge, h, server, edge == TR_TO_SERVER ? h->gradient : h->values);
     i->count /= t->placed->plan->mesh.servers; /* its part */
@@ -54,22 +54,22 @@ static void with_server(struct tr_tape *t, enum tr_edge edge, const struct tr_ho
 
 void tr_push(struct tr_tape *t)
 {
-    for (int n = 0; n < t->n_holdings; n++)
+    for (int n = 0; n < t->n_states; n++)
         for (int s = 0; s < t->placed->plan->mesh.servers; s++)
-            with_server(t, TR_TO_SERVER, &t->holdings[n], s);
+            with_server(t, TR_TO_SERVER, &t->states[n], s);
 }
 
 /* A tied head beside its embedding has no values of its own. */
-static bool has_values(const struct tr_tape *t, const struct tr_holding *h)
+static bool has_values(const struct tr_tape *t, const struct tr_param_state *h)
 {
     return t->placed->g->tensors[h->parameter].values_of == h->parameter;
 }
 
 void tr_pull(struct tr_tape *t)
 {
-    for (int n = 0; n < t->n_holdings; n++)
-        for (int s = 0; s < t->placed->plan->mesh.servers && has_values(t, &t->holdings[n]); s++)
-            with_server(t, TR_FROM_SERVER, &t->holdings[n], s);
+    for (int n = 0; n < t->n_states; n++)
+        for (int s = 0; s < t->placed->plan->mesh.servers && has_values(t, &t->states[n]); s++)
+            with_server(t, TR_FROM_SERVER, &t->states[n], s);
 }
 
 void tr_exchange(struct tr_tape *t)
@@ -79,9 +79,9 @@ void tr_exchange(struct tr_tape *t)
         message(t, TR_TO_SERVER, NULL, s, t->losses);
         message(t, TR_TO_SERVER, NULL, s, t->leaves);
         for (int way = 0; way < 2; way++)
-            for (int n = 0; n < t->n_holdings; n++)
-                if (has_values(t, &t->holdings[n]))
-                    with_server(t, edges[way], &t->holdings[n], s);
+            for (int n = 0; n < t->n_states; n++)
+                if (has_values(t, &t->states[n]))
+                    with_server(t, edges[way], &t->states[n], s);
     }
 }
 
@@ -97,7 +97,7 @@ static int gradient_shard(const struct tr_placed *p, int parameter)
 
 /* The workers' gradients enter the sum one after the other: there is room for one, and for the tree. The sum
  * is rounded, where values are. */
-static void take_all(struct tr_tape *t, struct tr_holding *h)
+static void take_all(struct tr_tape *t, struct tr_param_state *h)
 {
     const struct tr_slot end = { -1, -1, -1 };
     int shard = gradient_shard(t->placed, h->parameter);
@@ -106,7 +106,7 @@ static void take_all(struct tr_tape *t, struct tr_holding *h)
     for (int w = 0; w < workers(t); w++) {
         h->gradient = tr_add_value(t, shard, -1, TR_MEM_GRADIENT, h->shard_count * 4);
         message(t, TR_FROM_WORKER, h, w, h->gradient);
-        struct tr_instr *i = tr_add_instr(t, TR_COUNT);
+        struct tr_instr *i = tr_add_instr(t, TR_ACCUMULATE);
         i->in[i->ins++] = h->gradient, i->parameter = h->parameter, i->micro = w;
         i->count = h->shard_count, i->times = workers(t);
     }
@@ -130,20 +130,20 @@ static void lower_take(struct tr_tape *t)
     }
     message(t, TR_FROM_WORKER, NULL, -1, t->losses);
     message(t, TR_FROM_WORKER, NULL, -1, t->leaves);
-    for (int n = 0; n < t->n_holdings; n++) {
-        struct tr_holding *h = &t->holdings[n];
+    for (int n = 0; n < t->n_states; n++) {
+        struct tr_param_state *h = &t->states[n];
         if (!has_values(t, h))
             continue;
         h->gradient =
             tr_add_value(t, gradient_shard(t->placed, h->parameter), -1, TR_MEM_GRADIENT, h->shard_count * 4);
         message(t, TR_FROM_WORKER, h, -1, h->gradient);
     }
-    for (int n = 0; n < t->n_holdings; n++)
-        if (has_values(t, &t->holdings[n]))
-            tr_lower_update(t, &t->holdings[n]);
-    for (int n = 0; n < t->n_holdings; n++)
-        if (has_values(t, &t->holdings[n]))
-            message(t, TR_TO_WORKER, &t->holdings[n], -1, t->holdings[n].values);
+    for (int n = 0; n < t->n_states; n++)
+        if (has_values(t, &t->states[n]))
+            tr_lower_update(t, &t->states[n]);
+    for (int n = 0; n < t->n_states; n++)
+        if (has_values(t, &t->states[n]))
+            message(t, TR_TO_WORKER, &t->states[n], -1, t->states[n].values);
     tr_plan_memory(t);
 }
 
@@ -154,11 +154,11 @@ void tr_lower_server(struct tr_tape *t)
         lower_take(t);
         return;
     }
-    for (int n = 0; n < t->n_holdings; n++)
-        take_all(t, &t->holdings[n]);
+    for (int n = 0; n < t->n_states; n++)
+        take_all(t, &t->states[n]);
     tr_lower_end(t, NULL);
-    for (int n = 0; n < t->n_holdings; n++)
-        for (int w = 0; w < workers(t) && has_values(t, &t->holdings[n]); w++)
-            message(t, TR_TO_WORKER, &t->holdings[n], w, t->holdings[n].values);
+    for (int n = 0; n < t->n_states; n++)
+        for (int w = 0; w < workers(t) && has_values(t, &t->states[n]); w++)
+            message(t, TR_TO_WORKER, &t->states[n], w, t->states[n].values);
     tr_plan_memory(t);
 }

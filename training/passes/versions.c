@@ -101,10 +101,10 @@ void tr_versions_free(struct tr_versions *v)
 
 void tr_versions_hold(struct tr_versions *v, struct tr_tape *t)
 {
-    v->values = tr_new((size_t)t->n_holdings * (size_t)v->buffers, sizeof *v->values);
-    for (int n = 0; n < t->n_holdings; n++)
+    v->values = tr_new((size_t)t->n_states * (size_t)v->buffers, sizeof *v->values);
+    for (int n = 0; n < t->n_states; n++)
         for (int b = 0; b < v->buffers; b++) {
-            int home = t->holdings[n].values;
+            int home = t->states[n].values;
             v->values[n * v->buffers + b] =
                 b == 0 ? home
                        : tr_add_value(t, t->values[home].shard, -1, TR_MEM_PARAMETER, t->values[home].bytes);
@@ -112,19 +112,19 @@ void tr_versions_hold(struct tr_versions *v, struct tr_tape *t)
 }
 
 static int value_of(
-    const struct tr_versions *v, const struct tr_tape *t, const struct tr_holding *h, int version)
+    const struct tr_versions *v, const struct tr_tape *t, const struct tr_param_state *h, int version)
 {
-    return v->values[(h - t->holdings) * v->buffers + v->buffer[version]];
+    return v->values[(h - t->states) * v->buffers + v->buffer[version]];
 }
 
-int tr_version_read(const struct tr_versions *v, const struct tr_tape *t, const struct tr_holding *h,
+int tr_version_read(const struct tr_versions *v, const struct tr_tape *t, const struct tr_param_state *h,
     const struct tr_slot *slot)
 {
     return value_of(v, t, h, (slot->part == TR_F ? v->forward : v->backward)[slot->micro]);
 }
 
 static struct tr_instr *instr(
-    struct tr_tape *t, enum tr_code code, const struct tr_slot *slot, const struct tr_holding *h)
+    struct tr_tape *t, enum tr_code code, const struct tr_slot *slot, const struct tr_param_state *h)
 {
     struct tr_instr *i = tr_add_instr(t, code);
     i->stage = slot->stage, i->micro = slot->micro, i->part = slot->part;
@@ -134,7 +134,7 @@ static struct tr_instr *instr(
 }
 
 /* The ranks of dp have the sum over the mini-batch, or with ZeRO a part of it. */
-static void reduce(struct tr_tape *t, struct tr_holding *h, const struct tr_slot *slot)
+static void reduce(struct tr_tape *t, struct tr_param_state *h, const struct tr_slot *slot)
 {
     bool part = tr_zero_cuts(t->placed->plan, &t->placed->g->tensors[h->parameter]);
     int to = tr_add_value(t, t->values[h->gradient].shard, -1, TR_MEM_GRADIENT, h->shard_count * 4);
@@ -152,10 +152,10 @@ void tr_version_write(const struct tr_versions *v, struct tr_tape *t, const stru
     int update = slot->micro / tr_update_micros(p);
     if (slot->part != TR_B || (slot->micro + 1) % tr_update_micros(p))
         return;
-    for (int n = 0; n < t->n_holdings && p->mesh.size[TR_DP] > 1; n++)
-        reduce(t, &t->holdings[n], slot);
-    for (int n = 0; n < t->n_holdings; n++) {
-        struct tr_holding *h = &t->holdings[n];
+    for (int n = 0; n < t->n_states && p->mesh.size[TR_DP] > 1; n++)
+        reduce(t, &t->states[n], slot);
+    for (int n = 0; n < t->n_states; n++) {
+        struct tr_param_state *h = &t->states[n];
         if (tr_owns(t, h)) {
             struct tr_instr *i = instr(t, TR_NORM, slot, h);
             i->place = tr_norm_place(t, h, update);

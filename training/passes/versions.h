@@ -13,7 +13,7 @@ struct tr_versions {
     int updates, buffers;
     int *forward, *backward; /* of each micro-batch: the version that its part reads */
     int *buffer; /* of each version */
-    int *values; /* [holding][buffer]: values of the tape; NULL before tr_versions_hold */
+    int *values; /* [state][buffer]: values of the tape; NULL before tr_versions_hold */
 };
 
 /* From a stage's parts in their order. */
@@ -24,7 +24,7 @@ int tr_staleness(const struct tr_plan *p, int stage);
 
 /* Into the tape: the buffers; the parameter as a part reads it; what follows the last part of an update. */
 void tr_versions_hold(struct tr_versions *v, struct tr_tape *t);
-int tr_version_read(const struct tr_versions *v, const struct tr_tape *t, const struct tr_holding *h,
+int tr_version_read(const struct tr_versions *v, const struct tr_tape *t, const struct tr_param_state *h,
     const struct tr_slot *slot);
 void tr_version_write(const struct tr_versions *v, struct tr_tape *t, const struct tr_slot *slot);
 

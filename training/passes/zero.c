@@ -16,7 +16,7 @@
 
 /* ---- what ZeRO puts into the tape ---- */
 
-static struct tr_instr *collective(struct tr_tape *t, enum tr_code code, const struct tr_holding *h,
+static struct tr_instr *collective(struct tr_tape *t, enum tr_code code, const struct tr_param_state *h,
     const struct tr_slot *slot, int unit, int from, int to)
 {
     struct tr_instr *i = tr_add_instr(t, code);
@@ -29,7 +29,7 @@ static struct tr_instr *collective(struct tr_tape *t, enum tr_code code, const s
 }
 
 int tr_zero_gather(
-    struct tr_tape *t, const struct tr_holding *h, int shard, const struct tr_slot *slot, int unit)
+    struct tr_tape *t, const struct tr_param_state *h, int shard, const struct tr_slot *slot, int unit)
 {
     int whole = tr_add_array(t, shard, slot->micro, TR_MEM_BUFFER, t->values[h->values].element,
         tr_shard_count(t->placed, shard, 1));
@@ -38,7 +38,7 @@ int tr_zero_gather(
 }
 
 int tr_zero_reduce(
-    struct tr_tape *t, const struct tr_holding *h, int gradient, const struct tr_slot *slot, int unit)
+    struct tr_tape *t, const struct tr_param_state *h, int gradient, const struct tr_slot *slot, int unit)
 {
     bool cuts = t->placed->plan->zero;
     int sum = tr_add_value(t, t->values[gradient].shard, slot->micro, TR_MEM_GRADIENT, h->shard_count * 4);
@@ -49,7 +49,7 @@ int tr_zero_reduce(
     return sum;
 }
 
-void tr_zero_share(struct tr_tape *t, const struct tr_holding *h, int values)
+void tr_zero_share(struct tr_tape *t, const struct tr_param_state *h, int values)
 {
     const struct tr_plan *plan = t->placed->plan;
     const struct tr_slot end = { -1, -1, -1 };

@@ -26,7 +26,7 @@ const struct tr_code_kind tr_codes[TR_CODES] = { [TR_COMPUTE] = { .name = "compu
     [TR_SEND] = { .name = "send", .talks = true },
     [TR_RECV] = { .name = "recv", .talks = true },
     [TR_LOAD] = { .name = "load" },
-    [TR_COUNT] = { .name = "count" },
+    [TR_ACCUMULATE] = { .name = "count" },
     [TR_TIE] = { .name = "tie" },
     [TR_NORM] = { .name = "norm" },
     [TR_LOSSES] = { .name = "losses" },

@@ -30,7 +30,7 @@ enum tr_code {
     TR_SEND,
     TR_RECV,
     TR_LOAD, /* tokens and targets of a micro-batch */
-    TR_COUNT, /* a micro-batch's gradient enters the sum over the step */
+    TR_ACCUMULATE, /* a micro-batch's gradient enters the sum over the step */
     TR_TIE, /* the head's gradient is added to the embedding's */
     TR_NORM, /* the leaves of the gradient's norm */
     TR_LOSSES, /* the leaves of the loss */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* compute.c: a compute instruction: its operands in memory, then what the operation's row says. */
 #include "training/tape/site_of.h"
-#include "training/run/widen.h"
+#include "training/run/bfloat16.h"
 
 void *tr_at(const struct tr_runner *r, int value)
 {
@@ -41,8 +41,8 @@ void tr_compute(struct tr_runner *r, const struct tr_instr *i)
     for (int x = 0; x < i->outs; x++)
         put_operand(r, i->out[x], &c.out[x]);
     if (!as_stored)
-        tr_widen_operands(r, i, &c);
+        tr_operands_to_float(r, i, &c);
     tr_op(i->op)->run(&c);
     if (!as_stored)
-        tr_narrow_results(r, i, &c);
+        tr_results_to_bfloat16(r, i, &c);
 }

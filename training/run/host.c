@@ -20,8 +20,8 @@ void tr_host_copy(struct tr_runner *r, const struct tr_instr *i)
 
 void tr_host_follow(struct tr_runner *r)
 {
-    for (int n = 0; n < r->tape->n_holdings; n++) {
-        const struct tr_holding *h = &r->tape->holdings[n];
+    for (int n = 0; n < r->tape->n_states; n++) {
+        const struct tr_param_state *h = &r->tape->states[n];
         if (h->on_host >= 0 && h->master < 0)
             memcpy(tr_at(r, h->on_host), (const float *)tr_at(r, h->values) + h->shard_from,
                 (size_t)h->shard_count * sizeof(float));

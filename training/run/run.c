@@ -7,14 +7,14 @@
 
 #include "training/launch.h"
 #include "training/kernels/threads.h"
-#include "training/run/serve.h"
+#include "training/run/server.h"
 #include "training/run/exchange.h"
-#include "training/run/finite.h"
+#include "training/run/find_nan.h"
 #include "training/run/halo.h"
 #include "training/run/host.h"
 #include "training/run/load.h"
 #include "training/run/traffic.h"
-#include "training/run/widen.h"
+#include "training/run/bfloat16.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -45,7 +45,7 @@ static void fill(const struct tr_runner *r, const struct tr_tensor *w, int64_t t
             to[i] = w->first;
 }
 
-static void initialise(struct tr_runner *r, const struct tr_holding *h)
+static void initialise(struct tr_runner *r, const struct tr_param_state *h)
 {
     const struct tr_tape *t = r->tape;
     const struct tr_tensor *own = &t->placed->g->tensors[h->parameter],
@@ -96,8 +96,8 @@ bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct t
     r->used = tr_new((size_t)t->n_values, sizeof *r->used);
     memset(r->used, -1, (size_t)t->n_values * sizeof *r->used);
     tr_audit_make(&r->audit, t, r->used);
-    for (int i = 0; i < t->n_holdings; i++)
-        initialise(r, &t->holdings[i]);
+    for (int i = 0; i < t->n_states; i++)
+        initialise(r, &t->states[i]);
     tr_host_follow(r);
     int threads = t->placed->plan->optimizer_threads;
     if (threads > 1 && !(r->threads = tr_threads_start(threads, e)))
@@ -105,7 +105,7 @@ bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct t
     if (t->placed->plan->mesh.n == 1 || !world)
         return true;
     r->before_groups = tr_resident_now();
-    if (!tr_groups_make(&r->groups, &t->placed->plan->mesh, t->masks, t->n_masks, t->way,
+    if (!tr_groups_make(&r->groups, &t->placed->plan->mesh, t->masks, t->n_masks, t->stage_layout,
             t->placed->plan->free_order, world, e) ||
         !tr_groups_beside(&r->groups, &t->placed->plan->mesh, t->beside, t->n_beside, e))
         return false;
@@ -285,10 +285,10 @@ static bool run_tie(struct tr_runner *r, const struct tr_instr *i, struct tr_err
 static void run_count(struct tr_runner *r, const struct tr_instr *i)
 {
     const struct tr_tape *t = r->tape;
-    const struct tr_holding *h = NULL;
-    for (int n = 0; n < t->n_holdings; n++)
-        if (t->holdings[n].parameter == i->parameter)
-            h = &t->holdings[n];
+    const struct tr_param_state *h = NULL;
+    for (int n = 0; n < t->n_states; n++)
+        if (t->states[n].parameter == i->parameter)
+            h = &t->states[n];
     float *level[32] = { NULL };
     for (int l = 0; l < 32 && h->level[l] >= 0; l++)
         level[l] = tr_at(r, h->level[l]);
@@ -326,7 +326,7 @@ static void run_update(struct tr_runner *r, const struct tr_instr *i)
 {
     const struct tr_tape *t = r->tape;
     const struct tr_plan *plan = t->placed->plan;
-    const struct tr_holding *h = tr_holding_of((struct tr_tape *)t, i->parameter);
+    const struct tr_param_state *h = tr_param_state_of((struct tr_tape *)t, i->parameter);
     int update = plan->async ? i->micro / tr_update_micros(plan) : 0;
     bool delayed = t->values[i->in[0]].lasts; /* the gradient of the step before, where there was one */
     double norm = delayed ? r->before.norm : r->result.norm,
@@ -412,7 +412,7 @@ static bool run_instr(struct tr_runner *r, int n, struct tr_error *e)
     case TR_LOAD:
         tr_run_load(r, i);
         return true;
-    case TR_COUNT:
+    case TR_ACCUMULATE:
         run_count(r, i);
         return true;
     case TR_NORM:
@@ -488,8 +488,8 @@ void tr_runner_read(const struct tr_runner *r, int parameter, int what, float *t
 {
     const struct tr_tape *t = r->tape;
     const struct tr_tensor *w = &t->placed->g->tensors[parameter];
-    for (int n = 0; n < t->n_holdings; n++) {
-        const struct tr_holding *h = &t->holdings[n];
+    for (int n = 0; n < t->n_states; n++) {
+        const struct tr_param_state *h = &t->states[n];
         bool works = t->placed->plan->mesh.servers && t->server < 0;
         bool rounded = h->master < 0 && t->values[h->values].element == TR_BFLOAT16;
         if (h->parameter != parameter || (works && what) || (rounded && !what))

@@ -38,7 +38,7 @@ static void lifetimes(struct tr_tape *t)
             seen(t, i->out[x], n);
         if (i->scratch >= 0)
             seen(t, i->scratch, n);
-        const struct tr_holding *h = i->code == TR_COUNT ? tr_holding_of(t, i->parameter) : NULL;
+        const struct tr_param_state *h = i->code == TR_ACCUMULATE ? tr_param_state_of(t, i->parameter) : NULL;
         for (int level = 0; h && level < 32; level++)
             if (h->level[level] >= 0)
                 seen(t, h->level[level], n);
@@ -190,7 +190,7 @@ static void plan(struct tr_tape *t, bool host, struct tr_room *r)
             born(t, &p, i->out[x]);
         if (i->scratch >= 0)
             born(t, &p, i->scratch);
-        const struct tr_holding *h = i->code == TR_COUNT ? tr_holding_of(t, i->parameter) : NULL;
+        const struct tr_param_state *h = i->code == TR_ACCUMULATE ? tr_param_state_of(t, i->parameter) : NULL;
         for (int level = 0; h && level < 32; level++)
             if (h->level[level] >= 0)
                 born(t, &p, h->level[level]);

@@ -48,7 +48,7 @@ struct tr_call tr_site_of(const struct tr_placed *p, const struct tr_step *s, co
  * all ranks of an axis is computed by each of them. */
 static int sharers(const struct tr_placed *p, const struct tr_step *s)
 {
-    static const enum tr_axis axes[] = { TR_CP, TR_CU, TR_TP };
+    static const enum tr_axis axes[] = { TR_CP, TR_ULYSSES, TR_TP };
     int n = 1;
     for (size_t a = 0; a < sizeof axes / sizeof *axes; a++) {
         bool cut = false;
@@ -78,7 +78,7 @@ static int64_t image(const struct tr_placed *p, int shard)
     return narrow ? tr_lines(tr_shard_count(p, shard, tr_micro_batch(p->plan))) : 0;
 }
 
-int64_t tr_widened_bytes(const struct tr_placed *p, const struct tr_step *s)
+int64_t tr_float_image_bytes(const struct tr_placed *p, const struct tr_step *s)
 {
     int64_t floats = 0;
     if (tr_op(s->op)->as_stored)

@@ -11,6 +11,6 @@ struct tr_call tr_site_of(const struct tr_placed *p, const struct tr_step *s, co
 /* Floating-point operations of it. */
 double tr_work(const struct tr_placed *p, const struct tr_step *s, const struct tr_call *c);
 /* Scratch in bytes that the bfloat16 operands and results of this step take, beside that of its kernels. */
-int64_t tr_widened_bytes(const struct tr_placed *p, const struct tr_step *s);
+int64_t tr_float_image_bytes(const struct tr_placed *p, const struct tr_step *s);
 
 #endif

@@ -144,14 +144,14 @@ bool tr_has_stage(const struct tr_tape *t, int stage)
     return tr_plan_rank(t->placed->plan, stage) == t->at[TR_PP];
 }
 
-struct tr_holding *tr_holding_of(struct tr_tape *t, int parameter)
+struct tr_param_state *tr_param_state_of(struct tr_tape *t, int parameter)
 {
     int of = t->placed->g->tensors[parameter].values_of;
     for (int pass = 0; pass < 2;
          pass++, parameter = of) /* a tied head has its own only if it is alone here */
-        for (int i = 0; i < t->n_holdings; i++)
-            if (t->holdings[i].parameter == parameter)
-                return &t->holdings[i];
+        for (int i = 0; i < t->n_states; i++)
+            if (t->states[i].parameter == parameter)
+                return &t->states[i];
     return NULL;
 }
 
@@ -163,7 +163,7 @@ int tr_parameter_shard(const struct tr_placed *p, int parameter)
     return -1;
 }
 
-int64_t tr_held_from(const struct tr_tape *t, const struct tr_holding *h)
+int64_t tr_held_from(const struct tr_tape *t, const struct tr_param_state *h)
 {
     int shard = tr_parameter_shard(t->placed, h->parameter);
     for (int a = TR_EP; a <= TR_TP; a++) /* one of them cuts it, or none */
@@ -177,7 +177,7 @@ bool tr_holds_part(const struct tr_tape *t, const struct tr_tensor *parameter)
     return t->server >= 0 || tr_zero_cuts_parameter(t->placed->plan, parameter);
 }
 
-int64_t tr_updated_from(const struct tr_tape *t, const struct tr_holding *h)
+int64_t tr_updated_from(const struct tr_tape *t, const struct tr_param_state *h)
 {
     if (t->server >= 0)
         return h->shard_count * t->server;
@@ -186,7 +186,7 @@ int64_t tr_updated_from(const struct tr_tape *t, const struct tr_holding *h)
     return tr_held_from(t, h) + h->shard_count * part;
 }
 
-int64_t tr_values_from(const struct tr_tape *t, const struct tr_holding *h)
+int64_t tr_values_from(const struct tr_tape *t, const struct tr_param_state *h)
 {
     bool part = tr_holds_part(t, &t->placed->g->tensors[h->parameter]);
     return part ? tr_updated_from(t, h) : tr_held_from(t, h);
@@ -209,7 +209,7 @@ void tr_tape_free(struct tr_tape *t)
 {
     free(t->values);
     free(t->instrs);
-    free(t->holdings);
+    free(t->states);
     free(t->buckets);
     free(t->bucketed);
     *t = (struct tr_tape){ 0 };
@@ -229,18 +229,18 @@ bool tr_is_masked(const struct tr_instr *i)
 }
 
 /* Of a parameter that other ranks have as well, the first of them owns the leaves. */
-bool tr_owns(const struct tr_tape *t, const struct tr_holding *h)
+bool tr_owns(const struct tr_tape *t, const struct tr_param_state *h)
 {
     const struct tr_plan *plan = t->placed->plan;
     if (plan->mesh.servers)
         return t->server >= 0;
     const struct tr_tensor *w = &t->placed->g->tensors[h->parameter];
     bool cut = tr_table_placement(plan, w, TR_TP).kind == TR_S;
-    bool first = t->at[TR_CP] == 0 && t->at[TR_CU] == 0;
+    bool first = t->at[TR_CP] == 0 && t->at[TR_ULYSSES] == 0;
     return (cut || t->at[TR_TP] == 0) && (plan->zero || tr_replica_rank(plan, w, t->at) == 0) && first;
 }
 
-int64_t tr_norm_place(const struct tr_tape *t, const struct tr_holding *h, int update)
+int64_t tr_norm_place(const struct tr_tape *t, const struct tr_param_state *h, int update)
 {
     const struct tr_graph *g = t->placed->g;
     return (tr_ordinal(g, g->n_tensors) * update + tr_ordinal(g, h->parameter)) * TR_NORM_LEAVES +
@@ -252,7 +252,7 @@ int64_t tr_losses_place(const struct tr_tape *t, int micro, int run, int64_t cou
     const struct tr_plan *plan = t->placed->plan;
     struct tr_map map = tr_map_of(plan);
     return (int64_t)tr_first_sequence(plan, tr_data_rank(plan, t->at), micro) * TR_BLOCKS +
-           tr_runs_of(&map, TR_BLOCKS, t->at[TR_CP]).first[run] + t->at[TR_CU] * count;
+           tr_runs_of(&map, TR_BLOCKS, t->at[TR_CP]).first[run] + t->at[TR_ULYSSES] * count;
 }
 
 void tr_put_halo(const struct tr_tape *t, struct tr_instr *i, enum tr_axis axis)

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* tape.h: what one rank does in one optimizer step, as a list.
  *
+ * It is called a tape since checks, plans of memory and the executor all read it from one end to the other.
+ * It is no record that automatic differentiation keeps: the backward part is in the graph before there is
+ * one.
+ *
  * lower.c writes the list from the placed graph and a pipeline schedule; check.c derives all types from it
  * anew and refuses what is wrong; memory.c gives each value its place; text.c prints it; run.c runs it. A
  * value is what one instruction writes, once, and others read. Those that `last` outlive the step. */
@@ -64,7 +68,7 @@ struct tr_instr {
 };
 
 /* Of each parameter that this rank has: its values. -1: none. */
-struct tr_holding {
+struct tr_param_state {
     int parameter; /* tensor */
     int values, m, v; /* values of the tape */
     int on_host; /* the host's copy of the values that this rank updates; -1. Of bfloat16 it exists from the
@@ -97,17 +101,17 @@ struct tr_tape {
     struct tr_value *values;
     struct tr_instr *instrs;
     int n_values, n_instrs, room_values, room_instrs;
-    struct tr_holding *holdings;
-    int n_holdings;
+    struct tr_param_state *states;
+    int n_states;
     struct tr_bucket *buckets;
-    int *bucketed; /* holdings, in the order of buckets */
+    int *bucketed; /* states, in the order of buckets */
     int n_buckets;
     int losses, leaves; /* values: the vectors of all leaves of the loss, and of the norm */
     int64_t arena, peak[TR_MEMORIES], peak_total; /* of the device's memory: as in tr_room */
     struct tr_room host;
     int masks[8], n_masks; /* groups that it needs, or, once they agree, any rank */
     int beside[8], n_beside; /* those of calls beside the list: communicators of their own */
-    enum tr_way way;
+    enum tr_stage_layout stage_layout;
 };
 
 void tr_tape_free(struct tr_tape *t);
@@ -137,9 +141,9 @@ void tr_move_instr(struct tr_tape *t, int from, int to);
  * beside the list; a wait for the last is put behind them. Returns where it stands. The wait names what the
  * calls read, too, so that the places are kept until then. */
 int tr_put_beside(struct tr_tape *t, int n, int calls);
-struct tr_holding *tr_holding_of(struct tr_tape *t, int parameter);
+struct tr_param_state *tr_param_state_of(struct tr_tape *t, int parameter);
 /* Where the leaves of a gradient begin in the vector of the norm. */
-int64_t tr_norm_place(const struct tr_tape *t, const struct tr_holding *h, int update);
+int64_t tr_norm_place(const struct tr_tape *t, const struct tr_param_state *h, int update);
 /* The same of the loss's leaves, `count` of a sequence, of a run of this rank's tokens. */
 int64_t tr_losses_place(const struct tr_tape *t, int micro, int run, int64_t count);
 void tr_need_group(struct tr_tape *t, int axes);
@@ -150,12 +154,12 @@ bool tr_has_stage(const struct tr_tape *t, int stage);
 /* Whether this rank holds no more than the part of a parameter that it updates. */
 bool tr_holds_part(const struct tr_tape *t, const struct tr_tensor *parameter);
 /* Where what a rank holds of a parameter, and what it updates of that, begins in the flat padded tensor. */
-int64_t tr_held_from(const struct tr_tape *t, const struct tr_holding *h);
-int64_t tr_updated_from(const struct tr_tape *t, const struct tr_holding *h);
+int64_t tr_held_from(const struct tr_tape *t, const struct tr_param_state *h);
+int64_t tr_updated_from(const struct tr_tape *t, const struct tr_param_state *h);
 /* The same of `values`. */
-int64_t tr_values_from(const struct tr_tape *t, const struct tr_holding *h);
+int64_t tr_values_from(const struct tr_tape *t, const struct tr_param_state *h);
 /* Whether this rank is the first of those that update the same elements. */
-bool tr_owns(const struct tr_tape *t, const struct tr_holding *h);
+bool tr_owns(const struct tr_tape *t, const struct tr_param_state *h);
 /* The shard of a parameter as the tables place it. */
 int tr_parameter_shard(const struct tr_placed *p, int parameter);
 /* The elements of a row of cells, and whether there are neighbours before and behind on this axis. */

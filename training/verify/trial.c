@@ -2,8 +2,8 @@
 /* trial.c: golden runs, and steps that are compared with them. */
 #include "training/verify/trial.h"
 
-#include "training/commands/alone.h"
-#include "training/verify/simulate.h"
+#include "training/commands/one_rank.h"
+#include "training/verify/oracle.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -57,8 +57,8 @@ static bool same_golden(const struct tr_options *a, const struct tr_options *b)
 {
     struct tr_options of_a, of_b;
     char left[TR_OPTION_TEXT], right[TR_OPTION_TEXT];
-    tr_alone_options(&of_a, a);
-    tr_alone_options(&of_b, b);
+    tr_one_rank_options(&of_a, a);
+    tr_one_rank_options(&of_b, b);
     return tr_options_same(&of_a, &of_b, left, right) && windows(a) == windows(b) &&
            a->offload_delay == b->offload_delay && same_versions(a, b) && same_servers(a, b) &&
            same_groups(a, b);
@@ -69,7 +69,7 @@ static bool make_golden(struct tr_golden *g, const struct tr_options *o, struct 
     struct tr_run run;
     if (!tr_run_make(&run, o, e))
         return false;
-    bool ok = (is_asynchronous(o) ? tr_simulated_make : tr_golden_make)(g, o, &run.graph, e);
+    bool ok = (is_asynchronous(o) ? tr_oracle_make : tr_golden_make)(g, o, &run.graph, e);
     tr_run_free(&run);
     return ok;
 }
@@ -133,8 +133,8 @@ void tr_trial_arrays(struct tr_trial *t, enum tr_diff kind)
     const struct tr_runner *r = &t->runner;
     const struct tr_graph *graph = r->tape->placed->g;
     bool gradients = kind == TR_DIFF_GRADIENTS;
-    for (int n = 0; n < r->tape->n_holdings; n++) {
-        int p = r->tape->holdings[n].parameter, home = graph->tensors[p].values_of;
+    for (int n = 0; n < r->tape->n_states; n++) {
+        int p = r->tape->states[n].parameter, home = graph->tensors[p].values_of;
         if (gradients && home != p)
             continue; /* a tied head's gradient is in the embedding's */
         const struct tr_tensor *w = &graph->tensors[p];

@@ -40,7 +40,7 @@ struct tr_trial {
     struct tr_data data;
     struct tr_runner runner;
     struct tr_verdict verdict;
-    double loss; /* tr_trial_serve: of the last push, on server 0 */
+    double loss; /* tr_trial_server: of the last push, on server 0 */
     bool opened;
     bool planted; /* there is an error in the tapes: gradients may lie elsewhere, and memory is not audited */
 };
@@ -55,7 +55,7 @@ bool tr_trial_open(struct tr_trial *t, const struct tr_prepared *p, const struct
 bool tr_trial_step(struct tr_trial *t, struct tr_error *e);
 /* All steps of a run with asynchronous servers whose order is given: loss and norm of each push that server 0
  * takes, and in the end the parameters of all. */
-bool tr_trial_serve(struct tr_trial *t, const struct tr_options *o, struct tr_error *e);
+bool tr_trial_server(struct tr_trial *t, const struct tr_options *o, struct tr_error *e);
 /* For it: one number, and all arrays that this rank holds. */
 void tr_trial_number(struct tr_trial *t, enum tr_diff kind, double mine, double golden);
 void tr_trial_arrays(struct tr_trial *t, enum tr_diff kind);

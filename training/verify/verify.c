@@ -3,9 +3,9 @@
  * step 0 (where it outlives its update) and each parameter after the last step, bit for bit. Then the planted
  * errors: each must be found by the check that it names.
  *
- * With --order free numbers must be near, and not equal: floors.h. */
+ * With --order free numbers must be near, and not equal: tolerances.h. */
 #include "training/commands/commands.h"
-#include "training/verify/floors.h"
+#include "training/verify/tolerances.h"
 #include "training/verify/trial.h"
 #include "training/verify/verify.h"
 #include "training/launch.h"
@@ -73,8 +73,8 @@ static bool run_case(const struct work *w, int c, tutti_comm *world, struct tr_v
 static void say(const struct work *w, int c, const struct tr_verdict *v, int64_t ms)
 {
     const struct tr_options *o = &w->options[c];
-    struct tr_floor f;
-    bool equal = tr_floor_kept(o, v), near = tr_floor_of(&f, o);
+    struct tr_tolerance f;
+    bool equal = tr_tolerance_kept(o, v), near = tr_tolerance_of(&f, o);
     printf("%-6s %-58s %2d ranks %3ld steps %-5s %6" PRId64 " ms",
         !equal ? "DIFFER"
         : near ? "near"
@@ -98,11 +98,11 @@ static bool all_cases(tutti_comm *world, void *context, struct tr_error *e)
             tutti_comm_size(world), RANKS);
     for (int c = 0; c < w->n; c++) {
         struct tr_verdict v;
-        struct tr_floor f;
+        struct tr_tolerance f;
         int64_t begun = tr_now_ns();
         if (!run_case(w, c, world, &v, e))
             return false;
-        *(tr_floor_of(&f, &w->options[c]) ? &near : &equal) += tr_floor_kept(&w->options[c], &v);
+        *(tr_tolerance_of(&f, &w->options[c]) ? &near : &equal) += tr_tolerance_kept(&w->options[c], &v);
         if (rank == 0)
             say(w, c, &v, (tr_now_ns() - begun) / 1000000);
     }

@@ -42,12 +42,12 @@ Test(train_kernels, bfloat16_is_nearest_and_comes_back)
             if (!set)
                 continue;
             got[n] = 77;
-            set->narrow(got, x, n);
+            set->to_bfloat16(got, x, n);
             cr_assert(!memcmp(got, want, sizeof *got * (size_t)n) && got[n] == 77, "%s", set->name);
-            set->widen(wide, got, n);
+            set->to_float(wide, got, n);
             cr_assert(!memcmp(wide, back, sizeof *wide * (size_t)n), "%s", set->name);
             memcpy(wide, x, sizeof *wide * (size_t)n);
-            set->narrow((uint16_t *)(void *)wide, wide, n);
+            set->to_bfloat16((uint16_t *)(void *)wide, wide, n);
             cr_assert(!memcmp(wide, want, sizeof *want * (size_t)n), "%s, in place", set->name);
         }
     }
@@ -68,8 +68,8 @@ Test(train_kernels, bfloat16_by_chance_keeps_the_mean)
         double up = 0;
         if (!set)
             continue;
-        set->narrow_by_chance(got, x, 5, MANY, 0x123456789ABCDEFu);
-        set->widen(wide, got, MANY);
+        set->to_bfloat16_by_chance(got, x, 5, MANY, 0x123456789ABCDEFu);
+        set->to_float(wide, got, MANY);
         for (int i = 0; i < MANY; i++) {
             cr_assert(wide[i] <= low + step && wide[i] >= low, "%s", set->name);
             up += wide[i] > low;
@@ -79,9 +79,9 @@ Test(train_kernels, bfloat16_by_chance_keeps_the_mean)
         if (s == 0)
             memcpy(first, got, sizeof got);
         cr_assert(!memcmp(first, got, sizeof got), "%s", set->name);
-        set->narrow_by_chance(got, x, 5 + 1001, 17, 0x123456789ABCDEFu);
+        set->to_bfloat16_by_chance(got, x, 5 + 1001, 17, 0x123456789ABCDEFu);
         cr_assert(!memcmp(first + 1001, got, 17 * sizeof *got), "%s", set->name);
-        set->narrow_by_chance(got, x, 5, MANY, 0x123456789ABCDF0u);
+        set->to_bfloat16_by_chance(got, x, 5, MANY, 0x123456789ABCDF0u);
         cr_expect(memcmp(first, got, sizeof got) != 0, "%s: another step has the same chance", set->name);
     }
 }
@@ -99,8 +99,8 @@ Test(train_kernels, square_leaves_of_bfloat16_are_those_of_its_float32)
             if (!set)
                 continue;
             float *random = rig_random(n);
-            set->narrow(x, random, n);
-            set->widen(wide, x, n);
+            set->to_bfloat16(x, random, n);
+            set->to_float(wide, x, n);
             set->square_leaves(want, wide, n, leaf);
             set->square_leaves_of_bfloat16(got, x, n, leaf);
             cr_assert(!memcmp(got, want, sizeof *got * (size_t)leaves), "%s", set->name);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* warmup.c: one rank runs a micro-batch of the whole model, and each layer's time is the least of some steps:
- * what else the machine does can only add to it. */
-#include "training/commands/warmup.h"
+/* measure_layers.c: one rank runs a micro-batch of the whole model, and each layer's time is the least of
+ * some steps: what else the machine does can only add to it. */
+#include "training/commands/measure_layers.h"
 
-#include "training/commands/alone.h"
+#include "training/commands/one_rank.h"
 #include "training/commands/prepare.h"
 #include "training/launch.h"
 #include "training/parallel/balance.h"
@@ -20,7 +20,7 @@ static void options_of(struct tr_options *to, const struct tr_options *o)
 {
     long others = o->pp * o->tp * o->cp, dp = o->dp ? o->dp : o->ranks / (others > 0 ? others : 1);
     long sequences = o->batch / (dp > 0 ? dp : 1) / (o->micro > 0 ? o->micro : 1);
-    tr_alone_options(to, o);
+    tr_one_rank_options(to, o);
     memcpy(to->recompute, o->recompute, sizeof to->recompute);
     to->batch = sequences > 0 ? sequences : 1;
 }

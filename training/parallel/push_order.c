@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* arrivals.c: orders of pushes from a seed or a file, and whether workers that wait for each other and for
+/* push_order.c: orders of pushes from a seed or a file, and whether workers that wait for each other and for
  * servers can come in such an order. */
-#include "training/parallel/arrivals.h"
+#include "training/parallel/push_order.h"
 
 #include "training/data/data.h"
 
@@ -28,7 +28,7 @@ static bool may_go(const long *clocks, int workers, int worker, long staleness)
 
 /* ---- from a file ---- */
 
-void tr_arrivals_name(char *to, size_t room, const char *file, int server, int servers)
+void tr_push_order_name(char *to, size_t room, const char *file, int server, int servers)
 {
     if (servers > 1)
         snprintf(to, room, "%s.%d", file, server);
@@ -36,7 +36,7 @@ void tr_arrivals_name(char *to, size_t room, const char *file, int server, int s
         snprintf(to, room, "%s", file);
 }
 
-static bool read_order(int *order, const struct tr_arrivals *a, const char *name, struct tr_error *e)
+static bool read_order(int *order, const struct tr_push_order *a, const char *name, struct tr_error *e)
 {
     FILE *file = fopen(name, "r");
     char line[256];
@@ -73,14 +73,14 @@ static bool read_order(int *order, const struct tr_arrivals *a, const char *name
 
 /* Workers go from server to server, and wait at each until they may go on. */
 struct walk {
-    const struct tr_arrivals *a;
+    const struct tr_push_order *a;
     long staleness;
     long *next, *clocks; /* of each server: its next push; of each server and worker */
     int *at; /* of each worker: the server that it pushes to, or waits for */
     bool *waits;
 };
 
-static void begin(struct walk *w, const struct tr_arrivals *a, long staleness)
+static void begin(struct walk *w, const struct tr_push_order *a, long staleness)
 {
     size_t workers = (size_t)a->workers, servers = (size_t)a->servers;
     *w = (struct walk){ .a = a,
@@ -104,7 +104,7 @@ static bool comes(const struct walk *w, int server, int worker)
 
 static void take(struct walk *w, int server, int worker)
 {
-    const struct tr_arrivals *a = w->a;
+    const struct tr_push_order *a = w->a;
     long *clocks = &w->clocks[server * a->workers];
     w->next[server]++;
     clocks[worker]++;
@@ -116,7 +116,7 @@ static void take(struct walk *w, int server, int worker)
 
 /* ---- from a seed: each push is of one of those who come, by chance ---- */
 
-static void draw(struct tr_arrivals *a, long staleness, uint64_t seed)
+static void draw(struct tr_push_order *a, long staleness, uint64_t seed)
 {
     struct walk w;
     begin(&w, a, staleness);
@@ -140,7 +140,7 @@ static void draw(struct tr_arrivals *a, long staleness, uint64_t seed)
 
 static bool stuck(const struct walk *w, const char *text, struct tr_error *e)
 {
-    const struct tr_arrivals *a = w->a;
+    const struct tr_push_order *a = w->a;
     for (int s = 0; s < a->servers; s++) {
         if (w->next[s] == a->workers * a->steps)
             continue;
@@ -163,7 +163,7 @@ static bool stuck(const struct walk *w, const char *text, struct tr_error *e)
         text);
 }
 
-static bool check(const struct tr_arrivals *a, const char *text, long staleness, struct tr_error *e)
+static bool check(const struct tr_push_order *a, const char *text, long staleness, struct tr_error *e)
 {
     struct walk w;
     bool moved = true, all = true;
@@ -181,10 +181,10 @@ static bool check(const struct tr_arrivals *a, const char *text, long staleness,
     return ok;
 }
 
-bool tr_arrivals_make(
-    struct tr_arrivals *a, const char *text, const struct tr_plan *p, long steps, struct tr_error *e)
+bool tr_push_order_make(
+    struct tr_push_order *a, const char *text, const struct tr_plan *p, long steps, struct tr_error *e)
 {
-    *a = (struct tr_arrivals){ p->mesh.size[TR_DP], p->mesh.servers, steps, NULL };
+    *a = (struct tr_push_order){ p->mesh.size[TR_DP], p->mesh.servers, steps, NULL };
     if (!strcmp(text, "live"))
         return true;
     char *end = NULL, name[600];
@@ -199,16 +199,16 @@ bool tr_arrivals_make(
     if (seeded)
         draw(a, p->staleness, seed);
     for (int s = 0; s < a->servers && ok && !seeded; s++) {
-        tr_arrivals_name(name, sizeof name, text, s, a->servers);
+        tr_push_order_name(name, sizeof name, text, s, a->servers);
         ok = read_order(a->order[s], a, access(name, R_OK) ? text : name, e);
     }
     if (ok && (seeded || check(a, text, p->staleness, e)))
         return true;
-    tr_arrivals_free(a);
+    tr_push_order_free(a);
     return false;
 }
 
-void tr_arrivals_free(struct tr_arrivals *a)
+void tr_push_order_free(struct tr_push_order *a)
 {
     for (int s = 0; s < a->servers && a->order; s++)
         free(a->order[s]);

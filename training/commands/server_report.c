@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* serving.c: a run with asynchronous parameter servers: workers make their steps, each for itself; servers
- * take pushes, and server 0 tells of its own. */
-#include "training/commands/serving.h"
+/* server_report.c: a run with asynchronous parameter servers: workers make their steps, each for itself;
+ * servers take pushes, and server 0 tells of its own. */
+#include "training/commands/server_report.h"
 
 #include "training/checkpoint/pieces.h"
 #include "training/launch.h"
-#include "training/parallel/arrivals.h"
+#include "training/parallel/push_order.h"
 #include "training/report/report.h"
 
 #include <errno.h>
@@ -54,7 +54,7 @@ static bool open_log(
     *log = NULL;
     if (!*o->arrivals_log)
         return true;
-    tr_arrivals_name(name, sizeof name, o->arrivals_log, server, servers);
+    tr_push_order_name(name, sizeof name, o->arrivals_log, server, servers);
     return (*log = fopen(name, mode)) || tr_fail(e, "--arrivals-log %s: %s", name, strerror(errno));
 }
 
@@ -72,9 +72,9 @@ static bool logs_writable(const struct tr_options *o, const struct tr_plan *p, s
     return ok;
 }
 
-bool tr_serving_check(const struct tr_options *o, const struct tr_plan *p, struct tr_error *e)
+bool tr_server_report_check(const struct tr_options *o, const struct tr_plan *p, struct tr_error *e)
 {
-    struct tr_arrivals a;
+    struct tr_push_order a;
     int rank;
     double factor;
     if (*o->slow && !p->mesh.servers)
@@ -104,9 +104,9 @@ bool tr_serving_check(const struct tr_options *o, const struct tr_plan *p, struc
     if (!strcmp(o->arrivals, o->arrivals_log)) /* a server would write what another one still reads */
         return tr_fail(
             e, "--arrivals-log %s: --arrivals reads that file; legal is another one", o->arrivals_log);
-    if (!tr_arrivals_make(&a, o->arrivals, p, o->steps, e))
+    if (!tr_push_order_make(&a, o->arrivals, p, o->steps, e))
         return false;
-    tr_arrivals_free(&a);
+    tr_push_order_free(&a);
     return logs_writable(o, p, e);
 }
 
@@ -202,10 +202,10 @@ static bool take_all(
 static bool serve(const struct tr_options *o, struct tr_runner *r, struct histogram *h, struct tr_error *e)
 {
     const struct tr_tape *t = r->tape;
-    struct tr_arrivals a;
+    struct tr_push_order a;
     struct tr_server s;
     FILE *log;
-    if (!tr_arrivals_make(&a, o->arrivals, t->placed->plan, o->steps, e))
+    if (!tr_push_order_make(&a, o->arrivals, t->placed->plan, o->steps, e))
         return false;
     bool ok = open_log(&log, "w", o, t->server, t->placed->plan->mesh.servers, e) &&
               tr_server_open(&s, r, a.order ? a.order[t->server] : NULL, o->steps, e) &&
@@ -214,7 +214,7 @@ static bool serve(const struct tr_options *o, struct tr_runner *r, struct histog
         tr_server_close(&s);
     if (log && fclose(log) && ok)
         ok = tr_fail(e, "--arrivals-log %s: the file cannot be written", o->arrivals_log);
-    tr_arrivals_free(&a);
+    tr_push_order_free(&a);
     return ok;
 }
 
@@ -222,14 +222,14 @@ static bool serve(const struct tr_options *o, struct tr_runner *r, struct histog
 static uint64_t checksum(const struct tr_runner *r)
 {
     uint64_t sum = 0;
-    for (int n = 0; n < r->tape->n_holdings; n++) {
-        struct tr_piece piece = tr_piece_owned(r, &r->tape->holdings[n], TR_VALUES);
+    for (int n = 0; n < r->tape->n_states; n++) {
+        struct tr_piece piece = tr_piece_owned(r, &r->tape->states[n], TR_VALUES);
         sum += tr_piece_sum(&piece);
     }
     return sum;
 }
 
-bool tr_run_asynchronously(const struct tr_options *o, const struct tr_prepared *p, struct tr_runner *r,
+bool tr_server_report_run(const struct tr_options *o, const struct tr_prepared *p, struct tr_runner *r,
     tutti_comm *world, struct tr_error *e)
 {
     struct histogram h = { .behind = { 0 } };

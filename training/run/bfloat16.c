@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* widen.c: bfloat16 in memory, float32 in kernels. */
-#include "training/run/widen.h"
+/* bfloat16.c: bfloat16 in memory, float32 in kernels. */
+#include "training/run/bfloat16.h"
 
 #include "training/parallel/paradigms.h"
 
 enum { PIECE = 1024 };
 
-void tr_widen_operands(const struct tr_runner *r, const struct tr_instr *i, struct tr_call *c)
+void tr_operands_to_float(const struct tr_runner *r, const struct tr_instr *i, struct tr_call *c)
 {
     const struct tr_tape *t = r->tape;
     for (int x = 0; x < i->ins + i->outs; x++) {
@@ -18,16 +18,16 @@ void tr_widen_operands(const struct tr_runner *r, const struct tr_instr *i, stru
         o->p = c->scratch;
         c->scratch += tr_lines(tr_count(t, value));
         if (reads)
-            r->k->widen(o->p, tr_at(r, value), tr_count(t, value));
+            r->k->to_float(o->p, tr_at(r, value), tr_count(t, value));
     }
 }
 
-void tr_narrow_results(const struct tr_runner *r, const struct tr_instr *i, const struct tr_call *c)
+void tr_results_to_bfloat16(const struct tr_runner *r, const struct tr_instr *i, const struct tr_call *c)
 {
     for (int x = 0; x < i->outs; x++) {
         int value = i->out[x];
         if (r->tape->values[value].element == TR_BFLOAT16)
-            r->k->narrow(tr_at(r, value), c->out[x].p, tr_count(r->tape, value));
+            r->k->to_bfloat16(tr_at(r, value), c->out[x].p, tr_count(r->tape, value));
     }
 }
 
@@ -37,7 +37,7 @@ double tr_number(const struct tr_runner *r, int value, int64_t i)
     enum tr_element e = r->tape->values[value].element;
     float x;
     if (e == TR_BFLOAT16)
-        r->k->widen(&x, (const uint16_t *)at + i, 1);
+        r->k->to_float(&x, (const uint16_t *)at + i, 1);
     return e == TR_FLOAT64 ? ((const double *)at)[i] : e == TR_BFLOAT16 ? x : ((const float *)at)[i];
 }
 
@@ -51,10 +51,10 @@ void tr_add_values(
     }
     for (int64_t i = 0; i < count; i += PIECE) {
         int64_t n = count - i < PIECE ? count - i : PIECE;
-        r->k->widen(left, (const uint16_t *)a + i, n);
-        r->k->widen(right, (const uint16_t *)b + i, n);
+        r->k->to_float(left, (const uint16_t *)a + i, n);
+        r->k->to_float(right, (const uint16_t *)b + i, n);
         r->k->add(left, left, right, n);
-        r->k->narrow((uint16_t *)sum + i, left, n);
+        r->k->to_bfloat16((uint16_t *)sum + i, left, n);
     }
 }
 
@@ -63,10 +63,10 @@ void tr_round_masters(const struct tr_runner *r, int parameter, uint16_t *values
 {
     const struct tr_graph *g = r->tape->placed->g;
     if (!r->tape->placed->plan->stochastic) {
-        r->k->narrow(values, masters, count);
+        r->k->to_bfloat16(values, masters, count);
         return;
     }
     uint64_t key = tr_hash(tr_hash(tr_hash(r->data->seed) + (uint64_t)updates) +
                            (uint64_t)tr_ordinal(g, g->tensors[parameter].values_of));
-    r->k->narrow_by_chance(values, masters, from, count, key);
+    r->k->to_bfloat16_by_chance(values, masters, from, count, key);
 }

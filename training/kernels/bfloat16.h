@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* narrow.h: float32 from bfloat16, which is its upper half, and back. */
+/* bfloat16.h: float32 from bfloat16, which is its upper half, and back. */
 
 typedef uint32_t vec_u32 __attribute__((vector_size(TR_VECTOR_BYTES)));
 typedef uint16_t vec_u16 __attribute__((vector_size(TR_VECTOR_BYTES / 2)));
@@ -9,7 +9,7 @@ INLINE vec_u32 bits_all(uint32_t x)
     return (vec_u32)((vec_i32){ 0 }) + x;
 }
 
-static void widen(float *to, const uint16_t *from, int64_t count)
+static void to_float(float *to, const uint16_t *from, int64_t count)
 {
     int64_t i = 0;
     for (; i + WIDTH <= count; i += WIDTH) {
@@ -39,7 +39,7 @@ INLINE vec_u32 nearest(vec x)
 }
 
 /* to may begin where from does. */
-static void narrow(uint16_t *to, const float *from, int64_t count)
+static void to_bfloat16(uint16_t *to, const float *from, int64_t count)
 {
     for (int64_t i = 0; i < count; i += WIDTH) {
         vec x = vec_load_some(from + i, count - i);
@@ -57,7 +57,7 @@ INLINE vec_u32 mixed_bits(vec_u32 x)
 }
 
 /* Up with the probability that the lower half says, which is a number of 16 bits: so the mean is x. */
-static void narrow_by_chance(uint16_t *to, const float *from, int64_t first, int64_t count, uint64_t key)
+static void to_bfloat16_by_chance(uint16_t *to, const float *from, int64_t first, int64_t count, uint64_t key)
 {
     vec_u32 lane;
     for (uint32_t n = 0; n < WIDTH; n++)

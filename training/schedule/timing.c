@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* simulate.c: when each part of a schedule runs, and how much of the time ranks idle.
+/* timing.c: when each part of a schedule runs, and how much of the time ranks idle.
  *
  * A part starts once its rank is free and its input is there, so the times do not depend on the order in
  * which this file visits ranks: it runs each rank as far as its inputs allow, until nothing moves. */

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* serve.c: messages between workers and parameter servers, and what an asynchronous server does.
+/* server.c: messages between workers and parameter servers, and what an asynchronous server does.
  *
  * Each pair has a communicator of its own, in which the worker is rank 0. A live server has a host stream for
  * each worker, on which it receives what that worker sends first of a push, into a place of its own; it looks
  * which of these receives is over, in turns, from the worker after the one that it took last. All else of a
  * push it receives without a stream, as the worker is in the middle of sending it. */
-#include "training/run/serve.h"
+#include "training/run/server.h"
 
 #include "training/launch.h"
-#include "training/parallel/arrivals.h"
+#include "training/parallel/push_order.h"
 #include "training/run/compute.h"
 
 #include <math.h>

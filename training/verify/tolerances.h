@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* floors.h: how near a run must be to the golden program, where it need not be equal. */
-#ifndef TRAINING_VERIFY_FLOORS_H
-#define TRAINING_VERIFY_FLOORS_H
+/* tolerances.h: how near a run must be to the golden program, where it need not be equal. */
+#ifndef TRAINING_VERIFY_TOLERANCES_H
+#define TRAINING_VERIFY_TOLERANCES_H
 
 #include "training/verify/trial.h"
 
 /* As parts of the golden number; of gradients as parts of the largest one of a tensor. */
-struct tr_floor {
+struct tr_tolerance {
     double losses, gradients;
 };
 
 /* With --order free no bits are promised: losses and the gradients of step 0 must be as near to the golden
  * program's as other orders of the same sums, and in bfloat16 as what these are rounded to. false: all must
  * be equal. */
-bool tr_floor_of(struct tr_floor *f, const struct tr_options *o);
+bool tr_tolerance_of(struct tr_tolerance *f, const struct tr_options *o);
 /* Near, or equal where that is due. */
-bool tr_floor_kept(const struct tr_options *o, const struct tr_verdict *v);
+bool tr_tolerance_kept(const struct tr_options *o, const struct tr_verdict *v);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* mixed.c: what goes with bfloat16; passes/precision.c says where sums are rounded. */
+/* precision.c: what goes with bfloat16; passes/precision.c says where sums are rounded. */
 #include "training/parallel/paradigms.h"
 
-bool tr_mixed_check(const struct tr_plan *p, struct tr_error *e)
+bool tr_precision_check(const struct tr_plan *p, struct tr_error *e)
 {
     if (p->stochastic && !p->bfloat16)
         return tr_fail(e, "--rounding stochastic rounds parameters from their masters, and with --precision "

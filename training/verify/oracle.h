@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* simulate.h: what asynchronous parameter servers compute in a given order, on one rank. */
-#ifndef TRAINING_VERIFY_SIMULATE_H
-#define TRAINING_VERIFY_SIMULATE_H
+/* oracle.h: what asynchronous parameter servers compute in a given order, on one rank. */
+#ifndef TRAINING_VERIFY_ORACLE_H
+#define TRAINING_VERIFY_ORACLE_H
 
 #include "training/verify/golden.h"
-#include "training/commands/serving.h"
+#include "training/commands/server_report.h"
 
 /* Who is told: of each push that server 0 applied, and at the end of each parameter's values, unpadded. */
 struct tr_listener {
@@ -13,10 +13,10 @@ struct tr_listener {
     void *context;
 };
 
-bool tr_simulate(const struct tr_options *o, const struct tr_prepared *p, const struct tr_listener *to,
+bool tr_oracle_run(const struct tr_options *o, const struct tr_prepared *p, const struct tr_listener *to,
     struct tr_error *e);
 /* The same as what the golden program says of other runs: a step for each push. There are no gradients. */
-bool tr_simulated_make(
+bool tr_oracle_make(
     struct tr_golden *g, const struct tr_options *o, const struct tr_graph *graph, struct tr_error *e);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* finite.h: where a number that is none was first seen. */
-#ifndef TRAINING_RUN_FINITE_H
-#define TRAINING_RUN_FINITE_H
+/* find_nan.h: where a number that is none was first seen. */
+#ifndef TRAINING_RUN_FIND_NAN_H
+#define TRAINING_RUN_FIND_NAN_H
 
 #include "training/run/run.h"
 

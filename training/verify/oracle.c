@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* simulate.c: what asynchronous parameter servers compute, on one rank: the oracle of a scripted order.
+/* oracle.c: what asynchronous parameter servers compute, on one rank: the oracle of a scripted order.
  *
  * There are no messages here: one array of each parameter and of Adam's moments, of which each server has a
  * part, and for each worker the copy that it was given last. Servers take their next push when that worker
@@ -7,13 +7,13 @@
  * worker's own list, up to its first push, whose instructions verify holds against the golden program. The
  * rest (norm, clipping, optimizer, who waits for whom, who is given what) is written anew: in common with the
  * servers are the kernels, the reading of orders, and the lines that are printed. */
-#include "training/verify/simulate.h"
+#include "training/verify/oracle.h"
 
 #include "training/commands/commands.h"
-#include "training/commands/serving.h"
+#include "training/commands/server_report.h"
 
 #include "training/checkpoint/pieces.h"
-#include "training/parallel/arrivals.h"
+#include "training/parallel/push_order.h"
 #include "training/run/compute.h"
 
 #include <math.h>
@@ -39,20 +39,20 @@ struct simulation {
     struct worker *workers;
     struct server *servers;
     int n, n_servers;
-    float **values, **m, **v; /* of each holding; NULL: it has no values of its own */
+    float **values, **m, **v; /* of each state; NULL: it has no values of its own */
 };
 
-static int64_t count_of(const struct simulation *s, int holding)
+static int64_t count_of(const struct simulation *s, int state)
 {
     const struct tr_tape *t = tr_tapes_of(s->p->tapes, 0);
-    return t->values[t->holdings[holding].values].bytes / 4;
+    return t->values[t->states[state].values].bytes / 4;
 }
 
 static bool open_all(
-    struct simulation *s, const struct tr_arrivals *a, const struct tr_data *d, struct tr_error *e)
+    struct simulation *s, const struct tr_push_order *a, const struct tr_data *d, struct tr_error *e)
 {
     const struct tr_tape *t = tr_tapes_of(s->p->tapes, 0);
-    size_t n = (size_t)t->n_holdings;
+    size_t n = (size_t)t->n_states;
     s->workers = tr_new((size_t)s->n, sizeof *s->workers);
     s->servers = tr_new((size_t)s->n_servers, sizeof *s->servers);
     for (int x = 0; x < s->n_servers; x++)
@@ -64,21 +64,21 @@ static bool open_all(
     for (int w = 0; w < s->n; w++)
         if (!tr_runner_open(&s->workers[w].runner, tr_tapes_of(s->p->tapes, w), s->k, d, NULL, e))
             return false;
-    for (int h = 0; h < t->n_holdings; h++) {
-        int parameter = t->holdings[h].parameter;
+    for (int h = 0; h < t->n_states; h++) {
+        int parameter = t->states[h].parameter;
         size_t count = (size_t)count_of(s, h);
         if (s->p->run.graph.tensors[parameter].values_of != parameter)
             continue;
         s->values[h] = tr_new(count, sizeof(float));
         s->m[h] = tr_new(count, sizeof(float)), s->v[h] = tr_new(count, sizeof(float));
-        memcpy(s->values[h], tr_at(&s->workers[0].runner, t->holdings[h].values), count * sizeof(float));
+        memcpy(s->values[h], tr_at(&s->workers[0].runner, t->states[h].values), count * sizeof(float));
     }
     return true;
 }
 
 static void close_all(struct simulation *s)
 {
-    for (int h = 0; h < tr_tapes_of(s->p->tapes, 0)->n_holdings; h++)
+    for (int h = 0; h < tr_tapes_of(s->p->tapes, 0)->n_states; h++)
         free(s->values[h]), free(s->m[h]), free(s->v[h]);
     for (int w = 0; w < s->n; w++)
         tr_runner_close(&s->workers[w].runner);
@@ -118,14 +118,14 @@ static void apply(struct simulation *s, int server, const struct worker *w)
     const struct tr_plan *plan = &s->p->run.plan;
     double step = (double)++s->servers[server].updates;
     float scale = plan->clip > 0 && w->norm > plan->clip ? (float)(plan->clip / w->norm) : 1;
-    for (int h = 0; h < t->n_holdings; h++) {
+    for (int h = 0; h < t->n_states; h++) {
         int64_t count = count_of(s, h) / s->n_servers, from = server * count;
-        const float *gradient = tr_at(&w->runner, t->holdings[h].gradient);
+        const float *gradient = tr_at(&w->runner, t->states[h].gradient);
         if (!s->values[h])
             continue;
         struct tr_adamw a = { .rate = (float)plan->rate,
             .scale = scale,
-            .decay = s->p->run.graph.tensors[t->holdings[h].parameter].dims > 1 ? (float)plan->decay : 0,
+            .decay = s->p->run.graph.tensors[t->states[h].parameter].dims > 1 ? (float)plan->decay : 0,
             .correct1 = (float)(1 / (1 - pow(0.9, step))),
             .correct2 = (float)(1 / (1 - pow(0.95, step))) };
         if (plan->sgd)
@@ -151,9 +151,9 @@ static void give(struct simulation *s, int server)
         struct worker *x = &s->workers[w];
         if (!x->waits || x->at != server || (bound >= 0 && s->servers[server].clocks[w] > least + bound))
             continue;
-        for (int h = 0; h < x->runner.tape->n_holdings; h++) {
+        for (int h = 0; h < x->runner.tape->n_states; h++) {
             int64_t count = count_of(s, h) / s->n_servers, from = server * count;
-            float *to = tr_at(&x->runner, x->runner.tape->holdings[h].values);
+            float *to = tr_at(&x->runner, x->runner.tape->states[h].values);
             if (s->values[h])
                 memcpy(to + from, s->values[h] + from, (size_t)count * sizeof *to);
         }
@@ -201,8 +201,8 @@ static bool run_orders(struct simulation *s, const struct tr_options *o, struct 
             if (!take(s, o, server, &moved, e))
                 return false;
     }
-    for (int h = 0; h < tr_tapes_of(s->p->tapes, 0)->n_holdings; h++) {
-        int parameter = tr_tapes_of(s->p->tapes, 0)->holdings[h].parameter;
+    for (int h = 0; h < tr_tapes_of(s->p->tapes, 0)->n_states; h++) {
+        int parameter = tr_tapes_of(s->p->tapes, 0)->states[h].parameter;
         const struct tr_tensor *t = &s->p->run.graph.tensors[parameter];
         if (s->values[h])
             s->to->values(s->to->context, parameter, s->values[h], t->rows * (t->dims > 1 ? t->size[1] : 1));
@@ -210,7 +210,7 @@ static bool run_orders(struct simulation *s, const struct tr_options *o, struct 
     return true;
 }
 
-bool tr_simulate(
+bool tr_oracle_run(
     const struct tr_options *o, const struct tr_prepared *p, const struct tr_listener *to, struct tr_error *e)
 {
     struct simulation s = { .p = p,
@@ -218,15 +218,15 @@ bool tr_simulate(
         .n = p->run.plan.mesh.size[TR_DP],
         .n_servers = p->run.plan.mesh.servers,
         .k = tr_options_kernels(o, e) };
-    struct tr_arrivals a;
+    struct tr_push_order a;
     struct tr_data data;
     if (!s.k)
         return false;
     if (!p->run.plan.server_async || p->run.plan.live)
         return tr_fail(
             e, "simulate takes --servers, --server-mode async and an order: --arrivals seed:N or a file");
-    if (!tr_serving_check(o, &p->run.plan, e) ||
-        !tr_arrivals_make(&a, o->arrivals, &p->run.plan, o->steps, e))
+    if (!tr_server_report_check(o, &p->run.plan, e) ||
+        !tr_push_order_make(&a, o->arrivals, &p->run.plan, o->steps, e))
         return false;
     bool ok = tr_open_data(&data, o, &p->run.graph, e);
     if (ok) {
@@ -234,7 +234,7 @@ bool tr_simulate(
         close_all(&s);
         tr_data_close(&data);
     }
-    tr_arrivals_free(&a);
+    tr_push_order_free(&a);
     return ok;
 }
 
@@ -257,7 +257,7 @@ static void keep_values(void *context, int parameter, float *values, int64_t cou
     memcpy(to->g->values + tr_golden_offset(to->graph, parameter), values, (size_t)count * sizeof *values);
 }
 
-bool tr_simulated_make(
+bool tr_oracle_make(
     struct tr_golden *g, const struct tr_options *o, const struct tr_graph *graph, struct tr_error *e)
 {
     struct tr_options pushes = *o;
@@ -266,7 +266,7 @@ bool tr_simulated_make(
     if (!tr_golden_room(g, &pushes, graph, e) || !tr_prepare(&p, o, e))
         return false;
     struct golden to = { graph, g };
-    bool ok = tr_simulate(o, &p, &(struct tr_listener){ keep_push, keep_values, &to }, e);
+    bool ok = tr_oracle_run(o, &p, &(struct tr_listener){ keep_push, keep_values, &to }, e);
     tr_prepared_free(&p);
     return ok;
 }
@@ -303,7 +303,7 @@ int tr_command_simulate(int argc, char **argv)
     if (!tr_prepare(&p, &o, &e))
         return tr_refuse(1, &e);
     struct printer to = { &o, 0 };
-    bool ok = tr_simulate(&o, &p, &(struct tr_listener){ print_push, add_values, &to }, &e);
+    bool ok = tr_oracle_run(&o, &p, &(struct tr_listener){ print_push, add_values, &to }, &e);
     if (ok)
         tr_say_values(stdout, &o, to.sum);
     status = ok ? 0 : tr_refuse(1, &e);

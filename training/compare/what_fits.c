@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cure.c: whether a configuration fits --memory and --host-memory, and what would make it fit. It is
+/* what_fits.c: whether a configuration fits --memory and --host-memory, and what would make it fit. It is
  * not guessed: the tapes of each change are made and checked, and tell what they need. */
 #include "training/compare/compare.h"
 
@@ -111,7 +111,7 @@ static void find_cure(const struct tr_comparison *c, struct tr_contender *x)
             x->prepared.run.plan.mesh.n == 1 ? "cut it over ranks" : "cut the model further");
 }
 
-void tr_compare_cure(const struct tr_comparison *c, struct tr_contender *x)
+void tr_compare_what_fits(const struct tr_comparison *c, struct tr_contender *x)
 {
     x->fits = fits(c, &x->prepared);
     x->runs = x->runs && x->fits;

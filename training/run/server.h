@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* serve.h: messages between workers and parameter servers, and what an asynchronous server does. */
-#ifndef TRAINING_RUN_SERVE_H
-#define TRAINING_RUN_SERVE_H
+/* server.h: messages between workers and parameter servers, and what an asynchronous server does. */
+#ifndef TRAINING_RUN_SERVER_H
+#define TRAINING_RUN_SERVER_H
 
 #include "training/run/traffic.h"
 

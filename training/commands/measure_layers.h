@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* warmup.h: `--balance measured`: layers are cut by the times that they take on this machine. */
-#ifndef TRAINING_COMMANDS_WARMUP_H
-#define TRAINING_COMMANDS_WARMUP_H
+/* measure_layers.h: `--balance measured`: layers are cut by the times that they take on this machine. */
+#ifndef TRAINING_COMMANDS_MEASURE_LAYERS_H
+#define TRAINING_COMMANDS_MEASURE_LAYERS_H
 
 #include "training/options.h"
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* finite.c: find the first tensor of a step with an infinity or NaN.
+/* find_nan.c: find the first tensor of a step with an infinity or NaN.
  *
  * The step is run again, since a value's memory is given away after its last use. Each rank notes its first
  * instruction that writes such a number. Where that is a message or a collective, it may have come from
  * another rank; so of the ranks where it is a computation, or a parameter, the lowest one is named. */
-#include "training/run/finite.h"
+#include "training/run/find_nan.h"
 
-#include "training/run/widen.h"
+#include "training/run/bfloat16.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -41,7 +41,7 @@ static bool finite_value(const struct tr_runner *r, int value, double *number)
 static void look(const struct tr_runner *r, int n, struct finding *f)
 {
     const struct tr_instr *i = &r->tape->instrs[n];
-    bool counts = i->code == TR_COUNT; /* it adds up in place */
+    bool counts = i->code == TR_ACCUMULATE; /* it adds up in place */
     for (int x = 0; x < (counts ? i->ins : i->outs) && f->instr == NOWHERE; x++) {
         int value = counts ? i->in[x] : i->out[x];
         if (!finite_value(r, value, &f->number))
@@ -52,9 +52,9 @@ static void look(const struct tr_runner *r, int n, struct finding *f)
 static bool run_again(struct tr_runner *r, struct finding *f, struct tr_error *e)
 {
     const struct tr_tape *t = r->tape;
-    for (int n = 0; n < t->n_holdings && f->instr == NOWHERE; n++)
-        if (!finite_value(r, t->holdings[n].values, &f->number))
-            f->instr = OF_PARAMETER, f->value = t->holdings[n].values;
+    for (int n = 0; n < t->n_states && f->instr == NOWHERE; n++)
+        if (!finite_value(r, t->states[n].values, &f->number))
+            f->instr = OF_PARAMETER, f->value = t->states[n].values;
     for (int n = 0; n <= t->values[t->leaves].last; n++) {
         if (!tr_runner_instr(r, n, e))
             return false;

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* arrivals.h: in which order an asynchronous server takes the workers' pushes, and how far one may be ahead.
+/* push_order.h: in which order an asynchronous server takes the workers' pushes, and how far one may be
+ * ahead.
  *
  * A worker's clock is the number of its pushes that were taken. With a bound of K (stale synchronous
  * parallel: Ho et al. 2013) a worker is given values only while its clock is no more than K before the
  * slowest worker's; until then it waits. */
-#ifndef TRAINING_PARALLEL_ARRIVALS_H
-#define TRAINING_PARALLEL_ARRIVALS_H
+#ifndef TRAINING_PARALLEL_PUSH_ORDER_H
+#define TRAINING_PARALLEL_PUSH_ORDER_H
 
 #include "training/parallel/paradigms.h"
 
-struct tr_arrivals {
+struct tr_push_order {
     int workers, servers;
     long steps; /* of each worker */
     int **order; /* of each server: the worker of each push; NULL: live, whoever comes first */
@@ -18,13 +19,13 @@ struct tr_arrivals {
 /* text: "live", "seed:N", or a file: on each line a worker, and what follows is not read. Of several servers
  * each may have a file of its own, whose name ends with a point and its number. An order that would have a
  * worker push while it waits is an error. */
-bool tr_arrivals_make(
-    struct tr_arrivals *a, const char *text, const struct tr_plan *p, long steps, struct tr_error *e);
-void tr_arrivals_free(struct tr_arrivals *a);
+bool tr_push_order_make(
+    struct tr_push_order *a, const char *text, const struct tr_plan *p, long steps, struct tr_error *e);
+void tr_push_order_free(struct tr_push_order *a);
 
 /* By how many steps a worker is ahead of the slowest one. */
 long tr_ahead(const long *clocks, int workers, int worker);
 /* "FILE.1", or with one server "FILE". */
-void tr_arrivals_name(char *to, size_t room, const char *file, int server, int servers);
+void tr_push_order_name(char *to, size_t room, const char *file, int server, int servers);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* alone.c: what of the options says what one rank computes. */
-#include "training/commands/alone.h"
+/* one_rank.c: what of the options says what one rank computes. */
+#include "training/commands/one_rank.h"
 
 #include "training/parallel/paradigms.h"
 
 #include <string.h>
 
-void tr_alone_options(struct tr_options *to, const struct tr_options *from)
+void tr_one_rank_options(struct tr_options *to, const struct tr_options *from)
 {
     tr_options_default(to);
     memcpy(to->model, from->model, sizeof to->model);

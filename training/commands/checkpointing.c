@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* keeper.c: checkpoints of a run, the one it begins with and those it writes; and its end before the last
- * step, for which the ranks are asked at different times and so must agree. */
-#include "training/commands/keeper.h"
+/* checkpointing.c: checkpoints of a run, the one it begins with and those it writes; and its end before
+ * the last step, for which the ranks are asked at different times and so must agree. */
+#include "training/commands/checkpointing.h"
 
 #include "training/checkpoint/checkpoint.h"
 #include "training/launch.h"
@@ -15,7 +15,7 @@
 /* Replicas are compared every so many steps if nothing is said. */
 enum { UNASKED = 100 };
 
-bool tr_keeper_check(const struct tr_options *o, const struct tr_run *run, struct tr_error *e)
+bool tr_checkpointing_check(const struct tr_options *o, const struct tr_run *run, struct tr_error *e)
 {
     struct tr_head head;
     if (o->save_every < 0 || (o->save_every && !*o->save))
@@ -33,7 +33,7 @@ bool tr_keeper_check(const struct tr_options *o, const struct tr_run *run, struc
 }
 
 /* JSON is for programs, so what is told to people stands beside it. */
-static FILE *people(const struct tr_keeper *k)
+static FILE *people(const struct tr_checkpointing *k)
 {
     return k->options->json ? stderr : stdout;
 }
@@ -54,7 +54,7 @@ static void say_other_data(
 }
 
 /* What may differ and still does. */
-static void say_loaded(const struct tr_keeper *k, const struct tr_head *h)
+static void say_loaded(const struct tr_checkpointing *k, const struct tr_head *h)
 {
     const struct tr_plan *p = k->runner->tape->placed->plan;
     const struct tr_graph *g = k->runner->tape->placed->g;
@@ -81,7 +81,7 @@ static void say_loaded(const struct tr_keeper *k, const struct tr_head *h)
     fprintf(to, "\n");
 }
 
-static bool load(struct tr_keeper *k, struct tr_error *e)
+static bool load(struct tr_checkpointing *k, struct tr_error *e)
 {
     const struct tr_options *o = k->options;
     const struct tr_placed *p = k->runner->tape->placed;
@@ -97,7 +97,7 @@ static bool load(struct tr_keeper *k, struct tr_error *e)
 }
 
 /* A mesh may have nothing alike, and then nothing is found. */
-static bool say_compared(struct tr_keeper *k, struct tr_error *e)
+static bool say_compared(struct tr_checkpointing *k, struct tr_error *e)
 {
     const struct tr_options *o = k->options;
     int64_t several = 0;
@@ -109,11 +109,11 @@ static bool say_compared(struct tr_keeper *k, struct tr_error *e)
     return true;
 }
 
-bool tr_keeper_open(struct tr_keeper *k, const struct tr_options *o, struct tr_runner *r, tutti_comm *world,
-    struct tr_error *e)
+bool tr_checkpointing_open(struct tr_checkpointing *k, const struct tr_options *o, struct tr_runner *r,
+    tutti_comm *world, struct tr_error *e)
 {
     tutti_config config = { .size = sizeof config, .flags = TUTTI_COMM_EXACT, .name = "keeper" };
-    *k = (struct tr_keeper){ .options = o, .runner = r };
+    *k = (struct tr_checkpointing){ .options = o, .runner = r };
     if (world && tutti_comm_split(world, 0, tutti_comm_rank(world), &config, &k->ranks) != TUTTI_OK)
         return tr_fail(e, "group keeper: %s", tutti_get_last_error(world));
     if (world)
@@ -123,7 +123,7 @@ bool tr_keeper_open(struct tr_keeper *k, const struct tr_options *o, struct tr_r
     return !*o->load || load(k, e);
 }
 
-bool tr_keeper_save(struct tr_keeper *k, struct tr_error *e)
+bool tr_checkpointing_save(struct tr_checkpointing *k, struct tr_error *e)
 {
     const struct tr_options *o = k->options;
     if (!tr_checkpoint_save(k->runner, o->save, k->ranks, e))
@@ -136,7 +136,7 @@ bool tr_keeper_save(struct tr_keeper *k, struct tr_error *e)
 }
 
 /* The signal that some rank has seen, or 0: all ranks say the same. */
-static bool agree(const struct tr_keeper *k, int32_t *asked, struct tr_error *e)
+static bool agree(const struct tr_checkpointing *k, int32_t *asked, struct tr_error *e)
 {
     *asked = tr_asked();
     return !k->ranks ||
@@ -145,7 +145,7 @@ static bool agree(const struct tr_keeper *k, int32_t *asked, struct tr_error *e)
            tr_fail(e, "after step %" PRId64 ": %s", k->runner->step - 1, tutti_get_last_error(k->ranks));
 }
 
-static void say_ended(const struct tr_keeper *k, int32_t asked)
+static void say_ended(const struct tr_checkpointing *k, int32_t asked)
 {
     const struct tr_options *o = k->options;
     tr_ended_by(asked);
@@ -159,7 +159,7 @@ static void say_ended(const struct tr_keeper *k, int32_t asked)
         fprintf(stderr, "nothing is saved, as there was no --save\n");
 }
 
-bool tr_keeper_after(struct tr_keeper *k, bool *stop, struct tr_error *e)
+bool tr_checkpointing_after(struct tr_checkpointing *k, bool *stop, struct tr_error *e)
 {
     const struct tr_options *o = k->options;
     int64_t done = k->runner->step;
@@ -171,14 +171,14 @@ bool tr_keeper_after(struct tr_keeper *k, bool *stop, struct tr_error *e)
         return false;
     *stop = asked || done >= o->steps;
     bool due = *stop || (o->save_every && done % o->save_every == 0);
-    if (*o->save && due && !tr_keeper_save(k, e))
+    if (*o->save && due && !tr_checkpointing_save(k, e))
         return false;
     if (asked)
         say_ended(k, asked);
     return true;
 }
 
-void tr_keeper_close(struct tr_keeper *k)
+void tr_checkpointing_close(struct tr_checkpointing *k)
 {
     tr_replicas_close(&k->replicas);
     if (k->ranks)

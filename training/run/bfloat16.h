@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* widen.h: kernels work on float32. Their bfloat16 operands are widened into scratch before, and their
+/* bfloat16.h: kernels work on float32. Their bfloat16 operands are widened into scratch before, and their
  * bfloat16 results rounded from there afterwards; long arrays go through in pieces. */
-#ifndef TRAINING_RUN_WIDEN_H
-#define TRAINING_RUN_WIDEN_H
+#ifndef TRAINING_RUN_BFLOAT16_H
+#define TRAINING_RUN_BFLOAT16_H
 
 #include "training/ops/site.h"
 #include "training/run/compute.h"
 
 /* Operands become their float32 images, which lie before the kernels' scratch; then results are rounded. */
-void tr_widen_operands(const struct tr_runner *r, const struct tr_instr *i, struct tr_call *c);
-void tr_narrow_results(const struct tr_runner *r, const struct tr_instr *i, const struct tr_call *c);
+void tr_operands_to_float(const struct tr_runner *r, const struct tr_instr *i, struct tr_call *c);
+void tr_results_to_bfloat16(const struct tr_runner *r, const struct tr_instr *i, const struct tr_call *c);
 
 /* One element, of whatever type but tokens. */
 double tr_number(const struct tr_runner *r, int value, int64_t i);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* trial_serve.c: a trial with asynchronous parameter servers, whose workers have no step in common. The order
- * is given, so the simulator knows what each push must bring, and what the servers have in the end. */
-#include "training/commands/serving.h"
+/* trial_server.c: a trial with asynchronous parameter servers, whose workers have no step in common. The
+ * order is given, so the simulator knows what each push must bring, and what the servers have in the end. */
+#include "training/commands/server_report.h"
 #include "training/verify/trial.h"
-#include "training/parallel/arrivals.h"
+#include "training/parallel/push_order.h"
 
 static bool work(struct tr_trial *t, long steps, struct tr_error *e)
 {
@@ -30,15 +30,15 @@ static bool take_all(struct tr_trial *t, struct tr_server *s, long pushes, struc
     return tr_server_end(s, e);
 }
 
-bool tr_trial_serve(struct tr_trial *t, const struct tr_options *o, struct tr_error *e)
+bool tr_trial_server(struct tr_trial *t, const struct tr_options *o, struct tr_error *e)
 {
     const struct tr_plan *plan = t->runner.tape->placed->plan;
     int server = t->runner.tape->server;
-    struct tr_arrivals a;
+    struct tr_push_order a;
     struct tr_server s;
     if (server < 0)
         return work(t, o->steps, e);
-    if (!tr_arrivals_make(&a, o->arrivals, plan, o->steps, e))
+    if (!tr_push_order_make(&a, o->arrivals, plan, o->steps, e))
         return false;
     bool ok = tr_server_open(&s, &t->runner, a.order[server], o->steps, e) &&
               take_all(t, &s, plan->mesh.size[TR_DP] * o->steps, e);
@@ -46,6 +46,6 @@ bool tr_trial_serve(struct tr_trial *t, const struct tr_options *o, struct tr_er
         tr_server_close(&s);
         tr_trial_arrays(t, TR_DIFF_VALUES);
     }
-    tr_arrivals_free(&a);
+    tr_push_order_free(&a);
     return ok;
 }
