@@ -322,14 +322,6 @@ done
 plant; members 85 ' d' >>training/options.h; refuse members training/options.h
 plant; members 84 ' d' >>training/options.h; tidy || fail "an exception was refused"
 plant; members 27 ' d' >>training/options.h; refuse exception training/options.h
-plant; add training/commands/warmup.c; add training/commands/alone.h
-refuse exception training/commands/warmup.c
-echo '#include "training/commands/alone.h"' >>training/commands/warmup.c
-tidy || fail "an exception was refused"
-plant; for i in $(lines 31 x | awk '{ print NR }'); do add training/parallel/x$i.c; done
-tidy || fail "an exception was refused"
-add training/parallel/y.c; refuse room training/parallel/y.c
-plant; add training/parallel/x.c; refuse exception training/parallel
 plant; printf '#include <base/log.h>\n' >>perf/collperf/run.c; refuse include perf/collperf/run.c
 plant; printf '#include "base/log.h"\n' >>perf/collperf/device.c; refuse include perf/collperf/device.c
 plant; printf '#include "base/dev.h"\n' >>perf/collperf/run.c; refuse include perf/collperf/run.c

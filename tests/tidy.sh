@@ -31,12 +31,12 @@ trap 'exit 1' HUP INT TERM
     done
 } >"$scratch/texts"
 
-# --- What training/ does not keep yet: "members FILE MOST", "width ROOM MOST", "include FILE HEADER". The
-# list only shrinks: what needs its line no more is a violation, too.
+# --- Structs of training/ that still have more members than are legal: "FILE MOST". The list only shrinks:
+# what needs its line no more is a violation, too.
 cat >"$scratch/exceptions" <<'END'
-members training/kernels/kernels.h 32
-members training/options.h 87
-members training/parallel/paradigms.h 37
+training/kernels/kernels.h 32
+training/options.h 87
+training/parallel/paradigms.h 37
 END
 
 # --- Code, line by line. `plain` is the line without comments and without what stands between quotes.
@@ -127,26 +127,22 @@ function check_include(line,    name, target)
         return
     if (level[target] && level[target] < level[room] && !((room, target) in hidden))
         return
-    if ((FILENAME, name) in excepted) {
-        excepted[FILENAME, name] = 1
-        return
-    }
     if (place[room] > 1 && target ~ /^(algorithms|transports|kernels)$/)
         return
     report(FNR, "include", name ": from " room " to " target " is against the arrows")
 }
 
-# What is legal there: `legal`, or more as long as that is excepted.
-function most(rule, where, legal)
+# Members that a struct of this file may have.
+function most_members(file)
 {
-    return (rule, where) in limit ? limit[rule, where] : legal
+    return file in limit ? limit[file] : 30
 }
 
 # An exception that nothing needs any more. There need not be such a file: a branch may have moved it.
-function end_exception(rule, where, found, legal)
+function end_exception(file, found)
 {
-    if ((rule, where) in limit && found > 0 && found <= legal)
-        printf "%s:1: [exception] tests/tidy.sh excepts it from [%s], and need not\n", where, rule
+    if (file in limit && found > 0 && found <= 30)
+        printf "%s:1: [exception] tests/tidy.sh excepts it from [members], and need not\n", file
 }
 
 # perf/, training/ and lib/nccl/ see tutti.h only, so each has one file of its own for what lib/base keeps
@@ -251,7 +247,7 @@ function close_bracket()
 {
     if (kind[depth] == "struct" && members[depth] > widest)
         widest = members[depth]
-    if (kind[depth] == "struct" && members[depth] > most("members", FILENAME, 30))
+    if (kind[depth] == "struct" && members[depth] > most_members(FILENAME))
         report(opened[depth], "members", members[depth] " members; a struct of 30 is legal")
     valued = was_valued[depth]
     unnamed = kind[depth] == "struct" ? members[depth] : 1
@@ -310,10 +306,7 @@ BEGIN {
     hidden["training/account", "training/passes"] = hidden["training/account", "training/check"] = 1
     while ((getline line <exceptions) > 0) {
         split(line, word, " ")
-        if (word[1] == "include")
-            excepted[word[2], word[3]] = 0
-        else
-            limit[word[1], word[2]] = word[3]
+        limit[word[1]] = word[2]
     }
     while ((getline path <list) > 0)
         known[path] = 1
@@ -334,7 +327,7 @@ FNR == 1 {
     manual = FILENAME == "lib/tutti.h" # has the words of each function
     golden = FILENAME ~ /^training\/reference\// # stands alone, to be read from top to bottom
     program = script && (/^#!/ || FILENAME !~ /\.py$/) # what is imported names no interpreter
-    end_exception("members", read, widest, 30)
+    end_exception(read, widest)
     read = FILENAME
     widest = 0
     room = room_of(FILENAME)
@@ -344,7 +337,7 @@ FNR == 1 {
         report(1, "room", "a file of " room "/ stands in one of its rooms")
     if (house == "training" && !level[room] && room != "training" && !golden)
         report(1, "room", room " has no place among the rooms of training/, which tests/tidy.sh lists")
-    if ((place[room] > 1 || house == "training") && ++files[room] == most("width", room, 25) + 1)
+    if ((place[room] > 1 || house == "training") && ++files[room] == 26)
         report(1, "room", room " has more than 25 files")
     commented = inside = depth = nest = directive = valued = 0
     kind[0] = "code"
@@ -400,14 +393,7 @@ inside {
         report(begin, "function length", FNR - begin + 1 " lines; 70 are legal")
 }
 END {
-    end_exception("members", read, widest, 30)
-    for (each in files)
-        end_exception("width", each, files[each], 25)
-    for (each in excepted) {
-        split(each, word, SUBSEP)
-        if (word[1] in known && !excepted[each])
-            printf "%s:1: [exception] tests/tidy.sh lets it see %s, and need not\n", word[1], word[2]
-    }
+    end_exception(read, widest)
 }
 AWK
 xargs awk -v list="$scratch/code" -v variables="$scratch/variables" -v exceptions="$scratch/exceptions" \
