@@ -398,22 +398,16 @@ void fuzz_communicators(struct fuzz_rank *me)
 /* What is not for groups is refused in one, and that is the group's error. */
 static void not_for_groups(struct fuzz_rank *me)
 {
-    tutti_comm *comm = me->ends[0].comm, *child = NULL;
+    tutti_comm *comm = me->ends[0].comm;
     tutti_status status;
     fuzz_at(me, "in a group: what is not for groups");
     fuzz_expect(me, "group_start", tutti_group_start(), FUZZ_OK);
-    switch (below(me, 3)) {
-    case 0:
-        status = fuzz_expect(me, "comm_split", tutti_comm_split(comm, 0, 0, NULL, &child), FUZZ_USAGE);
-        break;
-    case 1:
-        status = fuzz_expect(me, "comm_finalize", tutti_comm_finalize(comm), FUZZ_USAGE);
-        break;
-    default:
+    if (below(me, 2) == 0)
+        status = fuzz_expect(me, "comm_finalize_within", tutti_comm_finalize_within(comm, 0), FUZZ_USAGE);
+    else
         status = fuzz_expect(me, "comm_destroy", tutti_comm_destroy(comm), FUZZ_USAGE);
-    }
     fuzz_expect(me, "group_end", tutti_group_end(), FUZZ_MAY(status) | FUZZ_OK);
-    fuzz_right(me, "comm_split", child == NULL && tutti_comm_state(comm) == TUTTI_OK);
+    fuzz_right(me, "group_end", tutti_comm_state(comm) == TUTTI_OK);
 }
 
 void fuzz_programs(struct fuzz_rank *me)
