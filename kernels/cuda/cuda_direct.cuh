@@ -13,6 +13,7 @@
 /* --- What is folded, and how. */
 
 template <class Sum, class Prod, class Max, class Min> struct float_operations {
+    enum { MOVES = 0 };
     template <class Number>
     static MEMBER struct wide combined(Number number, uint32_t row, struct wide left, struct wide right)
     {
@@ -92,6 +93,7 @@ template <class Number, class Operations> struct direct_fold {
 
 /* What moves: as a type of bytes without operations. */
 struct no_operations {
+    enum { MOVES = 1 };
     template <class Number> static MEMBER vec product(Number, vec raw, uint64_t)
     {
         return raw;
@@ -150,6 +152,7 @@ INLINE uint64_t word_of(uint32_t data, uint32_t tag)
 
 /* LL: in slots, which have the number of the vector in its block. */
 struct ll_slots {
+    enum { GROUP = 4 }; /* vectors on their way at a time, as far as there are registers for them */
     patience waits;
     uint32_t first_tag, second_tag, parity;
 
@@ -190,6 +193,7 @@ struct ll_slots {
 
 /* MAPPED: what ranks have in their own buffers, up to the byte `end`. */
 struct mapped_buffers {
+    enum { GROUP = 2 };
     const uint8_t *const *source;
     uint64_t end;
 };
@@ -313,7 +317,7 @@ struct direct_share {
 template <class Number, class Operations, class Sources>
 INLINE vec folded(const tt_direct_params &p, Sources &sources, uint64_t at)
 {
-    enum { GROUP = Number::PARTS > 2 ? 2 : 4 }; /* as many as there are registers for */
+    enum { GROUP = Number::PARTS > 2 ? 2 : static_cast<int>(Sources::GROUP) };
     direct_fold<Number, Operations> fold(p);
     ROLLED
     for (uint32_t first = 0; first < p.ranks; first += GROUP) {
@@ -491,7 +495,7 @@ INLINE bool run_part(
 template <class Number, class Operations, bool releases>
 KERNEL void AT_MOST_THREADS(TT_DIRECT_BLOCK) direct_kernel(const PARAMS tt_direct_params p)
 {
-    enum { MAPS = Number::PARTS <= 2 }; /* as tt_direct_maps says */
+    enum { MAPS = Operations::MOVES || sizeof(typename Number::element) > 1 }; /* as tt_direct_maps says */
     SHARED(meeting, m);
     uint64_t epoch = begin_direct(p);
     patience waits{ epoch, 0, load_relaxed(&p.pads[p.rank]->is_left) != 0 };

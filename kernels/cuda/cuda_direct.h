@@ -145,11 +145,13 @@ static inline uint64_t tt_direct_place(uint64_t address)
     return ~address;
 }
 
-/* Whether MAPPED serves what is folded, or only moved: nothing is multiplied on its way then, and a kernel
- * has too few registers for 8-bit floats. */
+/* Whether MAPPED serves what is folded, or only moved: nothing is multiplied on its way then, and folds of
+ * numbers of 8 bits, whose code is long, and needs many registers, have no second form. */
 static inline bool tt_direct_maps(bool folds, bool scales, tutti_type type)
 {
-    return !scales && !(folds && (type == TUTTI_FLOAT8_E4M3 || type == TUTTI_FLOAT8_E5M2));
+    bool short_numbers = type == TUTTI_INT8 || type == TUTTI_UINT8 || type == TUTTI_FLOAT8_E4M3 ||
+                         type == TUTTI_FLOAT8_E5M2;
+    return !scales && !(folds && short_numbers);
 }
 
 /* Bytes of a segment of PADS, as measured where all memory is one device's. */

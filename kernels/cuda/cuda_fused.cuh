@@ -29,6 +29,10 @@ template <uint32_t COUNT, class T> INLINE T chosen(const T *from, uint32_t index
 
 struct aligned_vector {
     enum { GROUP = 4 };
+    static MEMBER uint32_t group()
+    {
+        return GROUP;
+    }
     static MEMBER void load_group(vec *raw, const uint8_t *const *sources, uint32_t n, uint64_t at)
     {
         UNROLL
@@ -60,6 +64,10 @@ template <class Element> struct any_vector {
     enum { GROUP = 1 };
     uint32_t count;
 
+    static MEMBER uint32_t group()
+    {
+        return GROUP;
+    }
     MEMBER bool is_packet(const void *p) const
     {
         return count == lanes<Element>::COUNT && distance_to_boundary(p) == 0;
@@ -94,6 +102,36 @@ template <class Element> struct any_vector {
     }
 };
 
+/* One or the other, as the kernel finds: for folds that are long code, which so is there once. */
+template <class Element> struct either_vector {
+    enum { GROUP = aligned_vector::GROUP };
+    bool is_aligned;
+    any_vector<Element> any;
+
+    MEMBER uint32_t group() const
+    {
+        return is_aligned ? static_cast<uint32_t>(GROUP) : 1u;
+    }
+    MEMBER void load_group(vec *raw, const uint8_t *const *sources, uint32_t n, uint64_t at) const
+    {
+        if (is_aligned) {
+            aligned_vector::load_group(raw, sources, n, at);
+            return;
+        }
+        raw[0] = any.load(sources[0], at);
+        UNROLL
+        for (uint32_t i = 1; i < GROUP; i++)
+            raw[i] = vec(0u);
+    }
+    MEMBER void store(void *to, uint64_t at, vec v) const
+    {
+        if (is_aligned)
+            aligned_vector::store(to, at, v);
+        else
+            any.store(to, at, v);
+    }
+};
+
 /* Calls body.vector(offset, how it is reached) for all vectors of the rectangle. */
 template <class Element, class Body> INLINE void for_all(const block_rect &b, const Body &body)
 {
@@ -101,15 +139,20 @@ template <class Element, class Body> INLINE void for_all(const block_rect &b, co
     uint64_t head = distance_to_boundary(b.dst[0]);
     head = head < bytes ? head : bytes;
     const uint64_t whole = (bytes - head) / 16, end = head + whole * 16;
+    const bool is_aligned = bits_apart(b) % 16 == 0;
     uint64_t at = grid_index();
-    if (bits_apart(b) % 16 == 0)
-        for (; at < whole; at += threads)
+    if constexpr (!Body::ONCE)
+        for (; is_aligned && at < whole; at += threads)
             body.vector(head + at * 16, aligned_vector{});
     for (; at < whole + 2; at += threads) {
         const uint64_t from = at < whole ? head + at * 16 : at == whole ? 0 : end;
         const uint64_t to = at < whole ? from + 16 : at == whole ? head : bytes;
         const any_vector<Element> any = { static_cast<uint32_t>((to - from) / sizeof(Element)) };
-        if (any.count > 0)
+        if (any.count == 0)
+            continue;
+        if constexpr (Body::ONCE)
+            body.vector(from, either_vector<Element>{ is_aligned && at < whole, any });
+        else
             body.vector(from, any);
     }
 }
@@ -193,6 +236,7 @@ template <class Number, class Operation> struct tree_of {
 };
 
 template <class Number, class Fold, class Scaling> struct fold_body {
+    enum { ONCE = sizeof(typename Number::element) == 1 }; /* whose code is long */
     const block_rect &b;
     uint32_t divisor; /* above 1: what the result is divided by */
 
@@ -201,9 +245,9 @@ template <class Number, class Fold, class Scaling> struct fold_body {
         enum { GROUP = Reach::GROUP };
         Fold fold;
         ROLLED
-        for (uint32_t first = 0; first < b.sources; first += GROUP) {
+        for (uint32_t first = 0; first < b.sources; first += reach.group()) {
             vec raw[GROUP];
-            const uint32_t left = b.sources - first, n = left < GROUP ? left : static_cast<uint32_t>(GROUP);
+            const uint32_t left = b.sources - first, n = left < reach.group() ? left : reach.group();
             reach.load_group(raw, b.source + first, n, at);
             if (b.sources == 1 && divisor <= 1 && !Scaling::SCALES)
                 return raw[0];
