@@ -149,8 +149,8 @@ static inline uint64_t tt_direct_place(uint64_t address)
  * numbers of 8 bits, whose code is long, and needs many registers, have no second form. */
 static inline bool tt_direct_maps(bool folds, bool scales, tutti_type type)
 {
-    bool short_numbers = type == TUTTI_INT8 || type == TUTTI_UINT8 || type == TUTTI_FLOAT8_E4M3 ||
-                         type == TUTTI_FLOAT8_E5M2;
+    bool short_numbers =
+        type == TUTTI_INT8 || type == TUTTI_UINT8 || type == TUTTI_FLOAT8_E4M3 || type == TUTTI_FLOAT8_E5M2;
     return !scales && !(folds && short_numbers);
 }
 
