@@ -317,7 +317,7 @@ struct direct_share {
 template <class Number, class Operations, class Sources>
 INLINE vec folded(const tt_direct_params &p, Sources &sources, uint64_t at)
 {
-    enum { GROUP = Number::PARTS > 2 ? 2 : static_cast<int>(Sources::GROUP) };
+    enum { GROUP = Number::PARTS > 1 ? 2 : static_cast<int>(Sources::GROUP) }; /* four spill on sm_120 */
     direct_fold<Number, Operations> fold(p);
     ROLLED
     for (uint32_t first = 0; first < p.ranks; first += GROUP) {
