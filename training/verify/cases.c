@@ -159,6 +159,7 @@ static const char *const quick[] = {
     MIXED "--dp 2 --micro 2 --overlap --bucket 64K --recompute full",
     MIXED "--dp 2 --tp 2 --pp 2 --micro 4 --sp --zero 3 --schedule zb-h1",
     MIXED "--cp 2 --cp-attention ring --tp 2 --micro 2 --rounding stochastic",
+    MIXED "--cp 2 --cp-map zigzag --micro 2",
     MIXED "--dp 2 --micro 2 --zero 1 --offload both --offload-delay 1 --rounding stochastic",
     MIXED "--dp 2 --servers 2",
     MIXED MOE,
