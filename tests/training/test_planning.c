@@ -5,6 +5,7 @@
 #include "tests/training/options_rig.h"
 
 #include "training/check/check.h"
+#include "training/check/talk.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -199,4 +200,48 @@ Test(planning, what_all_ranks_do_wrong_their_classes_do)
     all_say("--dp 8 --tp 4 --pp 2 --micro 4 --batch 32 --schedule gpipe", false,
         "sends layer1.out of micro-batch 0");
     all_say("--dp 8 --tp 4 --pp 2 --micro 4 --batch 32 --schedule 1f1b", true, "it was never written");
+}
+
+/* What the one rank of a class says of its leaves must be true of itself before it is taken for others'. */
+Test(planning, leaves_that_a_class_is_counted_by_are_its_own)
+{
+    struct tr_prepared p;
+    struct tr_error e = { .text = "" };
+    struct tr_talk talks[2];
+    const struct tr_talk *of[32];
+    rig_prepare(&p, "--dp 32 --batch 32 --zero 1");
+    for (int x = 0; x < 2; x++)
+        tr_talk_of(&talks[x], &p.tapes->of[tr_tapes_of(p.tapes, x)->rank]);
+    for (int r = 0; r < 32; r++)
+        of[r] = &talks[r > 0];
+    cr_expect(tr_check_leaves(&p.placed, of, 32, true, &e), "%s", e.text);
+    talks[1].parts[0].place++;
+    cr_expect_not(tr_check_leaves(&p.placed, of, 32, true, &e));
+    cr_expect(strstr(e.text, "is due"), "%s", e.text);
+    for (int x = 0; x < 2; x++)
+        tr_talk_free(&talks[x]);
+    tr_prepared_free(&p);
+}
+
+/* Ranks that give bfloat16 and float32 to one call, and to one message. */
+Test(planning, what_is_said_has_one_element_type)
+{
+    static const struct {
+        const char *line;
+        enum tr_code code;
+        const char *words;
+    } cases[] = { { "--tp 2", TR_ALL_REDUCE, "call different things in one group" },
+        { "--pp 2 --micro 2", TR_RECV, "where rank 1 receives" } };
+    for (int k = 0; k < 2; k++) {
+        struct tr_prepared p;
+        rig_prepare(&p, cases[k].line);
+        order_says(&p, NULL);
+        const struct tr_tape *t = &p.tapes->of[1];
+        const struct tr_instr *i = t->instrs;
+        while (i->code != cases[k].code)
+            i++;
+        t->values[i->ins ? i->in[0] : i->out[0]].element = TR_BFLOAT16;
+        order_says(&p, cases[k].words);
+        tr_prepared_free(&p);
+    }
 }
