@@ -36,7 +36,6 @@ trap 'exit 1' HUP INT TERM
 cat >"$scratch/exceptions" <<'END'
 training/kernels/kernels.h 32
 training/options.h 87
-training/parallel/paradigms.h 37
 END
 
 # --- Code, line by line. `plain` is the line without comments and without what stands between quotes.

@@ -202,8 +202,8 @@ static bool serve(struct tr_plan *p, const struct tr_options *o, struct tr_error
     int mode = 0;
     if (!choose(&mode, "server-mode", o->server_mode, modes, 2, e))
         return false;
-    p->server_async = mode, p->staleness = o->staleness;
-    p->live = mode && !strcmp(o->arrivals, "live");
+    p->servers.async = mode, p->servers.staleness = o->staleness;
+    p->servers.live = mode && !strcmp(o->arrivals, "live");
     return true;
 }
 
@@ -215,7 +215,7 @@ static bool choose_precision(struct tr_plan *p, const struct tr_options *o, stru
     if (!choose(&bfloat16, "precision", o->precision, precisions, 2, e) ||
         !choose(&stochastic, "rounding", o->rounding, roundings, 2, e))
         return false;
-    p->bfloat16 = bfloat16, p->stochastic = stochastic;
+    p->numbers.bfloat16 = bfloat16, p->numbers.stochastic = stochastic;
     return true;
 }
 
@@ -235,20 +235,17 @@ static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error 
     if (!tr_options_mesh(&mesh, o, e))
         return false;
     *p = (struct tr_plan){ .mesh = mesh,
-        .zero = (int)o->zero,
         .batch = (int)o->batch,
         .micros = (int)o->micro,
-        .chunks = (int)o->chunks,
-        .overlap = o->overlap,
-        .optimizer_threads = (int)o->optimizer_threads,
-        .offload_delay = (int)o->offload_delay,
-        .zero3_keep = o->zero3_keep,
-        .zero3_prefetch = (int)o->zero3_prefetch,
-        .zero3_persist = o->zero3_persist,
-        .rate = o->rate,
-        .decay = o->decay,
-        .clip = o->clip };
-    snprintf(p->schedule, sizeof p->schedule, "%.31s", o->schedule);
+        .pipeline = { .chunks = (int)o->chunks },
+        .reduce = { .overlap = o->overlap },
+        .zero = { .level = (int)o->zero,
+            .keep = o->zero3_keep,
+            .prefetch = (int)o->zero3_prefetch,
+            .persist = o->zero3_persist },
+        .offload = { .threads = (int)o->optimizer_threads, .delay = (int)o->offload_delay },
+        .optimizer = { .rate = o->rate, .decay = o->decay, .clip = o->clip } };
+    snprintf(p->pipeline.schedule, sizeof p->pipeline.schedule, "%.31s", o->schedule);
     p->paradigms[p->n_paradigms++] = &tr_data_parallel;
     p->paradigms[p->n_paradigms++] = &tr_tensor_parallel;
     int split = 0;
@@ -276,16 +273,17 @@ static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error 
         !choose(&free_order, "order", o->order, orders, 2, e) ||
         !choose(&async, "async", o->async, tr_async_names, TR_ASYNCS, e))
         return false;
-    p->async = async;
-    p->dp_form = dp_form, p->recompute = recompute, p->recompute_saves = saves, p->cp_form = cp_form;
-    p->cp_map = cp_map;
-    p->offload = offload, p->wgrad_regathers = wgrad;
-    p->sgd = sgd, p->free_order = free_order;
-    p->space = model_of(o) && model_of(o)->grid;
+    p->pipeline.async = async;
+    p->reduce.form = dp_form, p->recompute.what = recompute, p->recompute.saves = saves,
+    p->tokens.form = cp_form;
+    p->tokens.map = cp_map;
+    p->offload.what = offload, p->recompute.regathers = wgrad;
+    p->optimizer.sgd = sgd, p->numbers.free_order = free_order;
+    p->tokens.space = model_of(o) && model_of(o)->grid;
     p->paradigms[p->n_paradigms++] = tr_context_table(p);
-    if (p->cp_form == TR_CP_TWO)
+    if (p->tokens.form == TR_CP_TWO)
         p->paradigms[p->n_paradigms++] = &tr_context_inside;
-    if (*o->bucket && !tr_parse_bytes(o->bucket, &p->bucket))
+    if (*o->bucket && !tr_parse_bytes(o->bucket, &p->reduce.bucket))
         return tr_fail(e, "--bucket %s: legal is a number of bytes, with K, M, G or T", o->bucket);
     return choose_precision(p, o, e) && serve(p, o, e);
 }
@@ -295,7 +293,7 @@ static bool schedule(struct tr_run *r, const struct tr_options *o, struct tr_err
     const char *dot = strrchr(o->schedule, '.');
     if (!dot || strcmp(dot, ".csv"))
         return tr_schedule_make(
-            &r->schedule, o->schedule, r->plan.mesh.size[TR_PP], r->plan.chunks, r->plan.micros, e);
+            &r->schedule, o->schedule, r->plan.mesh.size[TR_PP], r->plan.pipeline.chunks, r->plan.micros, e);
     FILE *file = fopen(o->schedule, "r");
     if (!file)
         return tr_fail(e, "--schedule %s: the file cannot be read", o->schedule);
@@ -308,20 +306,20 @@ static bool schedule(struct tr_run *r, const struct tr_options *o, struct tr_err
 
 static bool make(struct tr_run *r, const struct tr_options *o, struct tr_error *e)
 {
-    *r = (struct tr_run){ .plan = { .zero = 0 } };
+    *r = (struct tr_run){ .plan = { .batch = 0 } };
     if (!plan(&r->plan, o, e) || !make_model(&r->graph, o, e))
         return false;
-    if (tr_cut_layers(r->plan.stage_layers, &r->graph, r->plan.mesh.size[TR_PP] * r->plan.chunks,
-            o->stage_layers, o->balance, e) &&
+    if (tr_cut_layers(r->plan.pipeline.stage_layers, &r->graph,
+            r->plan.mesh.size[TR_PP] * r->plan.pipeline.chunks, o->stage_layers, o->balance, e) &&
         tr_plan_check(&r->plan, &r->graph, e) && schedule(r, o, e)) {
-        r->plan.vee = r->schedule.vee,
-        r->plan.no_flush = r->schedule.no_flush && r->plan.mesh.size[TR_PP] > 1;
-        if (!r->plan.no_flush || r->plan.clip == 0)
+        r->plan.pipeline.vee = r->schedule.vee,
+        r->plan.pipeline.no_flush = r->schedule.no_flush && r->plan.mesh.size[TR_PP] > 1;
+        if (!r->plan.pipeline.no_flush || r->plan.optimizer.clip == 0)
             return true;
         tr_fail(e,
             "--schedule %s with --clip %g: its ranks update before the norm of the whole gradient is known; "
             "legal is --clip 0, which does not clip",
-            o->schedule, r->plan.clip);
+            o->schedule, r->plan.optimizer.clip);
         tr_schedule_free(&r->schedule);
     }
     tr_graph_free(&r->graph);

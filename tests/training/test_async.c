@@ -19,7 +19,7 @@ static struct tr_options options_of(const char *model, const char *async, long p
 
 static void versions_of(struct tr_versions *v, enum tr_async async, int stages, int micros, int stage)
 {
-    struct tr_plan p = { .mesh.size = { stages, 1, 1, 1, 1, 1 }, .micros = micros, .async = async };
+    struct tr_plan p = { .mesh.size = { stages, 1, 1, 1, 1, 1 }, .micros = micros, .pipeline.async = async };
     struct tr_schedule s;
     struct tr_error e = { .text = "" };
     cr_assert(tr_schedule_make(&s, "1f1b", stages, 1, micros, &e), "%s", e.text);
@@ -48,7 +48,7 @@ Test(async, stash_keeps_as_many_versions_as_are_in_flight)
 /* How old the weights are is told to the user by a formula; here it is what the versions say. */
 static void ages_are_said(enum tr_async async, int stages, int micros, int stage)
 {
-    struct tr_plan p = { .mesh.size = { stages, 1, 1, 1, 1 }, .micros = micros, .async = async };
+    struct tr_plan p = { .mesh.size = { stages, 1, 1, 1, 1 }, .micros = micros, .pipeline.async = async };
     struct tr_versions v;
     int oldest = 0;
     versions_of(&v, async, stages, micros, stage);

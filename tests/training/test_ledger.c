@@ -44,7 +44,7 @@ static struct rank rank_of(const struct tr_prepared *p, const struct tr_options 
         .cu = plan->mesh.size[TR_ULYSSES],
         .tp = plan->mesh.size[TR_TP],
         .pp = plan->mesh.size[TR_PP],
-        .chunks = plan->chunks,
+        .chunks = plan->pipeline.chunks,
         .parameters = 2 + 12 * g->layers + 3,
         .first = at[TR_PP] == 0,
         .last = at[TR_PP] == plan->mesh.size[TR_PP] - 1,
@@ -87,7 +87,7 @@ static void add(struct tr_ledger *l, enum tr_code code, int axes, enum tr_edge e
 
 static void data_parallel(struct tr_ledger *l, const struct rank *r)
 {
-    int zero = r->plan->zero, dp = 1 << TR_DP;
+    int zero = r->plan->zero.level, dp = 1 << TR_DP;
     int64_t n = tensors(r), bytes = 4 * psi(r), times = zero >= 2 ? r->m : 1;
     if (r->dp == 1)
         return;
@@ -131,20 +131,21 @@ static void context_parallel(struct tr_ledger *l, const struct rank *r)
     int cp = 1 << TR_CP;
     if (r->cp == 1)
         return;
-    int64_t zigzag = r->plan->cp_map == TR_CP_ZIGZAG, positions = r->first * padded(r->t) * r->c;
+    int64_t zigzag = r->plan->tokens.map == TR_CP_ZIGZAG, positions = r->first * padded(r->t) * r->c;
     int64_t leaves = zigzag ? 2 * psi(r) - positions : psi(r); /* of each half; a position is in one */
     add(l, TR_ALL_REDUCE, cp, 0, TR_OF_LEAVES, r->m * tensors(r), 4 * r->m * r->k * leaves);
-    if (r->plan->cp_form == TR_CP_LOCAL)
+    if (r->plan->tokens.form == TR_CP_LOCAL)
         return;
     int64_t ring = r->cp / r->cu;
     if (r->cu > 1)
         add(l, TR_ALL_REDUCE, 1 << TR_ULYSSES, 0, TR_OF_LEAVES, r->m * tensors(r), 4 * r->m * r->k * leaves);
-    if (r->plan->cp_form == TR_CP_ULYSSES || r->plan->cp_form == TR_CP_TWO)
+    if (r->plan->tokens.form == TR_CP_ULYSSES || r->plan->tokens.form == TR_CP_TWO)
         add(l, TR_ALL_TO_ALL, r->cu > 1 ? 1 << TR_ULYSSES : cp, 0, TR_OF_ACTIVATIONS, 4 * calls,
             calls * 4 * kv / r->cp);
-    if (r->plan->cp_form == TR_CP_ULYSSES)
+    if (r->plan->tokens.form == TR_CP_ULYSSES)
         return;
-    if (r->plan->cp_form == TR_CP_SCORES || r->plan->cp_form == TR_CP_RING || r->plan->cp_form == TR_CP_TWO) {
+    if (r->plan->tokens.form == TR_CP_SCORES || r->plan->tokens.form == TR_CP_RING ||
+        r->plan->tokens.form == TR_CP_TWO) {
         int64_t shifts = 3 * (ring - 1) * r->m * r->layers;
         add(l, TR_SEND, cp, 0, TR_OF_ACTIVATIONS, shifts, shifts * r->k * kv / r->cp);
         add(l, TR_RECV, cp, 0, TR_OF_ACTIVATIONS, shifts, shifts * r->k * kv / r->cp);
@@ -159,7 +160,7 @@ static void pipeline(struct tr_ledger *l, const struct rank *r)
     int64_t bsh = 4 * r->k * r->t / r->cp * r->c / (r->sp ? r->tp : 1);
     int64_t up = (r->chunks - r->last) * r->m, down = (r->chunks - r->first) * r->m;
     int64_t tied = r->tied && (r->first || r->last);
-    int64_t embedding = 4 * r->v / r->tp * r->c / (r->plan->zero ? r->dp : 1);
+    int64_t embedding = 4 * r->v / r->tp * r->c / (r->plan->zero.level ? r->dp : 1);
     if (r->pp == 1)
         return;
     add(l, TR_SEND, 0, TR_TO_NEXT, TR_OF_ACTIVATIONS, up, up * bsh);
@@ -284,7 +285,7 @@ static void compare_memory(
 {
     struct rank r = rank_of(p, o, rank);
     const struct tr_tape *t = tr_tapes_of(p->tapes, rank);
-    int zero = r.plan->zero;
+    int zero = r.plan->zero.level;
     int64_t lasting[TR_MEMORIES] = { 0 }, gradients = 0, parts = zero ? r.dp : 1;
     for (int n = 0; n < t->n_values; n++)
         lasting[t->values[n].memory] += t->values[n].lasts ? t->values[n].bytes : 0;

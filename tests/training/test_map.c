@@ -11,7 +11,7 @@ enum { TOKENS = 48 };
 
 static struct tr_map map_of(int cp, enum tr_cp_map map)
 {
-    struct tr_plan p = { .cp_map = map, .mesh = { .size = { 1, 1, cp, 1, 1, 1 }, .n = cp } };
+    struct tr_plan p = { .tokens.map = map, .mesh = { .size = { 1, 1, cp, 1, 1, 1 }, .n = cp } };
     return tr_map_of(&p);
 }
 

@@ -48,7 +48,7 @@ static void compare(int workers, int servers, const char *rest)
 {
     struct tr_prepared p;
     prepare(&p, workers, servers, rest);
-    bool mixed = p.run.plan.bfloat16;
+    bool mixed = p.run.plan.numbers.bfloat16;
     int64_t count = elements(&p.run.graph, false), values = (mixed ? 2 : 4) * count;
     int64_t gradients = 4 * elements(&p.run.graph, true);
     int levels = 0;

@@ -317,7 +317,7 @@ bool tr_check_term(const struct tr_checking *c, int n, int value, struct tr_erro
 int tr_check_parts(const struct tr_checking *c)
 {
     if (c->t->server >= 0)
-        return c->plan->server_async ? 1 : c->plan->mesh.size[TR_DP];
+        return c->plan->servers.async ? 1 : c->plan->mesh.size[TR_DP];
     return tr_update_micros(c->plan);
 }
 
@@ -357,7 +357,7 @@ static bool finished(struct tr_checking *c, int n, int value, int parameter, str
     }
     for (int a = 0; a < TR_AXES; a++) {
         struct tr_placement on = c->values[value].on[a];
-        bool applied_alone = c->plan->server_async && a == TR_DP && on.kind == TR_P && on.dim == 'b';
+        bool applied_alone = c->plan->servers.async && a == TR_DP && on.kind == TR_P && on.dim == 'b';
         if ((on.kind == TR_P && !applied_alone) || on.halves)
             return tr_checked_said(c, n, e, value, a, "the gradient is still a partial sum");
         if (on.kind == TR_O)
@@ -391,20 +391,20 @@ static bool update(struct tr_checking *c, int n, struct tr_error *e)
     if (c->values[i->in[0]].renewed)
         return tr_checked_wrong(
             c, n, e, "the gradient that waited since the step before is lost: that of this step is there");
-    if (c->plan->clip > 0 && !has_norm(c, n))
+    if (c->plan->optimizer.clip > 0 && !has_norm(c, n))
         return tr_checked_wrong(c, n, e, "the gradient is clipped by a norm that is not known yet");
     c->updated[i->parameter]++;
     if (c->t->values[i->out[0]].host) /* which may be made anew */
         declared(c, i->out[0], c->values[i->out[0]].on);
     const struct tr_tensor *w = &c->g->tensors[i->parameter];
-    if (c->plan->async) /* another version, which lies as the one it is made from */
+    if (c->plan->pipeline.async) /* another version, which lies as the one it is made from */
         memcpy(c->values[i->out[0]].on, c->values[i->in[i->ins - 1]].on, sizeof c->values->on);
     for (int a = 0; a < TR_AXES && tr_zero_cuts(c->plan, w); a++)
         if (tr_replica_axes(c->plan, w) & 1 << a)
             c->values[i->out[0]].on[a] = tr_flat;
     if (!finished(c, n, i->in[0], i->parameter, e))
         return false;
-    if (c->plan->async)
+    if (c->plan->pipeline.async)
         c->counted[i->parameter] = 0;
     return true;
 }

@@ -47,7 +47,7 @@ static bool updates_masters(struct tr_checking *c, int n, struct tr_error *e)
 {
     const struct tr_instr *i = &c->t->instrs[n];
     bool uses = i->code == TR_UPDATE || i->code == TR_NORM;
-    if (!uses || !c->plan->bfloat16)
+    if (!uses || !c->plan->numbers.bfloat16)
         return true;
     if (element(c, i->in[0]) != TR_BFLOAT16)
         return tr_checked_wrong(c, n, e, "the gradient is not rounded, and on another mesh it would be");

@@ -48,7 +48,7 @@ bool tr_check_with_server(struct tr_checking *c, int n, struct tr_error *e)
     case TR_FROM_WORKER: /* as the worker has it: check_order holds that against this */
         memcpy(c->values[i->out[0]].on, c->t->placed->shards[c->t->values[i->out[0]].shard].on,
             sizeof c->values->on);
-        if (c->plan->server_async)
+        if (c->plan->servers.async)
             comes_alone(c, i->parameter);
         return true;
     default:

@@ -38,7 +38,7 @@ static bool wrong(
 static bool forward_reads(struct versions *v, int n, int parameter, int version, struct tr_error *e)
 {
     int micro = v->t->instrs[n].micro, update = micro / tr_update_micros(v->plan);
-    bool two = v->plan->async == TR_ASYNC_TWO;
+    bool two = v->plan->pipeline.async == TR_ASYNC_TWO;
     int due = !two ? v->newest[parameter] : update > 0 ? update - 1 : 0;
     v->forward[parameter * v->plan->micros + micro] = version + 1;
     return version == due ||
@@ -48,7 +48,7 @@ static bool forward_reads(struct versions *v, int n, int parameter, int version,
 static bool backward_reads(struct versions *v, int n, int parameter, int version, struct tr_error *e)
 {
     int read = v->forward[parameter * v->plan->micros + v->t->instrs[n].micro];
-    if (v->plan->async == TR_ASYNC_NEWEST)
+    if (v->plan->pipeline.async == TR_ASYNC_NEWEST)
         return version == v->newest[parameter] ||
                wrong(v, n, parameter, version, v->newest[parameter], "the newest", e);
     return !read || version == read - 1 ||
@@ -83,7 +83,7 @@ bool tr_check_versions(const struct tr_tape *t, struct tr_error *e)
 {
     const struct tr_plan *plan = t->placed->plan;
     size_t tensors = (size_t)t->placed->g->n_tensors;
-    if (!plan->async)
+    if (!plan->pipeline.async)
         return true;
     struct versions v = { .t = t,
         .plan = plan,

@@ -22,7 +22,7 @@ static int64_t place_on(const struct tr_placed *p, int rank, const struct tr_lea
     const struct tr_param_state h = { .parameter = part->parameter, .shard_count = part->shard_count };
     tr_mesh_place(&p->plan->mesh, rank, t.at);
     if (part->code == TR_NORM)
-        return tr_norm_place(&t, &h, p->plan->async ? part->micro / tr_update_micros(p->plan) : 0);
+        return tr_norm_place(&t, &h, p->plan->pipeline.async ? part->micro / tr_update_micros(p->plan) : 0);
     return tr_losses_place(&t, part->micro, part->run, part->count);
 }
 
@@ -70,6 +70,6 @@ static bool leaves_once(const struct tr_placed *p, const struct tr_talk *const *
 bool tr_check_leaves(
     const struct tr_placed *p, const struct tr_talk *const *of, int n, bool bind, struct tr_error *e)
 {
-    bool norms = p->plan->server_async; /* each worker has one */
+    bool norms = p->plan->servers.async; /* each worker has one */
     return (norms || leaves_once(p, of, n, TR_NORM, bind, e)) && leaves_once(p, of, n, TR_LOSSES, bind, e);
 }

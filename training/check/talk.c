@@ -57,7 +57,7 @@ void tr_talk_of(struct tr_talk *k, struct tr_tape *t)
         parts += t->instrs[n].code == TR_NORM || t->instrs[n].code == TR_LOSSES;
     }
     *k = (struct tr_talk){ .rank = t->rank,
-        .again = t->server >= 0 && t->placed->plan->server_async,
+        .again = t->server >= 0 && t->placed->plan->servers.async,
         .said = tr_new(said + 1, sizeof *k->said),
         .parts = tr_new(parts + 1, sizeof *k->parts) };
     for (int n = 0; n < t->n_instrs; n++)

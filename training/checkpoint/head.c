@@ -93,17 +93,17 @@ void tr_heading_make(struct tr_heading *h, const struct tr_graph *g, const struc
         .context = g->context,
         .vocabulary = g->vocabulary,
         .inputs = g->inputs,
-        .adamw = !p->sgd,
-        .waits = p->offload_delay,
+        .adamw = !p->optimizer.sgd,
+        .waits = p->offload.delay,
         .seed = (int64_t)seed,
         .batch = p->batch / tr_updates(p),
-        .rate = p->rate,
-        .decay = p->decay,
-        .clip = p->clip,
+        .rate = p->optimizer.rate,
+        .decay = p->optimizer.decay,
+        .clip = p->optimizer.clip,
         .capacity = g->capacity,
         .balance = g->balance,
-        .bfloat16 = p->bfloat16,
-        .stochastic = p->stochastic };
+        .bfloat16 = p->numbers.bfloat16,
+        .stochastic = p->numbers.stochastic };
     memcpy(h->head.magic, magic, sizeof magic);
     snprintf(h->head.model, sizeof h->head.model, "%s", g->model);
     if (g->experts) /* how many a token has shows in no parameter */

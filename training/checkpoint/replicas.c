@@ -53,7 +53,7 @@ static int64_t number(const struct tr_runner *r, const struct tr_param_state *h,
     bool cut = tr_table_placement(plan, w, TR_TP).kind == TR_S,
          expert = tr_table_placement(plan, w, TR_EP).kind == TR_S;
     int values = kind == ROUNDED ? h->values : kind == TR_VALUES ? tr_kept_values(h) : -1;
-    bool part = plan->zero && (values < 0 || tr_count(t, values) == h->shard_count);
+    bool part = plan->zero.level && (values < 0 || tr_count(t, values) == h->shard_count);
     int64_t n = tr_heading_entry(t->placed->g, h->parameter) * COMPARED + kind;
     n = n * m->size[TR_TP] + (cut ? t->at[TR_TP] : 0);
     n = n * m->size[TR_EP] + (expert ? t->at[TR_EP] : 0); /* whose parts are fewer */

@@ -63,19 +63,19 @@ static void say_loaded(const struct tr_checkpointing *k, const struct tr_head *h
     fprintf(to, "# %s: goes on after %" PRId64 " steps", k->options->load, h->step);
     if (h->batch != p->batch)
         fprintf(to, "; the batch was %" PRId64, h->batch);
-    if (h->rate != p->rate)
+    if (h->rate != p->optimizer.rate)
         fprintf(to, "; the rate was %g", h->rate);
-    if (h->decay != p->decay)
+    if (h->decay != p->optimizer.decay)
         fprintf(to, "; the decay was %g", h->decay);
-    if (h->clip != p->clip)
+    if (h->clip != p->optimizer.clip)
         fprintf(to, "; the clip was %g", h->clip);
     if (all && h->capacity != g->capacity)
         fprintf(to, "; the capacity factor was %g", h->capacity);
     if (all && h->balance != g->balance)
         fprintf(to, "; the auxiliary loss was %g", h->balance);
-    if (all && h->bfloat16 != p->bfloat16)
+    if (all && h->bfloat16 != p->numbers.bfloat16)
         fprintf(to, "; the precision was %s", h->bfloat16 ? "bfloat16" : "float32");
-    if (all && h->bfloat16 && p->bfloat16 && h->stochastic != p->stochastic)
+    if (all && h->bfloat16 && p->numbers.bfloat16 && h->stochastic != p->numbers.stochastic)
         fprintf(to, "; the rounding was %s", h->stochastic ? "stochastic" : "nearest");
     say_other_data(to, h, g, k->runner->data);
     fprintf(to, "\n");

@@ -18,8 +18,8 @@ static void say_tables(const struct tr_run *r)
     const struct tr_plan *p = &r->plan;
     char mesh[64];
     printf("mesh: %s\n\nparadigm  axis  tensors         placement\n", tr_mesh_text(&p->mesh, mesh));
-    if (p->zero && tr_data_ranks(p) == 1)
-        printf("--zero %d cuts among the ranks of dp, and there is one: nothing is cut\n", p->zero);
+    if (p->zero.level && tr_data_ranks(p) == 1)
+        printf("--zero %d cuts among the ranks of dp, and there is one: nothing is cut\n", p->zero.level);
     for (int i = 0; i < p->n_paradigms; i++) {
         if (p->mesh.size[p->paradigms[i]->axis] == 1)
             continue;

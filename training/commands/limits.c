@@ -77,7 +77,7 @@ static bool rank_fits(
     char kinds[256], offloads[320];
     if (over(t->arena, limit[0])) {
         say_kinds(t->peak, kinds);
-        say_offloads(o, t->placed->plan->offload, offloads);
+        say_offloads(o, t->placed->plan->offload.what, offloads);
         return tr_fail(e,
             "rank %d needs %" PRId64 " bytes, and --memory %s is %" PRId64
             ": peaks are %s. Less is needed with more --micro, --zero 1 to 3, --tp, --cp or --pp, and of "

@@ -82,10 +82,10 @@ bool tr_server_report_check(const struct tr_options *o, const struct tr_plan *p,
             e, "--slow %s: it is a worker of parameter servers that is slow; legal with --servers", o->slow);
     if (*o->slow && !parse_slow(o->slow, p, &rank, &factor, e))
         return false;
-    if (!p->server_async && (*o->arrivals_log || strcmp(o->arrivals, "live")))
+    if (!p->servers.async && (*o->arrivals_log || strcmp(o->arrivals, "live")))
         return tr_fail(e, "--%s: pushes are taken in the order of workers; legal with --server-mode async",
             *o->arrivals_log ? "arrivals-log" : "arrivals");
-    if (!p->server_async)
+    if (!p->servers.async)
         return true;
     if (o->check_replicas > 0)
         return tr_fail(e,
@@ -247,8 +247,8 @@ bool tr_server_report_run(const struct tr_options *o, const struct tr_prepared *
     if (!o->json && !o->quiet) {
         say_bins("pushes by updates behind", h.behind);
         say_bins("pushes by steps ahead", h.ahead);
-        if (p->run.plan.staleness >= 0)
-            printf("# the bound of steps ahead is %ld\n", p->run.plan.staleness);
+        if (p->run.plan.servers.staleness >= 0)
+            printf("# the bound of steps ahead is %ld\n", p->run.plan.servers.staleness);
     }
     tr_say_values(stdout, o, sum);
     return true;

@@ -28,7 +28,8 @@ static void say_memory(const char *of, const int64_t *peak)
 static void say_versions(const struct tr_plan *p)
 {
     printf("# --async %s: %d updates in a step, each of %d micro-batch%s, with weights of stages ",
-        tr_async_names[p->async], tr_updates(p), tr_update_micros(p), tr_update_micros(p) > 1 ? "es" : "");
+        tr_async_names[p->pipeline.async], tr_updates(p), tr_update_micros(p),
+        tr_update_micros(p) > 1 ? "es" : "");
     for (int s = 0; s < p->mesh.size[TR_PP]; s++)
         printf("%s%d", s ? "," : "", tr_staleness(p, s));
     printf(" updates old\n");
@@ -61,8 +62,9 @@ static void say_run(const struct tr_run *r, const struct tr_tape *t, const struc
     if (d->pixels)
         printf(", %" PRId64 " pictures of %" PRId64 " x %" PRId64 " pixels", d->count, d->height, d->width);
     printf("\n# %s; batch of %d sequences in %d micro-batches, schedule %s, ZeRO %d\n",
-        tr_mesh_text(&r->plan.mesh, mesh), r->plan.batch, r->plan.micros, r->schedule.name, r->plan.zero);
-    if (r->plan.async)
+        tr_mesh_text(&r->plan.mesh, mesh), r->plan.batch, r->plan.micros, r->schedule.name,
+        r->plan.zero.level);
+    if (r->plan.pipeline.async)
         say_versions(&r->plan);
     say_memory("rank 0", t->peak);
     if (r->plan.mesh.servers) {
@@ -71,8 +73,8 @@ static void say_run(const struct tr_run *r, const struct tr_tape *t, const struc
         snprintf(server, sizeof server, "rank %d, a server", rank);
         say_memory(server, t[rank].peak);
     }
-    if (r->plan.offload) {
-        printf("# offload: %s\n", tr_offload_names[r->plan.offload]);
+    if (r->plan.offload.what) {
+        printf("# offload: %s\n", tr_offload_names[r->plan.offload.what]);
         say_memory("its host", t->host.peak);
     }
     fflush(stdout);
@@ -157,14 +159,15 @@ static bool open_trace(
 static void say_notes(const struct tr_run *r)
 {
     int cores = tr_cores(), n = r->plan.mesh.n;
-    if (r->plan.free_order)
+    if (r->plan.numbers.free_order)
         printf("# sums are in free order, products by %s\n",
             tr_openblas() ? tr_openblas() : "Tutti's kernels, as there is no libopenblas.so.0");
     if (r->graph.windows)
         printf("# attention stays within %d parts of a sequence: not what one device computes\n",
             r->graph.windows);
-    if (r->plan.zero && tr_data_ranks(&r->plan) == 1)
-        printf("# --zero %d cuts among the ranks of dp, and there is one: nothing is cut\n", r->plan.zero);
+    if (r->plan.zero.level && tr_data_ranks(&r->plan) == 1)
+        printf(
+            "# --zero %d cuts among the ranks of dp, and there is one: nothing is cut\n", r->plan.zero.level);
     if (n > cores)
         printf("# %d ranks share %d core%s: these times are no measurement of scaling\n", n, cores,
             cores == 1 ? "" : "s");
@@ -179,7 +182,7 @@ static void say_begin(
         say_run(&p->run, t, d);
         say_notes(&p->run);
     }
-    if (!o->json && !o->hex && !o->quiet && !p->run.plan.server_async)
+    if (!o->json && !o->hex && !o->quiet && !p->run.plan.servers.async)
         tr_line_header(stdout);
 }
 
@@ -208,13 +211,13 @@ static bool train(tutti_comm *world, void *context, struct tr_error *e)
         if (ok && rank == 0)
             say_begin(o, &p, tape, &data);
         struct tr_checkpointing keeper = { .ranks = NULL };
-        if (p.run.plan.server_async)
+        if (p.run.plan.servers.async)
             ok = ok && tr_server_report_run(o, &p, &runner, world, e);
         else
             ok =
                 ok && tr_checkpointing_open(&keeper, o, &runner, world, e) && steps(o, &p, &keeper, trace, e);
         tr_checkpointing_close(&keeper);
-        if (ok || !p.run.plan.server_async) /* see tr_server_close */
+        if (ok || !p.run.plan.servers.async) /* see tr_server_close */
             tr_runner_close(&runner);
         tr_data_close(&data);
     }

@@ -79,7 +79,7 @@ bool tr_compare_account(struct tr_comparison *c, struct tr_error *e)
 
 static bool computes_otherwise(const struct tr_plan *p)
 {
-    return p->async || p->server_async || p->offload_delay;
+    return p->pipeline.async || p->servers.async || p->offload.delay;
 }
 
 char tr_compare_class(const struct tr_contender *x)

@@ -140,8 +140,8 @@ static bool conclude(struct tr_contender *x, const struct tr_trial *t, tutti_com
         return tr_fail(e, "%s", tutti_get_last_error(world));
     double *last = &x->reports[x->options.steps - 1].loss;
     *last =
-        x->prepared.run.plan.server_async && !(t->comm && t->runner.tape->server == 0) ? -INFINITY : *last;
-    if (x->prepared.run.plan.server_async &&
+        x->prepared.run.plan.servers.async && !(t->comm && t->runner.tape->server == 0) ? -INFINITY : *last;
+    if (x->prepared.run.plan.servers.async &&
         tutti_all_reduce(last, last, 1, TUTTI_FLOAT64, TUTTI_MAX, world, tutti_no_stream()) != TUTTI_OK)
         return tr_fail(e, "%s", tutti_get_last_error(world));
     sum_up(x);
@@ -202,7 +202,7 @@ static bool step(struct tr_contender *x, struct tr_trial *t, long s, tutti_comm 
     struct tr_error why;
     if (tutti_barrier(world, tutti_no_stream()) != TUTTI_OK)
         return tr_fail(e, "%s", tutti_get_last_error(world));
-    bool async = x->prepared.run.plan.server_async;
+    bool async = x->prepared.run.plan.servers.async;
     return !t->comm || (async && s > 0) ||
            (async ? serve(x, t, world, &why)
                   : trial_step(x, t, s, &why) &&

@@ -169,10 +169,12 @@ static bool get_schedule(const struct request *q, struct tr_schedule *s, struct 
 /* The plan of an asynchronous pipeline with this schedule. */
 static bool plan_async(struct tr_plan *p, const char *way, const struct tr_schedule *s, struct tr_error *e)
 {
-    *p = (struct tr_plan){ .mesh.size = { s->ranks, 1, 1, 1, 1, 1 }, .micros = s->micros, .chunks = 1 };
-    while (way && p->async < TR_ASYNCS && strcmp(way, tr_async_names[p->async]))
-        p->async++;
-    if (way && (p->async == TR_ASYNC_OFF || p->async == TR_ASYNCS))
+    *p = (struct tr_plan){
+        .mesh.size = { s->ranks, 1, 1, 1, 1, 1 }, .micros = s->micros, .pipeline.chunks = 1
+    };
+    while (way && p->pipeline.async < TR_ASYNCS && strcmp(way, tr_async_names[p->pipeline.async]))
+        p->pipeline.async++;
+    if (way && (p->pipeline.async == TR_ASYNC_OFF || p->pipeline.async == TR_ASYNCS))
         return tr_fail(e, "--async %s: legal are stash, two and newest", way);
     return s->micros % tr_update_micros(p) == 0 ||
            tr_fail(

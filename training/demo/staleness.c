@@ -57,7 +57,7 @@ static void of_stages(char *to, size_t room, const struct tr_run *r, bool versio
     for (int s = 0; s < r->plan.mesh.size[TR_PP] && used < room; s++) {
         struct tr_versions v;
         tr_versions_make(&v, &r->plan, r->schedule.slots[s], r->schedule.count[s]);
-        int number = !r->plan.async ? versions : versions ? v.buffers : tr_staleness(&r->plan, s);
+        int number = !r->plan.pipeline.async ? versions : versions ? v.buffers : tr_staleness(&r->plan, s);
         used += (size_t)snprintf(to + used, room - used, "%s%d", s ? "," : "", number);
         tr_versions_free(&v);
     }

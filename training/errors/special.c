@@ -88,7 +88,7 @@ bool tr_update_stashed(const struct tr_spot *s)
 
 bool tr_ask_the_last_rank(const struct tr_spot *s)
 {
-    if (!s->t->placed->plan->vee)
+    if (!s->t->placed->plan->pipeline.vee)
         return false;
     s->i->edge = TR_HOME;
     return true;
@@ -269,7 +269,7 @@ bool tr_before_the_last_count(const struct tr_spot *s)
     while (count >= 0 &&
            (s->t->instrs[count].code != TR_ACCUMULATE || s->t->instrs[count].parameter != s->i->parameter))
         count--;
-    if (!s->t->placed->plan->no_flush || count < 0)
+    if (!s->t->placed->plan->pipeline.no_flush || count < 0)
         return false;
     tr_move_instr(s->t, s->at, count);
     return true;
@@ -380,7 +380,7 @@ bool tr_sent_at_the_turning_point(struct tr_tape *tapes, int n)
     int turn = 0, stage = plan->mesh.size[TR_PP];
     while (turn < t->n_instrs && t->instrs[turn].stage != stage)
         turn++;
-    if (!plan->vee || turn == t->n_instrs)
+    if (!plan->pipeline.vee || turn == t->n_instrs)
         return false;
     int x = t->instrs[turn].in[0], micro = t->instrs[turn].micro;
     for (int k = 0; k < 2; k++) {

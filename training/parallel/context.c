@@ -34,7 +34,7 @@ struct tr_map tr_map_of(const struct tr_plan *p)
 {
     int cp = p->mesh.size[TR_CP];
     return (struct tr_map){
-        .cp = cp, .zigzag = p->cp_map == TR_CP_ZIGZAG && cp > 1, .striped = p->cp_map == TR_CP_STRIPED
+        .cp = cp, .zigzag = p->tokens.map == TR_CP_ZIGZAG && cp > 1, .striped = p->tokens.map == TR_CP_STRIPED
     };
 }
 
@@ -69,25 +69,27 @@ static const struct tr_paradigm zigzag = { "zigzag", "every rank has a part of e
 
 const struct tr_paradigm *tr_context_table(const struct tr_plan *p)
 {
-    if (p->space)
+    if (p->tokens.space)
         return &tr_space_parallel;
-    return p->cp_map == TR_CP_ZIGZAG ? &zigzag : p->cp_map == TR_CP_STRIPED ? &striped : &tables[p->cp_form];
+    return p->tokens.map == TR_CP_ZIGZAG    ? &zigzag
+           : p->tokens.map == TR_CP_STRIPED ? &striped
+                                            : &tables[p->tokens.form];
 }
 
 static bool check_map(const struct tr_plan *p, bool sp, struct tr_error *e)
 {
     int cp = p->mesh.size[TR_CP];
-    if (p->cp_form == TR_CP_LOCAL)
+    if (p->tokens.form == TR_CP_LOCAL)
         return tr_fail(e,
             "--cp-map zigzag gives a rank tokens of two places, and --cp-attention local attends within one; "
             "legal with gather and ring");
-    if (p->cp_form == TR_CP_SCORES)
+    if (p->tokens.form == TR_CP_SCORES)
         return tr_fail(e, "--cp-map zigzag with --cp-attention scores, which keeps those of neighbouring "
                           "tokens; legal with gather and ring");
-    if (p->cp_form == TR_CP_TWO)
+    if (p->tokens.form == TR_CP_TWO)
         return tr_fail(e, "--cp-map zigzag with --cp-attention ulysses+ring, which cuts neighbouring tokens "
                           "once more; legal with gather and ring");
-    if (p->cp_form == TR_CP_ULYSSES)
+    if (p->tokens.form == TR_CP_ULYSSES)
         return tr_fail(e, "--cp-map zigzag makes the work of attention equal, and with --cp-attention "
                           "ulysses it is: each rank has all tokens of its heads; legal with gather and ring");
     if (2 * cp > TR_BLOCKS)
@@ -106,12 +108,13 @@ static bool check_stripes(const struct tr_plan *p, const struct tr_graph *g, str
     if (!g->heads || g->experts)
         return tr_fail(
             e, "--cp-map striped makes the work of causal attention equal; legal with gpt, not %s", g->model);
-    if (p->cp_form == TR_CP_LOCAL || p->cp_form == TR_CP_SCORES || p->cp_form == TR_CP_ULYSSES)
+    if (p->tokens.form == TR_CP_LOCAL || p->tokens.form == TR_CP_SCORES || p->tokens.form == TR_CP_ULYSSES)
         return tr_fail(e, "--cp-map striped with --cp-attention %s, %s; legal with %s, %s and %s",
-            tr_cp_form_names[p->cp_form],
-            p->cp_form == TR_CP_LOCAL    ? "which attends among neighbours"
-            : p->cp_form == TR_CP_SCORES ? "which keeps the scores of neighbours"
-                                         : "whose work is equal, as each rank has all tokens of its heads",
+            tr_cp_form_names[p->tokens.form],
+            p->tokens.form == TR_CP_LOCAL ? "which attends among neighbours"
+            : p->tokens.form == TR_CP_SCORES
+                ? "which keeps the scores of neighbours"
+                : "whose work is equal, as each rank has all tokens of its heads",
             tr_cp_form_names[TR_CP_GATHER], tr_cp_form_names[TR_CP_RING], tr_cp_form_names[TR_CP_TWO]);
     return true;
 }
@@ -120,9 +123,9 @@ bool tr_context_check(const struct tr_plan *p, const struct tr_graph *g, struct 
 {
     int cu = p->mesh.size[TR_ULYSSES], cp = p->mesh.size[TR_CP] * cu, tp = p->mesh.size[TR_TP];
     bool sp = tr_plan_has(p, &tr_sequence_parallel);
-    if (p->space)
+    if (p->tokens.space)
         return tr_space_check(p, e);
-    if (p->cp_map == TR_CP_STRIPED && !check_stripes(p, g, e))
+    if (p->tokens.map == TR_CP_STRIPED && !check_stripes(p, g, e))
         return false;
     if (cp > TR_BLOCKS || TR_BLOCKS % cp)
         return tr_fail(e, "--cp %d: a sequence is summed in %d blocks of its tokens", cp, TR_BLOCKS) ||
@@ -133,7 +136,7 @@ bool tr_context_check(const struct tr_plan *p, const struct tr_graph *g, struct 
                    "blocks; leave --sp out, or make fewer parts",
                    cp, tp, cp * tp, TR_BLOCKS) ||
                tr_offer_divisors(e, "cp", TR_BLOCKS / tp) || tr_offer_divisors(e, "tp", TR_BLOCKS / cp);
-    if (p->cp_map == TR_CP_ZIGZAG && !check_map(p, sp, e))
+    if (p->tokens.map == TR_CP_ZIGZAG && !check_map(p, sp, e))
         return false;
     if (cu > 1 && g->heads % (tp * cu))
         return tr_fail(e,
@@ -141,7 +144,7 @@ bool tr_context_check(const struct tr_plan *p, const struct tr_graph *g, struct 
                    "must divide them",
                    cu, (long long)g->heads, tp * cu) ||
                tr_offer_divisors(e, "cp-ulysses", (long)g->heads) || tr_offer_divisors(e, "tp", TR_CUT);
-    if (p->cp_form == TR_CP_ULYSSES && g->heads % (tp * cp))
+    if (p->tokens.form == TR_CP_ULYSSES && g->heads % (tp * cp))
         return tr_fail(e,
                    "--cp %d --cp-attention ulysses: attention's %lld heads are cut into tp x cp = %d parts, "
                    "which must divide them; --cp-attention gather cuts none",

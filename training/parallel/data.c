@@ -30,12 +30,12 @@ int tr_first_sequence(const struct tr_plan *p, int dp_rank, int micro)
 
 bool tr_data_check(const struct tr_plan *p, struct tr_error *e)
 {
-    if (p->bucket < 0)
+    if (p->reduce.bucket < 0)
         return tr_fail(e, "--bucket: legal are 0 bytes and more");
-    if (p->zero && (p->bucket || p->dp_form != TR_DP_RING))
+    if (p->zero.level && (p->reduce.bucket || p->reduce.form != TR_DP_RING))
         return tr_fail(e,
             "--zero %d reduces each gradient to the parts that ranks update; --bucket and --dp-reduce %s are "
             "legal with --zero 0",
-            p->zero, tr_dp_form_names[p->dp_form]);
+            p->zero.level, tr_dp_form_names[p->reduce.form]);
     return true;
 }

@@ -84,12 +84,12 @@ static bool check_parts(const struct tr_plan *p, const struct tr_graph *g, struc
     if (p->mesh.servers)
         return tr_fail(
             e, "--ep %d with --servers: a worker has the whole model; legal with --servers is --ep 1", ep);
-    if (p->bfloat16)
+    if (p->numbers.bfloat16)
         return tr_fail(e,
             "--ep %d with --precision bfloat16: the rows that go to experts are float32; legal is --ep 1, or "
             "--precision float32",
             ep);
-    if (p->micros > 1 && !p->zero && (p->bucket || p->dp_form != TR_DP_RING))
+    if (p->micros > 1 && !p->zero.level && (p->reduce.bucket || p->reduce.form != TR_DP_RING))
         return tr_fail(e,
             "--ep %d with --micro %d: an expert's gradient has the sequences of several ranks, so each "
             "micro-batch is reduced, each gradient alone; --bucket and --dp-reduce root or sharded are legal "
@@ -104,7 +104,7 @@ bool tr_expert_check(const struct tr_plan *p, const struct tr_graph *g, struct t
         return false;
     if (!g->experts)
         return true;
-    if (p->bfloat16 && p->micros > 1 && (g->capacity > 0 || g->balance > 0))
+    if (p->numbers.bfloat16 && p->micros > 1 && (g->capacity > 0 || g->balance > 0))
         return tr_fail(e,
             "--%s with --precision bfloat16 and --micro %d: it counts the tokens of a micro-batch, and "
             "the one rank that bfloat16 is compared with has the batch in one; legal is --micro 1",

@@ -40,12 +40,12 @@ struct tr_placement tr_table_placement(const struct tr_plan *p, const struct tr_
 
 int tr_plan_rank(const struct tr_plan *p, int stage)
 {
-    return tr_stage_rank(stage, p->mesh.size[TR_PP], p->vee);
+    return tr_stage_rank(stage, p->mesh.size[TR_PP], p->pipeline.vee);
 }
 
 bool tr_ends_apart(const struct tr_plan *p)
 {
-    return tr_plan_rank(p, p->mesh.size[TR_PP] * p->chunks - 1) != 0;
+    return tr_plan_rank(p, p->mesh.size[TR_PP] * p->pipeline.chunks - 1) != 0;
 }
 
 static bool power_of_two(int n)
@@ -121,22 +121,22 @@ static bool check_data(const struct tr_plan *p, struct tr_error *e)
         return tr_fail(e,
                    "--zero %d with --micro %d sums %d sequences at a time: canonical sums need a power "
                    "of two",
-                   p->zero, p->micros, dp * each) ||
+                   p->zero.level, p->micros, dp * each) ||
                offer_sizes(p, e);
     if (!once && dp > 1 && !power_of_two(each))
         return tr_fail(e,
                    "--zero %d: %d sequences of a rank in a micro-batch: canonical sums need a power of two",
-                   p->zero, each) ||
+                   p->zero.level, each) ||
                offer_sizes(p, e);
     return true;
 }
 
 static bool check_pipeline(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e)
 {
-    int stages = p->mesh.size[TR_PP] * p->chunks;
-    if (p->stage_layers[0] == 0 && g->layers % stages)
+    int stages = p->mesh.size[TR_PP] * p->pipeline.chunks;
+    if (p->pipeline.stage_layers[0] == 0 && g->layers % stages)
         return tr_fail(e, "--pp %d with --chunks %d: %d stages do not divide %lld layers",
-                   p->mesh.size[TR_PP], p->chunks, stages, (long long)g->layers) ||
+                   p->mesh.size[TR_PP], p->pipeline.chunks, stages, (long long)g->layers) ||
                tr_offer_divisors(e, "pp", (long)g->layers) || tr_offer_divisors(e, "chunks", (long)g->layers);
     return true;
 }

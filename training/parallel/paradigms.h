@@ -62,47 +62,65 @@ enum { TR_STAGES_MAX = 64 };
 enum tr_async { TR_ASYNC_OFF, TR_ASYNC_STASH, TR_ASYNC_TWO, TR_ASYNC_NEWEST, TR_ASYNCS };
 extern const char *const tr_async_names[TR_ASYNCS];
 
-/* Which paradigms there are in a run, and their numbers. What is said of a batch is a number of sequences. */
+/* Which paradigms there are in a run, and what each was asked for. */
 struct tr_plan {
     struct tr_mesh mesh;
     const struct tr_paradigm *paradigms[8]; /* NULL ends them; a later one beats an earlier one */
     int n_paradigms;
-    bool space; /* cp cuts pictures, not sequences of tokens */
-    enum tr_cp_form cp_form;
-    enum tr_cp_map cp_map;
-    int zero; /* 0: none; 1: optimizer; 2: and gradients; 3: and parameters */
     int batch, micros; /* sequences of all ranks in a step; micro-batches in a step */
-    char schedule[32];
-    int chunks; /* stages of a rank */
-    bool vee; /* its second one is on the way back */
-    bool no_flush; /* no pipeline flush: ranks update before all have their gradients */
-    int stage_layers[TR_STAGES_MAX]; /* balance.h; 0: all have as many */
-    bool free_order; /* of sums; canonical without it */
-    bool bfloat16; /* parameters, gradients and activations; optimizer and sums in float32 */
-    bool stochastic; /* rounding of updated parameters */
-    bool sgd;
-    double rate, decay, clip;
-    /* how gradients become whole: by which collectives, in buckets of how many bytes (0: each alone), and
-     * whether beside the backward pass */
-    enum tr_dp_form dp_form;
-    int64_t bucket;
-    bool overlap;
-    /* ZeRO-3: gathered parameters stay until the backward pass; how many units ahead they are gathered; a
-     * tensor of fewer elements stays whole */
-    bool zero3_keep;
-    int zero3_prefetch;
-    int64_t zero3_persist;
-    /* Parameter servers: each gradient is applied by itself; a worker waits while it is more than so many
-     * steps before the slowest (-1: never); the server takes whoever comes first. */
-    bool server_async, live;
-    long staleness;
-    enum tr_recompute recompute;
-    bool recompute_saves; /* the results of collectives are kept */
-    bool wgrad_regathers; /* what sp has cut is gathered again for the gradient of a weight, and not held */
-    int offload; /* tr_offload */
-    int optimizer_threads; /* of the update on the host */
-    int offload_delay; /* 1: that is made with the gradient of the step before */
-    enum tr_async async;
+    struct {
+        char schedule[32];
+        int chunks; /* stages of a rank */
+        bool vee; /* its second one is on the way back */
+        bool no_flush; /* ranks update before all have their gradients */
+        enum tr_async async;
+        int stage_layers[TR_STAGES_MAX]; /* balance.h; 0: all have as many */
+    } pipeline;
+    struct {
+        enum tr_cp_form form;
+        enum tr_cp_map map;
+        bool space; /* cp cuts pictures, not sequences of tokens */
+    } tokens;
+    /* How gradients become whole: by which collectives, in buckets of how many bytes (0: each alone), and
+     * whether beside the backward pass. */
+    struct {
+        enum tr_dp_form form;
+        int64_t bucket;
+        bool overlap;
+    } reduce;
+    /* Level 0: none; 1: optimizer; 2: and gradients; 3: and parameters. Of 3: gathered parameters stay until
+     * the backward pass; how many units ahead they are gathered; a tensor of fewer elements stays whole. */
+    struct {
+        int level;
+        bool keep;
+        int prefetch;
+        int64_t persist;
+    } zero;
+    struct {
+        enum tr_recompute what;
+        bool saves; /* the results of collectives are kept */
+        bool regathers; /* what sp has cut is gathered again for the gradient of a weight, and not held */
+    } recompute;
+    struct {
+        int what; /* tr_offload */
+        int threads; /* of the update on the host */
+        int delay; /* 1: that is made with the gradient of the step before */
+    } offload;
+    /* Asynchronous: each gradient is applied by itself, and a worker waits while it is more than so many
+     * steps before the slowest (-1: never). Live: the server takes whoever comes first. */
+    struct {
+        bool async, live;
+        long staleness;
+    } servers;
+    struct {
+        bool bfloat16; /* parameters, gradients and activations; optimizer and sums in float32 */
+        bool stochastic; /* rounding of updated parameters */
+        bool free_order; /* of sums; canonical without it */
+    } numbers;
+    struct {
+        bool sgd;
+        double rate, decay, clip;
+    } optimizer;
 };
 
 /* True if the plan has this paradigm. */

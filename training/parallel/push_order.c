@@ -197,12 +197,12 @@ bool tr_push_order_make(
     for (int s = 0; s < a->servers; s++)
         a->order[s] = tr_new((size_t)(a->workers * steps), sizeof **a->order);
     if (seeded)
-        draw(a, p->staleness, seed);
+        draw(a, p->servers.staleness, seed);
     for (int s = 0; s < a->servers && ok && !seeded; s++) {
         tr_push_order_name(name, sizeof name, text, s, a->servers);
         ok = read_order(a->order[s], a, access(name, R_OK) ? text : name, e);
     }
-    if (ok && (seeded || check(a, text, p->staleness, e)))
+    if (ok && (seeded || check(a, text, p->servers.staleness, e)))
         return true;
     tr_push_order_free(a);
     return false;

@@ -9,17 +9,17 @@ static bool regather_fits(const struct tr_plan *p, struct tr_error *e)
     if (!tr_plan_has(p, &tr_sequence_parallel) || p->mesh.size[TR_TP] == 1)
         return tr_fail(
             e, "--wgrad regather gathers again what --sp has cut; legal with --sp and --tp 2 and more");
-    return !p->recompute_saves ||
+    return !p->recompute.saves ||
            tr_fail(e, "--wgrad regather gathers again what --recompute-comm save keeps; legal with redo");
 }
 
 bool tr_recompute_check(const struct tr_plan *p, struct tr_error *e)
 {
-    if (p->wgrad_regathers && !regather_fits(p, e))
+    if (p->recompute.regathers && !regather_fits(p, e))
         return false;
-    return !p->recompute_saves || p->recompute == TR_RECOMPUTE_FULL ||
+    return !p->recompute.saves || p->recompute.what == TR_RECOMPUTE_FULL ||
            tr_fail(e,
                "--recompute-comm save keeps what collectives gave where all else of a layer is computed "
                "again; with --recompute %s none is called again; legal with --recompute full",
-               tr_recompute_names[p->recompute]);
+               tr_recompute_names[p->recompute.what]);
 }

@@ -29,12 +29,12 @@ bool tr_space_check(const struct tr_plan *p, struct tr_error *e)
                    "--cp %d cuts the grid of a picture, which is summed in %d blocks of rows (or columns)",
                    cp, TR_BLOCKS) ||
                tr_offer_divisors(e, "cp", TR_BLOCKS);
-    if (p->cp_form != TR_CP_GATHER)
-        return tr_fail(
-            e, "--cp-attention %s: a picture has no attention; leave it out", tr_cp_form_names[p->cp_form]);
-    return p->cp_map == TR_CP_CONTIGUOUS ||
+    if (p->tokens.form != TR_CP_GATHER)
+        return tr_fail(e, "--cp-attention %s: a picture has no attention; leave it out",
+            tr_cp_form_names[p->tokens.form]);
+    return p->tokens.map == TR_CP_CONTIGUOUS ||
            tr_fail(e,
                "--cp-map %s: a convolution reads what lies beside it, so a rank has neighbouring rows; "
                "leave it out",
-               tr_cp_map_names[p->cp_map]);
+               tr_cp_map_names[p->tokens.map]);
 }

@@ -5,34 +5,34 @@
 
 bool tr_zero_cuts(const struct tr_plan *p, const struct tr_tensor *parameter)
 {
-    return p->zero > 0 && tr_replicas(p, parameter) > 1;
+    return p->zero.level > 0 && tr_replicas(p, parameter) > 1;
 }
 
 bool tr_zero_cuts_parameter(const struct tr_plan *p, const struct tr_tensor *parameter)
 {
     int64_t elements = parameter->size[0] * (parameter->dims > 1 ? parameter->size[1] : 1);
-    return p->zero == 3 && tr_replicas(p, parameter) > 1 && elements >= p->zero3_persist;
+    return p->zero.level == 3 && tr_replicas(p, parameter) > 1 && elements >= p->zero.persist;
 }
 
 bool tr_reduces_each_micro(const struct tr_plan *p)
 {
-    return p->zero >= 2 || (p->mesh.size[TR_EP] > 1 && p->micros > 1);
+    return p->zero.level >= 2 || (p->mesh.size[TR_EP] > 1 && p->micros > 1);
 }
 
 bool tr_zero_check(const struct tr_plan *p, struct tr_error *e)
 {
     int dp = tr_data_ranks(p), parts = dp * p->mesh.size[TR_TP];
-    if (p->zero < 0 || p->zero > 3)
-        return tr_fail(e, "--zero %d: legal are 0 to 3", p->zero);
-    if (p->zero && parts > TR_NORM_LEAVES)
+    if (p->zero.level < 0 || p->zero.level > 3)
+        return tr_fail(e, "--zero %d: legal are 0 to 3", p->zero.level);
+    if (p->zero.level && parts > TR_NORM_LEAVES)
         return tr_fail(e, "--zero: dp x tp is %d; legal are up to %d", parts, TR_NORM_LEAVES);
-    if (p->zero && dp & (dp - 1))
+    if (p->zero.level && dp & (dp - 1))
         return tr_fail(e, "--zero with --dp %d: shards are whole leaves, so dp is a power of two", dp) ||
                tr_offer_divisors(e, "dp", TR_NORM_LEAVES) || tr_offer(e, "zero", 0);
-    if (p->zero != 3 && (p->zero3_keep || p->zero3_prefetch || p->zero3_persist))
+    if (p->zero.level != 3 && (p->zero.keep || p->zero.prefetch || p->zero.persist))
         return tr_fail(e,
             "--zero3-keep, --zero3-prefetch and --zero3-persist say when parameters are gathered; with "
             "--zero %d every rank has them; legal with --zero 3",
-            p->zero);
+            p->zero.level);
     return true;
 }

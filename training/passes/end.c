@@ -81,10 +81,10 @@ static void norm(struct tr_tape *t)
 {
     const struct tr_graph *g = t->placed->g;
     const struct tr_plan *plan = t->placed->plan;
-    for (int n = 0; n < t->n_states && !plan->async; n++) {
+    for (int n = 0; n < t->n_states && !plan->pipeline.async; n++) {
         struct tr_param_state *h = &t->states[n];
         bool own =
-            plan->server_async ? t->server < 0 : tr_owns(t, h); /* such a worker has a norm of its own */
+            plan->servers.async ? t->server < 0 : tr_owns(t, h); /* such a worker has a norm of its own */
         if (g->tensors[h->parameter].values_of != h->parameter || !own) /* the embedding counts for both */
             continue;
         struct tr_instr *i = tr_add_instr(t, TR_NORM);
@@ -97,7 +97,7 @@ static void norm(struct tr_tape *t)
 /* The leaves of all ranks; or the loss's. */
 static void add_leaves(struct tr_tape *t, int leaves)
 {
-    if (t->placed->plan->mesh.n == 1 || t->placed->plan->server_async)
+    if (t->placed->plan->mesh.n == 1 || t->placed->plan->servers.async)
         return;
     struct tr_instr *i = collective(t, TR_ALL_REDUCE, TR_WORLD, t->values[leaves].bytes / 8);
     i->in[i->ins++] = leaves, i->out[i->outs++] = leaves;
@@ -156,7 +156,7 @@ static void updates(struct tr_tape *t)
 void tr_lower_end(struct tr_tape *t, const int *loss_values)
 {
     const struct tr_plan *plan = t->placed->plan;
-    bool works = plan->mesh.servers && t->server < 0, alone = works && plan->server_async;
+    bool works = plan->mesh.servers && t->server < 0, alone = works && plan->servers.async;
     if (works && !alone)
         tr_push(t);
     if (!works)
@@ -164,16 +164,16 @@ void tr_lower_end(struct tr_tape *t, const int *loss_values)
     if (!works || alone)
         tie(t);
     losses(t, loss_values);
-    if (!plan->async)
+    if (!plan->pipeline.async)
         tr_lower_leaves(t);
-    if (!plan->no_flush)
+    if (!plan->pipeline.no_flush)
         add_leaves(t, t->losses);
     norm(t);
-    if (!plan->no_flush)
+    if (!plan->pipeline.no_flush)
         add_leaves(t, t->leaves);
-    if (!works && !plan->async)
+    if (!works && !plan->pipeline.async)
         updates(t);
-    if (plan->no_flush) /* what all ranks add up comes after the updates, which need none of it */
+    if (plan->pipeline.no_flush) /* what all ranks add up comes after the updates, which need none of it */
         add_leaves(t, t->losses), add_leaves(t, t->leaves);
     if (alone)
         tr_exchange(t);

@@ -47,9 +47,9 @@ static void hold(struct tr_tape *t, int parameter)
     t->values[h->values].lasts = true;
     if (plan->mesh.servers && !serves) /* workers have no optimizer */
         return;
-    if (plan->bfloat16)
+    if (plan->numbers.bfloat16)
         h->master = lasting(t, h->shard_count);
-    if (plan->sgd)
+    if (plan->optimizer.sgd)
         return;
     h->m = lasting(t, h->shard_count);
     h->v = lasting(t, h->shard_count);

@@ -83,7 +83,7 @@ static struct tr_instr *instr(struct lowering *l, enum tr_code code, const struc
 static int parameter_value(struct lowering *l, int shard, const struct tr_slot *slot, int unit)
 {
     struct tr_param_state *h = tr_param_state_of(l->t, l->p->shards[shard].tensor);
-    if (l->p->plan->async)
+    if (l->p->plan->pipeline.async)
         return tr_version_read(&l->versions, l->t, h, slot);
     if (!tr_zero_cuts_parameter(l->p->plan, &l->p->g->tensors[h->parameter]))
         return h->values;
@@ -199,7 +199,7 @@ static void emit(struct lowering *l, const struct tr_step *s, const struct tr_sl
 static enum tr_edge edge_of(const struct tr_plan *plan, int from, int to)
 {
     int ranks = plan->mesh.size[TR_PP];
-    bool back = plan->vee && from >= ranks && to >= ranks;
+    bool back = plan->pipeline.vee && from >= ranks && to >= ranks;
     if (to > from)
         return back ? TR_V_TO_PREVIOUS : TR_TO_NEXT;
     return back ? TR_V_TO_NEXT : TR_TO_PREVIOUS;
@@ -321,7 +321,7 @@ static void lower_slot(struct lowering *l, const struct tr_slot *slot)
     }
     if (slot->part != TR_W)
         cross(l, slot, false);
-    if (p->plan->async)
+    if (p->plan->pipeline.async)
         tr_version_write(&l->versions, l->t, slot);
 }
 
@@ -369,17 +369,18 @@ bool tr_lower(
     struct tr_tape *t, const struct tr_placed *p, const struct tr_schedule *s, int rank, struct tr_error *e)
 {
     const struct tr_plan *plan = p->plan;
-    if (s->ranks != plan->mesh.size[TR_PP] || s->micros != plan->micros || s->chunks != plan->chunks)
+    if (s->ranks != plan->mesh.size[TR_PP] || s->micros != plan->micros || s->chunks != plan->pipeline.chunks)
         return tr_fail(e,
             "schedule %s is for %d ranks, %d stages each and %d micro-batches; this run has %d, %d, %d",
-            s->name, s->ranks, s->chunks, s->micros, plan->mesh.size[TR_PP], plan->chunks, plan->micros);
+            s->name, s->ranks, s->chunks, s->micros, plan->mesh.size[TR_PP], plan->pipeline.chunks,
+            plan->micros);
     *t = (struct tr_tape){ .placed = p,
         .rank = rank,
         .tickets = -1,
         .server = tr_mesh_server(&plan->mesh, rank),
-        .stage_layout = plan->vee          ? TR_VEE
-                        : plan->chunks > 1 ? TR_RING
-                                           : TR_LINE };
+        .stage_layout = plan->pipeline.vee          ? TR_VEE
+                        : plan->pipeline.chunks > 1 ? TR_RING
+                                                    : TR_LINE };
     tr_mesh_place(&plan->mesh, rank, t->at);
     if (t->server >= 0) {
         tr_lower_server(t);
@@ -406,7 +407,7 @@ bool tr_lower(
     tr_make_buckets(t);
     int n = s->count[t->at[TR_PP]];
     const struct tr_slot *slots = s->slots[t->at[TR_PP]];
-    if (plan->async) {
+    if (plan->pipeline.async) {
         tr_lower_leaves(t);
         tr_versions_make(&l.versions, plan, slots, n);
         tr_versions_hold(&l.versions, t);
@@ -418,7 +419,7 @@ bool tr_lower(
         wait_for(&l, l.sent_back[l.waited], &end);
     tr_lower_end(t, l.losses);
     tr_zero_policies(t);
-    if (plan->overlap)
+    if (plan->reduce.overlap)
         tr_overlap(t);
     tr_offload_activations(t);
     tr_plan_memory(t);

@@ -18,7 +18,7 @@
 
 static bool offloads_optimizer(const struct tr_tape *t)
 {
-    return t->placed->plan->offload & TR_OFFLOAD_OPTIMIZER;
+    return t->placed->plan->offload.what & TR_OFFLOAD_OPTIMIZER;
 }
 
 /* ---- the optimizer ---- */
@@ -59,7 +59,7 @@ static int on_host(struct tr_tape *t, int value)
 void tr_offload_update(struct tr_tape *t, struct tr_param_state *h)
 {
     int gradient = on_host(t, h->gradient);
-    bool waits = t->placed->plan->offload_delay > 0;
+    bool waits = t->placed->plan->offload.delay > 0;
     t->values[gradient].lasts = waits;
     if (waits)
         h->waiting = gradient;
@@ -135,7 +135,7 @@ static void take_back(struct tr_tape *t, struct tr_instr *i, const struct trip *
 
 void tr_offload_activations(struct tr_tape *t)
 {
-    if (!(t->placed->plan->offload & TR_OFFLOAD_ACTIVATIONS))
+    if (!(t->placed->plan->offload.what & TR_OFFLOAD_ACTIVATIONS))
         return;
     struct trip *trips = list_trips(t);
     struct tr_instr *before = t->instrs;

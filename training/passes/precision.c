@@ -20,7 +20,7 @@
 
 int tr_round_gradient(struct tr_tape *t, int gradient, int parameter, const struct tr_slot *slot, int unit)
 {
-    if (!t->placed->plan->bfloat16 || t->values[gradient].element != TR_FLOAT32)
+    if (!t->placed->plan->numbers.bfloat16 || t->values[gradient].element != TR_FLOAT32)
         return gradient;
     int rounded = tr_add_array(t, t->values[gradient].shard, t->values[gradient].micro, TR_MEM_GRADIENT,
         TR_BFLOAT16, tr_count(t, gradient));

@@ -51,14 +51,14 @@ bool tr_recomputes(const struct tr_placed *p, const struct tr_step *s)
 {
     if (s->phase != TR_FORWARD)
         return false;
-    if (p->plan->wgrad_regathers && gathers_tokens(s))
+    if (p->plan->recompute.regathers && gathers_tokens(s))
         return true;
-    switch (p->plan->recompute) {
+    switch (p->plan->recompute.what) {
     case TR_RECOMPUTE_GELU:
     case TR_RECOMPUTE_SELECTIVE:
-        return s->code == TR_COMPUTE && tr_op(s->op)->again && tr_op(s->op)->again <= p->plan->recompute;
+        return s->code == TR_COMPUTE && tr_op(s->op)->again && tr_op(s->op)->again <= p->plan->recompute.what;
     case TR_RECOMPUTE_FULL:
-        return ((s->code == TR_COMPUTE && s->op != TR_ROUND) || !p->plan->recompute_saves) &&
+        return ((s->code == TR_COMPUTE && s->op != TR_ROUND) || !p->plan->recompute.saves) &&
                inside_layer(p, s);
     default:
         return false;

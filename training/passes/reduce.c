@@ -33,7 +33,7 @@ static int64_t up(int64_t n, int64_t to)
 static void add(struct tr_tape *t, struct tr_param_state *h, bool alone, int64_t *bytes)
 {
     int64_t more = up(h->shard_count * 4, ALIGN);
-    if (alone || *bytes + more > t->placed->plan->bucket) {
+    if (alone || *bytes + more > t->placed->plan->reduce.bucket) {
         int first =
             t->n_buckets ? t->buckets[t->n_buckets - 1].first + t->buckets[t->n_buckets - 1].members : 0;
         t->buckets[t->n_buckets++] = (struct tr_bucket){ first, 0, -1 };
@@ -51,7 +51,7 @@ static void give_value(struct tr_tape *t, struct tr_bucket *b)
     const struct tr_plan *plan = t->placed->plan;
     const struct tr_param_state *last = &t->states[t->bucketed[b->first + b->members - 1]];
     int dp = tr_replicas(plan, parameter_of(t, b));
-    bool sharded = plan->dp_form == TR_DP_SHARDED;
+    bool sharded = plan->reduce.form == TR_DP_SHARDED;
     if (b->members > 1 || (sharded && last->shard_count % dp))
         b->value = tr_add_value(t, -1, -1, TR_MEM_GRADIENT,
             up(last->inside + last->shard_count * 4, sharded ? (int64_t)ALIGN * dp : ALIGN));
@@ -79,9 +79,9 @@ void tr_make_buckets(struct tr_tape *t)
     const struct tr_plan *plan = t->placed->plan;
     t->buckets = tr_new((size_t)t->n_states + 1, sizeof *t->buckets);
     t->bucketed = tr_new((size_t)t->n_states + 1, sizeof *t->bucketed);
-    if (tr_reduces_each_micro(plan) || plan->async)
+    if (tr_reduces_each_micro(plan) || plan->pipeline.async)
         return;
-    for (int stage = plan->mesh.size[TR_PP] * plan->chunks - 1; stage >= 0; stage--)
+    for (int stage = plan->mesh.size[TR_PP] * plan->pipeline.chunks - 1; stage >= 0; stage--)
         for (int axes = 1; axes < TR_WORLD && tr_has_stage(t, stage); axes++)
             if (!(axes & ~TR_DATA) && tr_mesh_group_size(&plan->mesh, axes) > 1)
                 fill(t, stage, axes);
@@ -122,11 +122,11 @@ static void reduce(struct tr_tape *t, const struct tr_bucket *b)
     struct tr_param_state *h = &t->states[t->bucketed[b->first]];
     int from = b->value >= 0 ? b->value : h->gradient, p = h->parameter, to;
     int64_t bytes = t->values[from].bytes, part = bytes / tr_replicas(plan, parameter_of(t, b));
-    if (plan->zero)
+    if (plan->zero.level)
         to = call(t, TR_REDUCE_SCATTER, p, from, part);
-    else if (plan->dp_form == TR_DP_ROOT)
+    else if (plan->reduce.form == TR_DP_ROOT)
         to = call(t, TR_BROADCAST, p, call(t, TR_REDUCE, p, from, bytes), bytes);
-    else if (plan->dp_form == TR_DP_SHARDED)
+    else if (plan->reduce.form == TR_DP_SHARDED)
         to = call(t, TR_ALL_GATHER, p, call(t, TR_REDUCE_SCATTER, p, from, part), bytes);
     else
         to = call(t, TR_ALL_REDUCE, p, from, bytes);

@@ -124,7 +124,7 @@ static void lower_take(struct tr_tape *t)
     const struct tr_graph *g = t->placed->g;
     t->losses = vector(t, (int64_t)t->placed->plan->batch * TR_BLOCKS);
     t->leaves = vector(t, tr_ordinal(g, g->n_tensors) * TR_NORM_LEAVES);
-    if (t->placed->plan->live) {
+    if (t->placed->plan->servers.live) {
         t->tickets = vector(t, (int64_t)workers(t) * t->placed->plan->batch * TR_BLOCKS);
         t->values[t->tickets].lasts = true;
     }
@@ -150,7 +150,7 @@ static void lower_take(struct tr_tape *t)
 void tr_lower_server(struct tr_tape *t)
 {
     tr_hold_parameters(t);
-    if (t->placed->plan->server_async) {
+    if (t->placed->plan->servers.async) {
         lower_take(t);
         return;
     }

@@ -28,7 +28,7 @@
 static int read_forward(const struct tr_plan *p, int micro, int done)
 {
     int before = micro / tr_update_micros(p) - 1;
-    return p->async != TR_ASYNC_TWO ? done : before < 0 ? 0 : before;
+    return p->pipeline.async != TR_ASYNC_TWO ? done : before < 0 ? 0 : before;
 }
 
 /* Where the last backward part stands that reads the version; -1: none does. */
@@ -64,7 +64,7 @@ static void place_versions(struct tr_versions *v, const struct tr_plan *p, const
     for (int k = 0, done = 0; k < n; k++) {
         if (slots[k].part != TR_B || (slots[k].micro + 1) % tr_update_micros(p))
             continue;
-        int b = p->async == TR_ASYNC_NEWEST ? 0 : free_buffer(v, held, last, v->buffers, done, k);
+        int b = p->pipeline.async == TR_ASYNC_NEWEST ? 0 : free_buffer(v, held, last, v->buffers, done, k);
         v->buffers += b == v->buffers;
         v->buffer[++done] = b;
         held[b] = done;
@@ -85,7 +85,7 @@ void tr_versions_make(struct tr_versions *v, const struct tr_plan *p, const stru
             v->forward[micro] = read_forward(p, micro, done);
             continue;
         }
-        v->backward[micro] = p->async == TR_ASYNC_NEWEST ? done : v->forward[micro];
+        v->backward[micro] = p->pipeline.async == TR_ASYNC_NEWEST ? done : v->forward[micro];
         done += (micro + 1) % tr_update_micros(p) == 0;
     }
     place_versions(v, p, slots, n);

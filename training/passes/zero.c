@@ -40,7 +40,7 @@ int tr_zero_gather(
 int tr_zero_reduce(
     struct tr_tape *t, const struct tr_param_state *h, int gradient, const struct tr_slot *slot, int unit)
 {
-    bool cuts = t->placed->plan->zero;
+    bool cuts = t->placed->plan->zero.level;
     int sum = tr_add_value(t, t->values[gradient].shard, slot->micro, TR_MEM_GRADIENT, h->shard_count * 4);
     if (!cuts)
         t->values[sum].takes = gradient;
@@ -122,7 +122,7 @@ static void prefetch(struct tr_tape *t)
     for (int n = 0; n < t->n_instrs; n++) {
         if (!gathers_parameter(t, &t->instrs[n]) || t->instrs[n].beside)
             continue;
-        int to = earlier_unit(t, n, t->placed->plan->zero3_prefetch);
+        int to = earlier_unit(t, n, t->placed->plan->zero.prefetch);
         int wait = tr_put_beside(t, n, 1);
         tr_move_instr(t, n, to);
         n = wait;
@@ -131,8 +131,8 @@ static void prefetch(struct tr_tape *t)
 
 void tr_zero_policies(struct tr_tape *t)
 {
-    if (t->placed->plan->zero3_keep)
+    if (t->placed->plan->zero.keep)
         keep(t);
-    if (t->placed->plan->zero3_prefetch)
+    if (t->placed->plan->zero.prefetch)
         prefetch(t);
 }

@@ -39,7 +39,7 @@ enum tr_element tr_shard_element(const struct tr_placed *p, int shard)
 {
     const struct tr_shard *s = &p->shards[shard];
     const struct tr_tensor *t = &p->g->tensors[s->tensor];
-    bool narrow = p->plan->bfloat16 && !s->unrounded && !is_partial(s);
+    bool narrow = p->plan->numbers.bfloat16 && !s->unrounded && !is_partial(s);
     switch (t->role) {
     case TR_INPUT:
         return t->dims == 2 ? TR_TOKEN : TR_FLOAT32;

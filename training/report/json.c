@@ -82,7 +82,7 @@ void tr_json_run(FILE *to, const struct tr_tape *t, const struct tr_schedule *s,
     tr_json_text(to, "data", data);
     fprintf(to,
         ", \"ranks\": %d, \"cores\": %d, \"batch\": %d, \"micro_batches\": %d, \"zero\": %d, \"chunks\": %d",
-        p->mesh.n, cores, p->batch, p->micros, p->zero, p->chunks);
+        p->mesh.n, cores, p->batch, p->micros, p->zero.level, p->pipeline.chunks);
     for (int a = 0; a < TR_AXES; a++)
         fprintf(to, ", \"%s\": %d", tr_axis_names[a], p->mesh.size[a]);
     tr_json_text(to, "schedule", s->name);

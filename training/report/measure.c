@@ -59,8 +59,8 @@ static double mean(const int64_t *sums, int part)
 static void share_out(struct tr_costs *c, const struct tr_placed *p, struct tr_stage_costs *stage)
 {
     struct tr_stage_costs all = { 0 };
-    int stages = p->plan->mesh.size[TR_PP] * p->plan->chunks;
-    tr_price_stages(p->g, p->plan->stage_layers, stages, stage);
+    int stages = p->plan->mesh.size[TR_PP] * p->plan->pipeline.chunks;
+    tr_price_stages(p->g, p->plan->pipeline.stage_layers, stages, stage);
     for (int s = 0; s < stages; s++)
         all.f += stage[s].f, all.i += stage[s].i, all.w += stage[s].w;
     for (int s = 0; s < stages; s++) {
@@ -83,7 +83,7 @@ static void bubbles(struct tr_report *to, const struct tr_placed *p, const struc
     s = &joined;
     if (!s->split)
         c.i = c.w = mean(sums, TR_B) / 2;
-    if (p->plan->stage_layers[0])
+    if (p->plan->pipeline.stage_layers[0])
         share_out(&c, p, stage);
     to->formula = tr_bubble_formula(s, &c);
     to->measured = (double)idle / ((double)pipeline * p->plan->mesh.n);

@@ -62,7 +62,7 @@ void tr_round_masters(const struct tr_runner *r, int parameter, uint16_t *values
     int64_t from, int64_t count, int64_t updates)
 {
     const struct tr_graph *g = r->tape->placed->g;
-    if (!r->tape->placed->plan->stochastic) {
+    if (!r->tape->placed->plan->numbers.stochastic) {
         r->k->to_bfloat16(values, masters, count);
         return;
     }

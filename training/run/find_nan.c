@@ -117,9 +117,9 @@ static bool say_update(const struct tr_runner *r, struct tr_error *e)
 
 bool tr_not_finite(struct tr_runner *r, struct tr_error *e)
 {
-    if (r->tape->placed->plan->async)
+    if (r->tape->placed->plan->pipeline.async)
         return say_update(r, e);
-    if (r->tape->placed->plan->no_flush) /* nothing is left to look for the place with */
+    if (r->tape->placed->plan->pipeline.no_flush) /* nothing is left to look for the place with */
         return tr_fail(e,
             "step %lld: the loss is %g and the gradient's norm %g, and the ranks have updated already, as "
             "this schedule does not wait for the norm. A smaller --rate may help",

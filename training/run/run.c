@@ -99,14 +99,14 @@ bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct t
     for (int i = 0; i < t->n_states; i++)
         initialise(r, &t->states[i]);
     tr_host_follow(r);
-    int threads = t->placed->plan->optimizer_threads;
+    int threads = t->placed->plan->offload.threads;
     if (threads > 1 && !(r->threads = tr_threads_start(threads, e)))
         return false;
     if (t->placed->plan->mesh.n == 1 || !world)
         return true;
     r->before_groups = tr_resident_now();
     if (!tr_groups_make(&r->groups, &t->placed->plan->mesh, t->masks, t->n_masks, t->stage_layout,
-            t->placed->plan->free_order, world, e) ||
+            t->placed->plan->numbers.free_order, world, e) ||
         !tr_groups_beside(&r->groups, &t->placed->plan->mesh, t->beside, t->n_beside, e))
         return false;
     if (t->n_beside && tutti_stream_create(&r->beside))
@@ -327,24 +327,26 @@ static void run_update(struct tr_runner *r, const struct tr_instr *i)
     const struct tr_tape *t = r->tape;
     const struct tr_plan *plan = t->placed->plan;
     const struct tr_param_state *h = tr_param_state_of((struct tr_tape *)t, i->parameter);
-    int update = plan->async ? i->micro / tr_update_micros(plan) : 0;
+    int update = plan->pipeline.async ? i->micro / tr_update_micros(plan) : 0;
     bool delayed = t->values[i->in[0]].lasts; /* the gradient of the step before, where there was one */
     double norm = delayed ? r->before.norm : r->result.norm,
            step = (double)(r->step * tr_updates(plan) + update + !delayed);
     bool none_waits = delayed && r->step == 0;
-    struct tr_adamw a = { .rate = (float)plan->rate,
-        .scale = plan->clip > 0 && norm > plan->clip ? (float)(plan->clip / norm) : 1,
-        .decay = t->placed->g->tensors[i->parameter].dims > 1 ? (float)plan->decay : 0,
+    struct tr_adamw a = { .rate = (float)plan->optimizer.rate,
+        .scale = plan->optimizer.clip > 0 && norm > plan->optimizer.clip
+                     ? (float)(plan->optimizer.clip / norm)
+                     : 1,
+        .decay = t->placed->g->tensors[i->parameter].dims > 1 ? (float)plan->optimizer.decay : 0,
         .correct1 = (float)(1 / (1 - pow(0.9, step))),
         .correct2 = (float)(1 / (1 - pow(0.95, step))) };
-    int old = plan->async ? i->in[i->ins - 1] : i->out[0];
+    int old = plan->pipeline.async ? i->in[i->ins - 1] : i->out[0];
     if (old != i->out[0]) /* another version, which others still read */
         memcpy(tr_at(r, i->out[0]), tr_at(r, old), (size_t)t->values[old].bytes);
     bool offloaded = t->values[i->out[0]].host, mixed = h->master >= 0;
     int64_t from = offloaded ? 0 : h->shard_from; /* the host has no more than what is updated */
     struct tr_update u = { .p = mixed ? tr_at(r, h->master) : (float *)tr_at(r, i->out[0]) + from,
-        .m = plan->sgd ? NULL : tr_at(r, i->in[1]),
-        .v = plan->sgd ? NULL : tr_at(r, i->in[2]),
+        .m = plan->optimizer.sgd ? NULL : tr_at(r, i->in[1]),
+        .v = plan->optimizer.sgd ? NULL : tr_at(r, i->in[2]),
         .g = mixed ? NULL : tr_at(r, i->in[0]),
         .narrow = tr_at(r, i->in[0]),
         .count = i->count,
@@ -467,7 +469,7 @@ bool tr_runner_step(struct tr_runner *r, struct tr_error *e)
         r->clock[n] = tr_now_ns();
         if (!tr_runner_instr(r, n, e))
             return false;
-        bool tells = !t->placed->plan->server_async; /* there a server does, who has other pushes */
+        bool tells = !t->placed->plan->servers.async; /* there a server does, who has other pushes */
         if (n == t->values[t->leaves].last && tells && !all_finite(r)) /* nothing was updated yet */
             return tr_not_finite(r, e);
         if (r->audited)

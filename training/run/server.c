@@ -157,7 +157,7 @@ static bool give(struct tr_server *s, int worker, struct tr_error *e)
 bool tr_server_next(struct tr_server *s, struct tr_push *push, struct tr_error *e)
 {
     struct tr_runner *r = s->r;
-    long staleness = r->tape->placed->plan->staleness, number = (long)r->step;
+    long staleness = r->tape->placed->plan->servers.staleness, number = (long)r->step;
     int w = s->order ? s->order[number] : 0;
     if (!s->order && !whoever_comes(s, &w, e))
         return false;

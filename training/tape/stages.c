@@ -87,7 +87,7 @@ bool tr_stages_as_planned(
     const struct tr_tape *t, const int64_t *touched, int64_t *scratch, struct tr_error *e)
 {
     const struct tr_plan *p = t->placed->plan;
-    for (int s = 0; s < p->mesh.size[TR_PP] * p->chunks; s++) {
+    for (int s = 0; s < p->mesh.size[TR_PP] * p->pipeline.chunks; s++) {
         if (!tr_has_stage(t, s))
             continue;
         int64_t planned = room_of(t, s, NULL, scratch).most, found = room_of(t, s, touched, scratch).most;

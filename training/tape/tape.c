@@ -125,14 +125,15 @@ void tr_take_groups(struct tr_tape *t, const struct tr_tape *all)
 
 int tr_stage_of(const struct tr_placed *p, int unit)
 {
-    int stages = p->plan->mesh.size[TR_PP] * p->plan->chunks, layers = (int)p->g->layers;
+    int stages = p->plan->mesh.size[TR_PP] * p->plan->pipeline.chunks, layers = (int)p->g->layers;
     if (unit <= 0)
         return 0;
     if (unit > layers)
         return stages - 1;
-    if (p->plan->stage_layers[0]) {
+    if (p->plan->pipeline.stage_layers[0]) {
         int stage = 0;
-        for (int end = p->plan->stage_layers[0]; unit > end; end += p->plan->stage_layers[stage])
+        for (int end = p->plan->pipeline.stage_layers[0]; unit > end;
+             end += p->plan->pipeline.stage_layers[stage])
             stage++;
         return stage;
     }
@@ -182,7 +183,7 @@ int64_t tr_updated_from(const struct tr_tape *t, const struct tr_param_state *h)
     if (t->server >= 0)
         return h->shard_count * t->server;
     const struct tr_plan *plan = t->placed->plan;
-    int part = plan->zero ? tr_replica_rank(plan, &t->placed->g->tensors[h->parameter], t->at) : 0;
+    int part = plan->zero.level ? tr_replica_rank(plan, &t->placed->g->tensors[h->parameter], t->at) : 0;
     return tr_held_from(t, h) + h->shard_count * part;
 }
 
@@ -237,7 +238,7 @@ bool tr_owns(const struct tr_tape *t, const struct tr_param_state *h)
     const struct tr_tensor *w = &t->placed->g->tensors[h->parameter];
     bool cut = tr_table_placement(plan, w, TR_TP).kind == TR_S;
     bool first = t->at[TR_CP] == 0 && t->at[TR_ULYSSES] == 0;
-    return (cut || t->at[TR_TP] == 0) && (plan->zero || tr_replica_rank(plan, w, t->at) == 0) && first;
+    return (cut || t->at[TR_TP] == 0) && (plan->zero.level || tr_replica_rank(plan, w, t->at) == 0) && first;
 }
 
 int64_t tr_norm_place(const struct tr_tape *t, const struct tr_param_state *h, int update)

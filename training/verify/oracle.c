@@ -117,18 +117,21 @@ static void apply(struct simulation *s, int server, const struct worker *w)
     const struct tr_tape *t = w->runner.tape;
     const struct tr_plan *plan = &s->p->run.plan;
     double step = (double)++s->servers[server].updates;
-    float scale = plan->clip > 0 && w->norm > plan->clip ? (float)(plan->clip / w->norm) : 1;
+    float scale = plan->optimizer.clip > 0 && w->norm > plan->optimizer.clip
+                      ? (float)(plan->optimizer.clip / w->norm)
+                      : 1;
     for (int h = 0; h < t->n_states; h++) {
         int64_t count = count_of(s, h) / s->n_servers, from = server * count;
         const float *gradient = tr_at(&w->runner, t->states[h].gradient);
         if (!s->values[h])
             continue;
-        struct tr_adamw a = { .rate = (float)plan->rate,
+        struct tr_adamw a = { .rate = (float)plan->optimizer.rate,
             .scale = scale,
-            .decay = s->p->run.graph.tensors[t->states[h].parameter].dims > 1 ? (float)plan->decay : 0,
+            .decay =
+                s->p->run.graph.tensors[t->states[h].parameter].dims > 1 ? (float)plan->optimizer.decay : 0,
             .correct1 = (float)(1 / (1 - pow(0.9, step))),
             .correct2 = (float)(1 / (1 - pow(0.95, step))) };
-        if (plan->sgd)
+        if (plan->optimizer.sgd)
             s->k->sgd(s->values[h] + from, gradient + from, count, a.rate, scale);
         else
             s->k->adamw(s->values[h] + from, s->m[h] + from, s->v[h] + from, gradient + from, count, &a);
@@ -146,7 +149,7 @@ static long slowest(const struct simulation *s, int server)
 /* Workers that wait are given the server's part if none is too many steps behind them. */
 static void give(struct simulation *s, int server)
 {
-    long bound = s->p->run.plan.staleness, least = slowest(s, server);
+    long bound = s->p->run.plan.servers.staleness, least = slowest(s, server);
     for (int w = 0; w < s->n; w++) {
         struct worker *x = &s->workers[w];
         if (!x->waits || x->at != server || (bound >= 0 && s->servers[server].clocks[w] > least + bound))
@@ -222,7 +225,7 @@ bool tr_oracle_run(
     struct tr_data data;
     if (!s.k)
         return false;
-    if (!p->run.plan.server_async || p->run.plan.live)
+    if (!p->run.plan.servers.async || p->run.plan.servers.live)
         return tr_fail(
             e, "simulate takes --servers, --server-mode async and an order: --arrivals seed:N or a file");
     if (!tr_server_report_check(o, &p->run.plan, e) ||

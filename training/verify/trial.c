@@ -189,7 +189,8 @@ bool tr_trial_step(struct tr_trial *t, struct tr_error *e)
         tr_trial_number(t, TR_DIFF_LOSSES, r->updates[u].loss, t->golden->loss[s * updates + u]);
         tr_trial_number(t, TR_DIFF_NORMS, r->updates[u].norm, t->golden->norm[s * updates + u]);
     }
-    if (s == 0 && !t->planted && !plan->async && !plan->no_flush) /* there no gradient outlives its update */
+    if (s == 0 && !t->planted && !plan->pipeline.async &&
+        !plan->pipeline.no_flush) /* there no gradient outlives its update */
         tr_trial_arrays(t, TR_DIFF_GRADIENTS);
     if (s + 1 == t->steps)
         tr_trial_arrays(t, TR_DIFF_VALUES);
