@@ -124,7 +124,9 @@ static bool make_model(struct tr_graph *g, const struct tr_options *o, struct tr
         .capacity = o->capacity_factor,
         .balance = o->aux_loss,
         .untied = o->untied,
-        .leaves = o->cp > 1,
+        .leaves = o->cp > 1                          ? TR_ALL_AS_LEAVES
+                  : m->experts && o->sp && o->tp > 1 ? TR_EXPERTS_AS_LEAVES
+                                                     : TR_NONE_AS_LEAVES,
         .separate_kv = o->cp > 1 && !strcmp(o->cp_attention, tr_cp_form_names[TR_CP_GATHER]),
         .parts = ring_parts(o),
         .scores = o->cp > 1 && !strcmp(o->cp_attention, tr_cp_form_names[TR_CP_SCORES]),

@@ -46,7 +46,7 @@ static struct tr_model_options balanced(struct tr_model_options o)
 /* The form that context parallelism asks for. */
 static struct tr_model_options cut(struct tr_model_options o)
 {
-    o.leaves = true, o.separate_kv = o.heads > 0;
+    o.leaves = TR_ALL_AS_LEAVES, o.separate_kv = o.heads > 0;
     return o;
 }
 
@@ -59,7 +59,7 @@ static struct tr_model_options ring(struct tr_model_options o)
 
 static struct tr_model_options windows(struct tr_model_options o)
 {
-    o.leaves = true, o.windows = 4;
+    o.leaves = TR_ALL_AS_LEAVES, o.windows = 4;
     return o;
 }
 
@@ -390,7 +390,7 @@ Test(ops, every_rule_can_be_read)
 {
     struct tr_graph graphs[] = { gpt(gpt_nano), mlp(mlp_nano), gpt(cut(gpt_nano)), gpt(ring(gpt_nano)),
         cnn(cnn_nano), gpt(windows(gpt_nano)), gpt(scores(gpt_nano)), gpt(moe_nano), cnn(cut(cnn_nano)),
-        cnn(normed), gpt(balanced(moe_nano)) };
+        cnn(normed), gpt(balanced(moe_nano)), gpt(cut(moe_nano)) };
     int seen = 0, n = sizeof graphs / sizeof *graphs;
     for (int op = 0; op < TR_OPS; op++) {
         const struct tr_node moving = { .op = op, .ins = 1, .outs = 1 };

@@ -64,7 +64,7 @@ void tr_weight_leaves(struct tr_pass *p, int op, int unit, const int *in, int in
  * come first: then it is made as leaves. */
 void tr_matrix_gradient(struct tr_pass *p, int op, int leaves_op, int unit, const int *in, int ins, int w)
 {
-    if (p->g->leaves)
+    if (p->g->leaves == TR_ALL_AS_LEAVES)
         tr_weight_leaves(p, leaves_op, unit, in, ins, &w, 1);
     else
         weight(p, op, unit, in, ins, w);

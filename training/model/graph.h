@@ -62,6 +62,10 @@ struct tr_node {
     int turn; /* of attention in parts: which part */
 };
 
+/* Which gradients of matrices come as leaves, one for each sequence: those that are sums over tokens of which
+ * a rank has a part. */
+enum tr_as_leaves { TR_NONE_AS_LEAVES, TR_ALL_AS_LEAVES, TR_EXPERTS_AS_LEAVES };
+
 struct tr_graph {
     int64_t layers, channels, heads, context, vocabulary;
     int64_t inputs; /* numbers of a row: mlp, whose sequences are `context` rows, and cnn; else 0 */
@@ -72,7 +76,7 @@ struct tr_graph {
     double capacity, balance; /* moe: 0: an expert takes all tokens; the weight of the loss of balance */
     bool columns; /* cnn: the tokens are the cells column after column, not row after row */
     char model[24];
-    bool leaves; /* gradients of matrices come as leaves, one for each sequence */
+    enum tr_as_leaves leaves;
     int parts; /* of the keys, which attention takes one after the other; 0: all at once */
     bool scores; /* of the queries with each part of the keys are kept for the backward pass */
     int windows; /* of a sequence: attention sees no token of another; 0: it sees all before */
@@ -111,9 +115,10 @@ struct tr_model_options {
     int64_t groups; /* cnn: of channels, in group norm; 0: no norm */
     bool columns; /* cnn */
     int split; /* cnn: tr_conv_split */
-    /* for who cuts the tokens of a sequence: gradients of matrices come as leaves, too, one for each
-     * sequence; gpt: keys and values are a tensor of their own, and attention takes them in parts */
-    bool leaves, separate_kv;
+    /* for who cuts the tokens of a sequence; gpt: keys and values are a tensor of their own, and attention
+     * takes them in parts */
+    enum tr_as_leaves leaves;
+    bool separate_kv;
     int parts; /* 0: all at once; 2, 4, 8 */
     bool scores; /* gpt: with parts: the scores of attention are kept for the backward pass */
     int windows; /* gpt: attention stays within each of so many parts; 0: one */

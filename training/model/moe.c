@@ -7,7 +7,7 @@
  *
  * With a capacity, or a loss of balance, ranks must know what all tokens of the micro-batch chose:
  *
- *   choices -> wanted      of each sequence, how many tokens chose each expert; gathered from all ranks
+ *   choices -> wanted      of each block of a sequence, how many tokens chose each expert; gathered from all
  *   choices, wanted -> admit -> choices         an expert that is full refuses
  *
  * The weights of all experts are one tensor each, by experts outermost, so that those of some experts are
@@ -58,7 +58,7 @@ static int rows(struct tr_builder *b, const char *name, int64_t c, int counts)
 /* Of the choices those that are admitted, where not all are. */
 static int admitted(struct tr_builder *b, int choices)
 {
-    int64_t size[] = { 1, 1, b->g->experts };
+    int64_t size[] = { 1, TR_BLOCKS, b->g->experts };
     if (b->g->capacity == 0 && b->g->balance == 0)
         return choices;
     int wanted = tr_add_tensor(b->g, TR_ACTIVATION, b->unit, "btc", size, "%swanted", b->prefix);

@@ -74,7 +74,7 @@ enum tr_op {
     TR_GROUP_NORM_DX, /* dy, centred, squares, w, leaves of dw, of db -> dx */
     TR_EMBED_LEAVES, /* dy, tokens -> leaves of dw */
     TR_GATE, /* logits -> probabilities, choices: of each token the experts of the highest */
-    TR_WANTED, /* choices -> of each sequence, how many tokens chose each expert */
+    TR_WANTED, /* choices -> of each block of a sequence, how many tokens chose each expert */
     TR_ADMIT, /* choices, wanted by all -> choices: those that a full expert refuses are E */
     TR_DISPATCH, /* x, choices -> rows in the order of experts and tokens, counts of them */
     TR_EXPERT_UP, /* rows, counts, w, b -> up: each expert's rows by its own w */
@@ -97,6 +97,8 @@ enum tr_op {
     TR_HALVES, /* dx -> dx: what the two halves of the sequence give is added */
     TR_SLICE, /* x -> x: of all channels those of this rank */
     TR_ROUND, /* x -> x: a whole sum in float32 becomes bfloat16 */
+    TR_EXPERT_DOWN_LEAVES, /* d.down, up, counts -> leaves of dw, of db */
+    TR_EXPERT_UP_LEAVES, /* d.up, rows, counts -> leaves of dw, of db */
     TR_OPS
 };
 
@@ -144,7 +146,7 @@ extern const struct tr_op_row tr_op_embed, tr_op_position, tr_op_layer_norm, tr_
     tr_op_gate, tr_op_wanted, tr_op_admit, tr_op_dispatch, tr_op_expert_up, tr_op_expert_down, tr_op_combine,
     tr_op_combine_dx, tr_op_expert_down_dx, tr_op_expert_down_dw, tr_op_expert_up_dx, tr_op_expert_up_dw,
     tr_op_dispatch_dx, tr_op_gate_dx, tr_op_balance_dx, tr_op_fold, tr_op_pack, tr_op_unpack, tr_op_arrange,
-    tr_op_deal, tr_op_halves, tr_op_slice, tr_op_round;
+    tr_op_deal, tr_op_halves, tr_op_slice, tr_op_round, tr_op_expert_down_leaves, tr_op_expert_up_leaves;
 
 const struct tr_op_row *tr_op(int op);
 

@@ -27,6 +27,7 @@ static const struct {
     { "Zt", { .kind = TR_S, .dim = 't', .zigzag = true } },
     { "Yt", { .kind = TR_R, .packed = 't' } },
     { "Gb", { .kind = TR_R, .packed = 'b' } },
+    { "Gr", { .kind = TR_S, .dim = 'r', .packed = 'b' } },
     { "Pz", { .kind = TR_P, .dim = 't', .halves = true } },
     { "Pq", { .kind = TR_P, .dim = 't', .halves = true, .packed = 't' } },
     { "Hz", { .kind = TR_R, .halves = true } },

@@ -14,7 +14,7 @@
  *   Pb  a sum over blocks of tokens            Ps  a sum over sequences
  *
  *   Xc  as St, but the channels of each rank lie side by side, for an all-to-all; Yc as R, Pc as P+ alike
- *   Gb  as R: what is counted of the sequences of all ranks, in the order of ranks
+ *   Gb  as R: what is counted of the sequences of all ranks, in the order of ranks; Gr as Sr alike
  *
  *   Zt  each has a part of each half of the sequence (map.h); Yt as R, in the order of ranks
  *   Pz  as Pb, of each half apart; Pq that, with what is due at each rank side by side

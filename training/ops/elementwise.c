@@ -97,7 +97,7 @@ const struct tr_op_row tr_op_add = { .name = "add",
     .gradient = add_gradient,
     .run = add };
 const struct tr_op_row tr_op_fold = {
-    .name = "fold", .rules = { "R -> R", "Sb -> Ps", "Sr -> Sr", "Hz -> R" }, .run = fold
+    .name = "fold", .rules = { "R -> R", "Sb -> Ps", "Sr -> Sr", "Gr -> Sr", "Hz -> R" }, .run = fold
 };
 const struct tr_op_row tr_op_round = { .name = "round",
     .rules = { "R -> R", "Sb -> Sb", "St -> St", "Sc -> Sc", "Sr -> Sr", "F -> F" },

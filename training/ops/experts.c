@@ -104,27 +104,37 @@ static void spread(
     }
 }
 
-/* dw and db of one expert: the leaf of one sequence, a' b and the sum of the rows of a, or of b. */
+static bool gives_leaves(const struct tr_call *c)
+{
+    return c->op == TR_EXPERT_UP_LEAVES || c->op == TR_EXPERT_DOWN_LEAVES;
+}
+
+static bool gives_up(const struct tr_call *c)
+{
+    return c->op == TR_EXPERT_UP_DW || c->op == TR_EXPERT_UP_LEAVES;
+}
+
+/* dw and db of one expert: the leaf of some blocks of one sequence, a' b and the sum of the rows of a, or of
+ * b. */
 static void leaf(const struct segments *s, float *dw, float *db, const float *a, const float *b,
-    const int32_t *counts, bool up)
+    const int32_t *counts, int64_t blocks, bool up)
 {
     const struct tr_kernels *k = s->c->k;
     int64_t longest = 0, h = s->hidden, c = s->channels, width = up ? h : c;
     memset(dw, 0, (size_t)(h * c) * sizeof *dw);
     memset(db, 0, (size_t)width * sizeof *db);
-    for (int64_t i = 0; i < s->blocks; i++)
+    for (int64_t i = 0; i < blocks; i++)
         longest = counts[i] > longest ? counts[i] : longest;
     if (longest == 0)
         return;
-    float *left = s->c->scratch, *right = left + s->blocks * longest * h,
-          *rest = right + s->blocks * longest * c;
-    spread(left, a, counts, s->blocks, longest, h);
-    spread(right, b, counts, s->blocks, longest, c);
+    float *left = s->c->scratch, *right = left + blocks * longest * h, *rest = right + blocks * longest * c;
+    spread(left, a, counts, blocks, longest, h);
+    spread(right, b, counts, blocks, longest, c);
     if (!up)
-        k->gelu(left, left, s->blocks * longest * h);
+        k->gelu(left, left, blocks * longest * h);
     struct tr_gemm g = { .m = h,
         .n = c,
-        .k = s->blocks * longest,
+        .k = blocks * longest,
         .a = left,
         .a_row = 1,
         .a_column = h,
@@ -133,11 +143,11 @@ static void leaf(const struct segments *s, float *dw, float *db, const float *a,
         .b_column = 1,
         .c = dw,
         .c_row = c,
-        .chunks = s->blocks,
+        .chunks = blocks,
         .chunk = longest,
         .add = true };
     k->gemm(&g, rest);
-    k->sum_tokens(db, up ? left : right, s->blocks * longest, width, longest);
+    k->sum_tokens(db, up ? left : right, blocks * longest, width, longest);
 }
 
 /* Floats for the leaf of a sequence: its rows, spread, and the product. */
@@ -147,10 +157,33 @@ static int64_t leaf_scratch(const struct tr_graph *g)
     return tr_lines(t * (h + g->channels) + tr_scratch_gemm(h, g->channels, t));
 }
 
+/* Of a gradient, or of the leaves of one: how many experts are here. */
+static int64_t experts_of(const struct tr_call *c)
+{
+    return c->out[0].d[gives_leaves(c)] / tr_moe_hidden(c->g);
+}
+
+/* Each leaf has the gradients of all experts that are here. */
+static void weight_leaves(const struct tr_call *c)
+{
+    bool up = gives_up(c);
+    struct segments s = segments_of(c, 2, experts_of(c));
+    int64_t h = s.hidden, w = h * s.channels, width = up ? h : s.channels, blocks = s.blocks / c->runs;
+    const float *first = c->in[up ? 0 : 1].p, *second = c->in[up ? 1 : 0].p; /* hidden, channels */
+    for (int64_t i = 0; i < s.ranks * c->n * c->runs * s.experts; i++) {
+        int64_t at = i / s.experts, e = i % s.experts, sequence = at / c->runs;
+        const int32_t *mine =
+            counts_of(&s, sequence / c->n, e) + sequence % c->n * s.blocks + at % c->runs * blocks;
+        int64_t before = total(s.counts, mine - s.counts);
+        leaf(&s, c->out[0].p + i * w, c->out[1].p + i * width, first + before * h,
+            second + before * s.channels, mine, blocks, up);
+    }
+}
+
 static void weight_gradients(const struct tr_call *c)
 {
-    bool up = c->op == TR_EXPERT_UP_DW;
-    struct segments s = segments_of(c, 2, c->out[0].d[0] / tr_moe_hidden(c->g));
+    bool up = gives_up(c);
+    struct segments s = segments_of(c, 2, experts_of(c));
     int64_t h = s.hidden, w = h * s.channels, width = up ? h : s.channels, n = s.ranks * c->n;
     float *level[2][32], *p = c->scratch + leaf_scratch(c->g);
     for (int l = 0; l < 32 && (n - 1) >> l; l++, p += w + h)
@@ -161,17 +194,11 @@ static void weight_gradients(const struct tr_call *c)
         for (int64_t i = 0; i < n; i++) {
             const int32_t *mine = counts_of(&s, i / c->n, e) + i % c->n * s.blocks;
             int64_t before = total(s.counts, mine - s.counts);
-            leaf(&s, dw, db, first + before * h, second + before * s.channels, mine, up);
+            leaf(&s, dw, db, first + before * h, second + before * s.channels, mine, s.blocks, up);
             tr_tree_in(c->k, dw, level[0], w, (int)i, (int)n);
             tr_tree_in(c->k, db, level[1], width, (int)i, (int)n);
         }
     }
-}
-
-/* Of a tensor by experts: how many of them are here. */
-static int64_t experts_of(const struct tr_call *c, const struct tr_operand *w)
-{
-    return w->d[0] / tr_moe_hidden(c->g);
 }
 
 static int64_t rows_scratch(const struct tr_call *c)
@@ -184,8 +211,8 @@ static int64_t rows_scratch(const struct tr_call *c)
 
 static int64_t weight_scratch(const struct tr_call *c)
 {
-    int64_t h = tr_moe_hidden(c->g), leaves = c->n * (c->g->experts / experts_of(c, &c->out[0]));
-    return leaf_scratch(c->g) + tr_levels(leaves) * (h * c->g->channels + h);
+    int64_t h = tr_moe_hidden(c->g), sums = gives_leaves(c) ? 1 : c->n * (c->g->experts / experts_of(c));
+    return leaf_scratch(c->g) + tr_levels(sums) * (h * c->g->channels + h);
 }
 
 /* Each rank has its share of the rows of all, whatever the run will say. */
@@ -208,8 +235,12 @@ static double weight_work(const struct tr_call *c)
 /* ---- the rows ---- */
 
 /* Gradients of an expert's weight w and bias b. */
-static void give_weights(struct tr_pass *p, int op, int unit, const int in[3], int w, int b)
+static void give_weights(struct tr_pass *p, int op, int leaves_op, int unit, const int in[3], int w, int b)
 {
+    if (p->g->leaves != TR_NONE_AS_LEAVES) {
+        tr_weight_leaves(p, leaves_op, unit, in, 3, (int[]){ w, b }, 2);
+        return;
+    }
     int out[] = { tr_gradient_of_parameter(p, TR_D_PARAMETER, w),
         tr_gradient_of_parameter(p, TR_D_PARAMETER, b) };
     tr_add_node(p->g, op, TR_WEIGHT, unit, in, 3, out, 2);
@@ -219,7 +250,7 @@ static void down_gradient(struct tr_pass *p, const struct tr_node *n, int dy)
 {
     int x = n->in[0], counts = n->in[1], w = n->in[2];
     int dx = tr_input_gradient(p, TR_EXPERT_DOWN_DX, n->unit, (int[]){ dy, x, counts, w }, 4, x);
-    give_weights(p, TR_EXPERT_DOWN_DW, n->unit, (int[]){ dy, x, counts }, w, n->in[3]);
+    give_weights(p, TR_EXPERT_DOWN_DW, TR_EXPERT_DOWN_LEAVES, n->unit, (int[]){ dy, x, counts }, w, n->in[3]);
     tr_give(p, x, dx, n->unit);
 }
 
@@ -227,18 +258,18 @@ static void up_gradient(struct tr_pass *p, const struct tr_node *n, int dy)
 {
     int x = n->in[0], counts = n->in[1], w = n->in[2];
     int dx = tr_input_gradient(p, TR_EXPERT_UP_DX, n->unit, (int[]){ dy, counts, w }, 3, x);
-    give_weights(p, TR_EXPERT_UP_DW, n->unit, (int[]){ dy, x, counts }, w, n->in[3]);
+    give_weights(p, TR_EXPERT_UP_DW, TR_EXPERT_UP_LEAVES, n->unit, (int[]){ dy, x, counts }, w, n->in[3]);
     tr_give(p, x, dx, n->unit);
 }
 
 const struct tr_op_row tr_op_expert_up = { .name = "expert_up",
-    .rules = { "R R R R -> R", "Sb Sb R R -> Sb", "E E Sr Sr -> E" },
+    .rules = { "R R R R -> R", "Sb Sb R R -> Sb", "St St R R -> St", "E E Sr Sr -> E" },
     .gradient = up_gradient,
     .scratch = rows_scratch,
     .work = rows_work,
     .run = through_experts };
 const struct tr_op_row tr_op_expert_up_dx = { .name = "expert_up_dx",
-    .rules = { "R R R -> R", "Sb Sb R -> Sb", "E E Sr -> E" },
+    .rules = { "R R R -> R", "Sb Sb R -> Sb", "St St R -> St", "E E Sr -> E" },
     .scratch = rows_scratch,
     .work = rows_work,
     .run = through_experts };
@@ -248,13 +279,13 @@ const struct tr_op_row tr_op_expert_up_dw = { .name = "expert_up_dw",
     .work = weight_work,
     .run = weight_gradients };
 const struct tr_op_row tr_op_expert_down = { .name = "expert_down",
-    .rules = { "R R R R -> R", "Sb Sb R R -> Sb", "E E Sr Sr -> E" },
+    .rules = { "R R R R -> R", "Sb Sb R R -> Sb", "St St R R -> St", "E E Sr Sr -> E" },
     .gradient = down_gradient,
     .scratch = rows_scratch,
     .work = rows_work,
     .run = through_experts };
 const struct tr_op_row tr_op_expert_down_dx = { .name = "expert_down_dx",
-    .rules = { "R R R R -> R", "Sb Sb Sb R -> Sb", "E E E Sr -> E" },
+    .rules = { "R R R R -> R", "Sb Sb Sb R -> Sb", "St St St R -> St", "E E E Sr -> E" },
     .scratch = rows_scratch,
     .work = rows_work,
     .run = through_experts };
@@ -263,3 +294,13 @@ const struct tr_op_row tr_op_expert_down_dw = { .name = "expert_down_dw",
     .scratch = weight_scratch,
     .work = weight_work,
     .run = weight_gradients };
+const struct tr_op_row tr_op_expert_up_leaves = { .name = "expert_up_dw",
+    .rules = { "R R R -> R R", "Sb Sb Sb -> Sb Sb", "St St St -> Pb Pb", "E E E -> Gr Gr" },
+    .scratch = weight_scratch,
+    .work = weight_work,
+    .run = weight_leaves };
+const struct tr_op_row tr_op_expert_down_leaves = { .name = "expert_down_dw",
+    .rules = { "R R R -> R R", "Sb Sb Sb -> Sb Sb", "St St St -> Pb Pb", "E E E -> Gr Gr" },
+    .scratch = weight_scratch,
+    .work = weight_work,
+    .run = weight_leaves };

@@ -34,7 +34,7 @@ static void arrange(const struct tr_call *c)
 {
     bool deal = c->op == TR_DEAL;
     int64_t halves = deal ? TR_RUNS : 1, runs = c->map.cp * c->runs, width = c->in[0].d[2];
-    int64_t run = c->g->context / runs * width;
+    int64_t run = c->in[0].d[1] / runs * width;
     for (int64_t x = 0; x < c->n * halves * runs; x++) { /* in the order of the sequence */
         int64_t s = x / (halves * runs), half = x / runs % halves;
         struct tr_owner owner = tr_owner_of(&c->map, (int)(x % runs));

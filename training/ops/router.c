@@ -68,14 +68,14 @@ static void gate(const struct tr_call *c)
 static void balance_gradient(const struct tr_call *c, float *each)
 {
     const struct tr_graph *g = c->g;
-    int64_t sequences = c->n * c->data_ranks, experts = g->experts;
+    int64_t sequences = c->n * c->data_ranks, experts = g->experts, parts = sequences * TR_BLOCKS;
     double tokens = (double)(sequences * g->context);
     double factor = g->balance * (double)experts / ((double)g->choices * tokens * tokens * (double)c->micros);
     const int32_t *wanted = tr_integers(&c->in[3]);
     for (int64_t e = 0; e < experts; e++) {
         int64_t all = 0;
-        for (int64_t s = 0; s < sequences; s++)
-            all += wanted[s * experts + e];
+        for (int64_t i = 0; i < parts; i++)
+            all += wanted[i * experts + e];
         each[e] = (float)(factor * (double)all);
     }
 }
@@ -105,27 +105,41 @@ static void gate_gradient(const struct tr_call *c)
 
 static void count_wanted(const struct tr_call *c)
 {
-    int64_t choices = c->in[0].d[1] * c->g->choices;
+    int64_t block = c->block * c->g->choices, blocks = c->n * c->out[0].d[1];
     const int32_t *choice = tr_integers(&c->in[0]);
     int32_t *wanted = tr_integers(&c->out[0]);
-    memset(wanted, 0, (size_t)(c->n * c->g->experts) * sizeof *wanted);
-    for (int64_t i = 0; i < c->n * choices; i++)
-        wanted[i / choices * c->g->experts + choice[i]]++;
+    memset(wanted, 0, (size_t)(blocks * c->g->experts) * sizeof *wanted);
+    for (int64_t i = 0; i < blocks * block; i++)
+        wanted[i / block * c->g->experts + choice[i]]++;
 }
 
-/* An expert takes the first ones, in the order of sequences and tokens of all ranks. */
+/* What experts are wanted by so many blocks is added to the sums. */
+static void add_wanted(int32_t *sums, const int32_t *wanted, int64_t blocks, int64_t experts)
+{
+    for (int64_t i = 0; i < blocks * experts; i++)
+        sums[i % experts] += wanted[i];
+}
+
+/* An expert takes the first ones, in the order of sequences and tokens of all ranks. What is here of a
+ * sequence comes after blocks that other ranks may have. */
 static void admit(const struct tr_call *c)
 {
-    int64_t n = c->g->experts, choices = c->n * c->in[0].d[1] * c->g->choices;
+    int64_t n = c->g->experts, runs = c->n * c->runs, each = c->in[0].d[1] / c->runs * c->g->choices;
     double tokens = (double)(c->n * c->data_ranks * c->g->context);
     double most = ceil(c->g->capacity * (double)c->g->choices * tokens / (double)n);
     const int32_t *choice = tr_integers(&c->in[0]), *wanted = tr_integers(&c->in[1]);
-    int32_t *some = tr_integers(&c->out[0]), *taken = (int32_t *)(void *)c->scratch;
-    memset(taken, 0, (size_t)n * sizeof *taken);
-    for (int64_t i = 0; i < c->earlier * n; i++)
-        taken[i % n] += wanted[i];
-    for (int64_t i = 0; i < choices; i++)
-        some[i] = (double)taken[choice[i]]++ < most ? choice[i] : (int32_t)n;
+    int32_t *some = tr_integers(&c->out[0]), *before = (int32_t *)(void *)c->scratch, *taken = before + n;
+    int64_t done = 0; /* blocks that are in `before` */
+    memset(before, 0, (size_t)n * sizeof *before);
+    for (int64_t r = 0; r < runs; r++) {
+        int64_t first = (r % c->runs ? c->second : c->first) / c->block,
+                blocks = (c->earlier + r / c->runs) * TR_BLOCKS + first;
+        add_wanted(before, wanted + done * n, blocks - done, n);
+        memcpy(taken, before, (size_t)n * sizeof *taken);
+        done = blocks;
+        for (int64_t i = r * each; i < (r + 1) * each; i++)
+            some[i] = (double)taken[choice[i]]++ < most ? choice[i] : (int32_t)n;
+    }
 }
 
 static void dispatch(const struct tr_call *c)
@@ -213,6 +227,11 @@ static int64_t experts_scratch(const struct tr_call *c)
     return c->g->experts;
 }
 
+static int64_t admit_scratch(const struct tr_call *c)
+{
+    return 2 * c->g->experts;
+}
+
 /* ---- the rows ---- */
 
 /* What the operation that reads these choices makes of them; -1: there is none. */
@@ -256,39 +275,41 @@ static void give_dispatch(struct tr_pass *p, const struct tr_node *n, int dy)
 }
 
 const struct tr_op_row tr_op_gate = { .name = "gate",
-    .rules = { "R -> R R", "Sb -> Sb Sb" },
+    .rules = { "R -> R R", "Sb -> Sb Sb", "St -> St St" },
     .gradient = give_gate,
     .scratch = gate_scratch,
     .run = gate };
 const struct tr_op_row tr_op_gate_dx = { .name = "gate_dx",
-    .rules = { "R R R -> R", "Sb Sb Sb -> Sb" },
+    .rules = { "R R R -> R", "Sb Sb Sb -> Sb", "St St St -> St" },
     .run = gate_gradient,
     .scratch = experts_scratch };
 const struct tr_op_row tr_op_balance_dx = { .name = "balance_dx",
-    .rules = { "R R R R -> R", "Sb Sb Sb Gb -> Sb" },
+    .rules = { "R R R R -> R", "Sb Sb Sb Gb -> Sb", "St St St R -> St" },
     .run = gate_gradient,
     .scratch = experts_scratch };
 const struct tr_op_row tr_op_wanted = {
-    .name = "wanted", .rules = { "R -> R", "Sb -> Sb" }, .run = count_wanted
+    .name = "wanted", .rules = { "R -> R", "Sb -> Sb", "St -> St" }, .run = count_wanted
 };
-const struct tr_op_row tr_op_admit = {
-    .name = "admit", .rules = { "R R -> R", "Sb Gb -> Sb" }, .run = admit, .scratch = experts_scratch
-};
+const struct tr_op_row tr_op_admit = { .name = "admit",
+    .rules = { "R R -> R", "Sb Gb -> Sb", "St R -> St" },
+    .tokens_of = 1,
+    .run = admit,
+    .scratch = admit_scratch };
 const struct tr_op_row tr_op_dispatch = { .name = "dispatch",
-    .rules = { "R R -> R R", "Sb Sb -> Sb Sb" },
+    .rules = { "R R -> R R", "Sb Sb -> Sb Sb", "St St -> St St" },
     .gradient = give_dispatch,
     .run = dispatch,
     .scratch = experts_scratch };
 const struct tr_op_row tr_op_dispatch_dx = { .name = "dispatch_dx",
-    .rules = { "R R -> R", "Sb Sb -> Sb" },
+    .rules = { "R R -> R", "Sb Sb -> Sb", "St St -> St" },
     .run = dispatch_gradient,
     .scratch = experts_scratch };
 const struct tr_op_row tr_op_combine = { .name = "combine",
-    .rules = { "R R R -> R", "Sb Sb Sb -> Sb" },
+    .rules = { "R R R -> R", "Sb Sb Sb -> Sb", "St St St -> St" },
     .gradient = give_combine,
     .run = combine,
     .scratch = experts_scratch };
 const struct tr_op_row tr_op_combine_dx = { .name = "combine_dx",
-    .rules = { "R R R R R -> R R", "Sb Sb Sb Sb Sb -> Sb Sb" },
+    .rules = { "R R R R R -> R R", "Sb Sb Sb Sb Sb -> Sb Sb", "St St St St St -> St St" },
     .run = combine_gradient,
     .scratch = experts_scratch };

@@ -84,6 +84,8 @@ static const struct tr_op_row *const rows[TR_OPS] = {
     [TR_HALVES] = &tr_op_halves,
     [TR_SLICE] = &tr_op_slice,
     [TR_ROUND] = &tr_op_round,
+    [TR_EXPERT_DOWN_LEAVES] = &tr_op_expert_down_leaves,
+    [TR_EXPERT_UP_LEAVES] = &tr_op_expert_up_leaves,
 };
 
 const struct tr_op_row *tr_op(int op)

@@ -113,14 +113,5 @@ bool tr_expert_check(const struct tr_plan *p, const struct tr_graph *g, struct t
         return tr_fail(e,
             "--%s with --servers: it counts the tokens of all workers, which exchange nothing; legal is 0",
             g->capacity > 0 ? "capacity-factor" : "aux-loss");
-    if (p->mesh.size[TR_CP] > 1)
-        return tr_fail(e,
-            "--cp %d: the sums over an expert's tokens are not cut within a sequence; legal with %s is 1",
-            p->mesh.size[TR_CP], g->model);
-    if (tr_plan_has(p, &tr_sequence_parallel) && p->mesh.size[TR_TP] > 1)
-        return tr_fail(e,
-            "--sp: the sums over an expert's tokens are not cut within a sequence; leave --sp out with "
-            "%s",
-            g->model);
     return true;
 }

@@ -160,7 +160,7 @@ static bool result_fits(const struct tr_placed *p, int tensor, enum tr_axis axis
     const struct tr_tensor *t = &p->g->tensors[tensor];
     if (t->role == TR_D_PARAMETER || t->role == TR_LEAVES) {
         struct tr_placement of = tr_table_placement(p->plan, &p->g->tensors[t->of], axis);
-        return (of.kind == TR_S) == tr_placement_is(place, tr_placement_of("Sr", 0));
+        return (of.kind == TR_S) == (place.kind == TR_S && place.dim == 'r');
     }
     struct tr_placement wanted = tr_table_placement(p->plan, t, axis);
     bool partial =
@@ -270,9 +270,11 @@ static int need(struct tr_placed *p, const struct tr_node *n, int tensor, struct
         if (near && !(passing && s == i))
             from = s;
     }
-    for (int a = TR_AXES - 1; a >= 0 && from >= 0; a--)
-        while (!tr_placement_is(p->shards[from].on[a], on[a]))
+    for (int x = 2 * TR_AXES - 1; x >= 0 && from >= 0; x--) { /* a sequence is whole before others come */
+        int a = x % TR_AXES;
+        while ((x < TR_AXES || on[a].packed != 'b') && !tr_placement_is(p->shards[from].on[a], on[a]))
             from = convert(p, n, from, (enum tr_axis)a, next_on_way(p, p->shards[from].on[a], on[a]));
+    }
     return from;
 }
 
