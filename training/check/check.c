@@ -159,8 +159,8 @@ static bool load(struct tr_checking *c, int n, struct tr_error *e)
     bool each = c->plan->mesh.size[TR_EP] > 1; /* experts have the tokens of several ranks in each */
     for (int x = 0; x < c->t->n_instrs; x++) {
         const struct tr_instr *r = &c->t->instrs[x];
-        each |= r->code == TR_REDUCE_SCATTER && !(r->axes & ~TR_DATA) && r->micro >= 0 &&
-                (r->micro + 1) % tr_update_micros(c->plan);
+        each |= (r->code == TR_REDUCE_SCATTER || r->code == TR_ALL_REDUCE) && !(r->axes & ~TR_DATA) &&
+                r->micro >= 0 && (r->micro + 1) % tr_update_micros(c->plan);
     }
     int64_t k = tr_micro_batch(c->plan), dp = tr_data_ranks(c->plan), rank = tr_data_rank(c->plan, c->t->at),
             micro = i->micro;

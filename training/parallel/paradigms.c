@@ -128,6 +128,13 @@ static bool check_data(const struct tr_plan *p, struct tr_error *e)
                    "--zero %d: %d sequences of a rank in a micro-batch: canonical sums need a power of two",
                    p->zero.level, each) ||
                offer_sizes(p, e);
+    if (!once && !p->zero.level && p->mesh.size[TR_EP] == 1 &&
+        (p->reduce.bucket || p->reduce.form != TR_DP_RING))
+        return tr_fail(e,
+                   "%d sequences a rank are no part of a canonical sum, so each micro-batch is reduced, each "
+                   "gradient alone; --bucket and --dp-reduce root or sharded need a power of two",
+                   per_rank) ||
+               offer_sizes(p, e);
     return true;
 }
 

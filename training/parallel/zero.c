@@ -14,11 +14,6 @@ bool tr_zero_cuts_parameter(const struct tr_plan *p, const struct tr_tensor *par
     return p->zero.level == 3 && tr_replicas(p, parameter) > 1 && elements >= p->zero.persist;
 }
 
-bool tr_reduces_each_micro(const struct tr_plan *p)
-{
-    return p->zero.level >= 2 || (p->mesh.size[TR_EP] > 1 && p->micros > 1);
-}
-
 bool tr_zero_check(const struct tr_plan *p, struct tr_error *e)
 {
     int dp = tr_data_ranks(p), parts = dp * p->mesh.size[TR_TP];
