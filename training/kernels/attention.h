@@ -58,20 +58,20 @@ INLINE int64_t first_sees(int64_t a, int64_t b, const struct tr_attention *s)
 static void scores(float *to, const float *x, int64_t x_row, const float *turned, int64_t n,
     const struct head *d, const struct tr_attention *s, float *scratch)
 {
-    gemm(&(struct tr_gemm){ .m = s->block,
-             .n = (n + WIDTH - 1) / WIDTH * WIDTH,
-             .k = s->size,
-             .a = x,
-             .a_row = x_row,
-             .a_column = 1,
-             .b = turned,
-             .b_row = d->row,
-             .b_column = 1,
-             .c = to,
-             .c_row = d->row,
-             .chunks = 1,
-             .chunk = s->size },
-        scratch);
+    gemm_behind(&(struct tr_gemm){ .m = s->block,
+                    .n = (n + WIDTH - 1) / WIDTH * WIDTH,
+                    .k = s->size,
+                    .a = x,
+                    .a_row = x_row,
+                    .a_column = 1,
+                    .b = turned,
+                    .b_row = d->row,
+                    .b_column = 1,
+                    .c = to,
+                    .c_row = d->row,
+                    .chunks = 1,
+                    .chunk = s->size },
+        0, scratch);
 }
 
 /* ---- forward ---- */
@@ -212,7 +212,7 @@ static void attend(const struct partials *p, float *score, const struct head *d,
         if (sees <= 1)
             gemm_causal(&g, scratch);
         else
-            gemm(&g, scratch);
+            gemm_behind(&g, 0, scratch);
     }
     for (int64_t step = 1; step < blocks; step *= 2)
         for (int64_t b = 0; b + step < blocks; b += 2 * step) {
@@ -282,8 +282,8 @@ static void finish(float *out, float *lse, const struct partials *p, int64_t t, 
     }
 }
 
-static void attention(
-    float *out, float *lse, const float *q, const float *kv, const struct tr_attention *s, float *scratch)
+static void attention(CONTEXT, float *out, float *lse, const float *q, const float *kv,
+    const struct tr_attention *s, float *scratch)
 {
     for (int64_t h = 0; h < s->heads; h++) {
         struct head d = head_of(q, kv, s, h);
@@ -304,7 +304,7 @@ INLINE struct partials part_of(float *part, int64_t h, const struct tr_attention
 }
 
 static void attention_part(
-    float *part, const float *q, const float *kv, const struct tr_attention *s, float *scratch)
+    CONTEXT, float *part, const float *q, const float *kv, const struct tr_attention *s, float *scratch)
 {
     for (int64_t h = 0; h < s->heads; h++) {
         struct head d = head_of(q, kv, s, h);
@@ -325,8 +325,8 @@ static void attention_part(
     }
 }
 
-static void attention_merge(
-    float *out, float *lse, float *const *part, int64_t n, const struct tr_attention *s, float *scratch)
+static void attention_merge(CONTEXT, float *out, float *lse, float *const *part, int64_t n,
+    const struct tr_attention *s, float *scratch)
 {
     for (int64_t h = 0; h < s->heads; h++) {
         for (int64_t step = 1; step < n; step *= 2)
@@ -396,24 +396,24 @@ static void sum_keys(float *to, const float *weights, const struct head *d, int6
     const struct tr_attention *s, float *scratch)
 {
     int64_t at = b * s->block;
-    gemm(&(struct tr_gemm){ .m = s->block,
-             .n = s->size,
-             .k = seen_by(at + s->block, s),
-             .a = weights + at * d->row,
-             .a_row = d->row,
-             .a_column = 1,
-             .b = d->k,
-             .b_row = d->step,
-             .b_column = 1,
-             .c = to + at * d->q_step,
-             .c_row = d->q_step,
-             .chunks = d->blocks,
-             .chunk = s->block },
-        scratch);
+    gemm_behind(&(struct tr_gemm){ .m = s->block,
+                    .n = s->size,
+                    .k = seen_by(at + s->block, s),
+                    .a = weights + at * d->row,
+                    .a_row = d->row,
+                    .a_column = 1,
+                    .b = d->k,
+                    .b_row = d->step,
+                    .b_column = 1,
+                    .c = to + at * d->q_step,
+                    .c_row = d->q_step,
+                    .chunks = d->blocks,
+                    .chunk = s->block },
+        0, scratch);
 }
 
-static void attention_dx(float *to_q, float *to_kv, const float *dout, const float *out, const float *lse,
-    const float *q, const float *kv, const struct tr_attention *s, float *scratch)
+static void attention_dx(CONTEXT, float *to_q, float *to_kv, const float *dout, const float *out,
+    const float *lse, const float *q, const float *kv, const struct tr_attention *s, float *scratch)
 {
     int64_t out_row = s->heads * s->size;
     for (int64_t h = 0; h < s->heads; h++) {

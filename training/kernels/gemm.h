@@ -247,7 +247,7 @@ static void gemm_behind(const struct tr_gemm *g, int64_t skip, float *scratch)
     }
 }
 
-static void gemm(const struct tr_gemm *g, float *scratch)
+static void gemm(CONTEXT, const struct tr_gemm *g, float *scratch)
 {
     gemm_behind(g, 0, scratch);
 }

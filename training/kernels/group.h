@@ -3,8 +3,8 @@
  *
  * Who calls has made one number for each group, and gives it for each of its columns. */
 
-static void group_norm(
-    float *y, const float *x, const float *scale, const float *w, const float *b, int64_t rows, int64_t c)
+static void group_norm(CONTEXT, float *y, const float *x, const float *scale, const float *w, const float *b,
+    int64_t rows, int64_t c)
 {
     for (int64_t t = 0; t < rows; t++, x += c, y += c)
         for (int64_t i = 0, left = c; left > 0; i += WIDTH, left -= WIDTH) {
@@ -14,7 +14,7 @@ static void group_norm(
         }
 }
 
-static void group_norm_dx(float *dx, const float *dy, const float *x, const struct tr_group_norm *n,
+static void group_norm_dx(CONTEXT, float *dx, const float *dy, const float *x, const struct tr_group_norm *n,
     const float *w, int64_t rows, int64_t c)
 {
     for (int64_t t = 0; t < rows; t++, x += c, dy += c, dx += c)
@@ -26,8 +26,8 @@ static void group_norm_dx(float *dx, const float *dy, const float *x, const stru
         }
 }
 
-static void sum_products(float *out, const float *x, const float *y, const float *scale, int64_t tokens,
-    int64_t columns, int64_t block)
+static void sum_products(CONTEXT, float *out, const float *x, const float *y, const float *scale,
+    int64_t tokens, int64_t columns, int64_t block)
 {
     for (int64_t j = 0; j < columns; j += STRIP * WIDTH) {
         struct strip s;

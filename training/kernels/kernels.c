@@ -45,21 +45,27 @@ const struct tr_kernels *tr_kernels_named(const char *name)
     return NULL;
 }
 
+const struct tr_kernels *tr_kernels_planned(const char *name)
+{
+    const struct tr_kernels *named = *name ? tr_kernels_named(name) : NULL;
+    return named ? named : tr_kernels_best();
+}
+
 /* Parts of scratch begin at lines of the cache. */
 static int64_t lines(int64_t floats)
 {
     return (floats + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
 }
 
-int64_t tr_scratch_gemm(int64_t m, int64_t n, int64_t k)
+int64_t tr_scratch_gemm(const struct tr_gemm *g)
 {
-    (void)n;
-    return k * MOST_PANEL + (m + MOST_TILE_ROWS) * (k + MOST_PAD);
+    return g->k * MOST_PANEL + (g->m + MOST_TILE_ROWS) * (g->k + MOST_PAD);
 }
 
 /* For the backward pass: keys and values turned, and two squares of scores; the forward pass needs less. */
 int64_t tr_scratch_attention(const struct tr_attention *s)
 {
     int64_t row = lines(s->tokens), longest = s->tokens > s->size ? s->tokens : s->size;
-    return (3 * s->size + 2 * s->queries + 4) * row + tr_scratch_gemm(s->block, s->tokens, longest);
+    struct tr_gemm product = { .m = s->block, .n = s->tokens, .k = longest };
+    return (3 * s->size + 2 * s->queries + 4) * row + tr_scratch_gemm(&product);
 }

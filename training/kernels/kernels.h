@@ -7,8 +7,12 @@
  * all sets give the same bits; tests compare each with a plain reference.
  *
  * Kernels know nothing of ranks. What a rank holds of a larger sum, it says by `block`, `chunk` and `first`.
- * No kernel allocates: who calls gives `scratch`, aligned to 64 bytes, where tr_scratch_* asks for it. Arrays
- * are contiguous, rows outermost; results may not overlap inputs, unless a kernel says so. */
+ * No kernel allocates: who calls gives `scratch`, aligned to 64 bytes, as much as the set asks for. Arrays
+ * are contiguous, rows outermost; results may not overlap inputs, unless a kernel says so.
+ *
+ * A kernel has its place in a context. On the processor it is over when it returns. A set for a device may
+ * only have begun it: then what follows in the same context waits for it, and a failure may show later. So
+ * kernels return nothing, and the first failure stays in the context, for who runs the list to look at. */
 #ifndef TRAINING_KERNELS_KERNELS_H
 #define TRAINING_KERNELS_KERNELS_H
 
@@ -58,97 +62,137 @@ struct tr_adamw {
     float correct1, correct2; /* 1 / (1 - 0.9^t), 1 / (1 - 0.95^t), from float64 */
 };
 
+/* An update of `count` elements. */
+struct tr_update {
+    float *p, *m, *v; /* m: NULL for SGD */
+    const float *g;
+    const uint16_t *narrow; /* g in bfloat16, if that is NULL */
+    int64_t count;
+    struct tr_adamw a;
+};
+
+/* Rounding by chance: up with the probability that makes the mean what was rounded, by a hash of key and of
+ * the element's place in its tensor, of which the first one here has place `first`. */
+struct tr_chance {
+    int64_t first;
+    uint64_t key;
+};
+
+/* Where kernels run. */
+struct tr_context {
+    const struct tr_kernels *k;
+    void *self; /* of the set: NULL on the processor; of a device its stream and workspace */
+    int status; /* 0, or what the set's first failure was */
+};
+
 struct tr_kernels {
     const char *name; /* generic, avx2, avx512 */
     bool free; /* the product's sums are in an order of its own: chunks are ignored */
+    const char *(*words)(int status); /* for people; NULL: this set cannot fail */
 
-    void (*gemm)(const struct tr_gemm *g, float *scratch);
+    void (*gemm)(struct tr_context *, const struct tr_gemm *g, float *scratch);
+    int64_t (*scratch_gemm)(const struct tr_gemm *g); /* floats, of the shape alone: pointers may be NULL */
 
-    /* Rows of c elements. mean and scale (1 / deviation) are kept for the backward pass. */
-    void (*layer_norm)(float *y, float *mean, float *scale, const float *x, const float *w, const float *b,
-        int64_t rows, int64_t c);
-    void (*layer_norm_dx)(float *dx, const float *dy, const float *x, const float *w, const float *mean,
-        const float *scale, int64_t rows, int64_t c);
-    /* The leaf of one sequence, or of the blocks of it that are here: tokens is a multiple of block, and a
-     * tree runs over the blocks. */
-    void (*layer_norm_dw)(float *dw, float *db, const float *dy, const float *x, const float *mean,
-        const float *scale, int64_t tokens, int64_t c, int64_t block);
+    struct {
+        /* Rows of c elements. mean and scale (1 / deviation) are kept for the backward pass. */
+        void (*forward)(struct tr_context *, float *y, float *mean, float *scale, const float *x,
+            const float *w, const float *b, int64_t rows, int64_t c);
+        void (*dx)(struct tr_context *, float *dx, const float *dy, const float *x, const float *w,
+            const float *mean, const float *scale, int64_t rows, int64_t c);
+        /* The leaf of one sequence, or of the blocks of it that are here: tokens is a multiple of block, and
+         * a tree runs over the blocks. */
+        void (*dw)(struct tr_context *, float *dw, float *db, const float *dy, const float *x,
+            const float *mean, const float *scale, int64_t tokens, int64_t c, int64_t block);
+    } layer_norm;
+    struct {
+        /* Rows of c elements, from each of which its group's mean was taken; scale is one for each column. */
+        void (*forward)(struct tr_context *, float *y, const float *x, const float *scale, const float *w,
+            const float *b, int64_t rows, int64_t c);
+        void (*dx)(struct tr_context *, float *dx, const float *dy, const float *x,
+            const struct tr_group_norm *n, const float *w, int64_t rows, int64_t c); /* dx may be dy */
+    } group_norm;
+
     /* out[columns] = the sum of the rows of x: by blocks, then the tree. */
-    void (*sum_tokens)(float *out, const float *x, int64_t tokens, int64_t columns, int64_t block);
-
+    void (*sum_tokens)(
+        struct tr_context *, float *out, const float *x, int64_t tokens, int64_t columns, int64_t block);
     /* The same of products: a chain of fma(x, y scale, ..), scale one for each column, or NULL. */
-    void (*sum_products)(float *out, const float *x, const float *y, const float *scale, int64_t tokens,
-        int64_t columns, int64_t block);
-    /* Rows of c elements, from each of which its group's mean was taken; scale is one for each column. */
-    void (*group_norm)(float *y, const float *x, const float *scale, const float *w, const float *b,
-        int64_t rows, int64_t c);
-    void (*group_norm_dx)(float *dx, const float *dy, const float *x, const struct tr_group_norm *n,
-        const float *w, int64_t rows, int64_t c); /* dx may be dy */
+    void (*sum_products)(struct tr_context *, float *out, const float *x, const float *y, const float *scale,
+        int64_t tokens, int64_t columns, int64_t block);
 
-    /* bfloat16, in two bytes each, to float32 and back: to the nearest, ties to even; or by chance, up with
-     * the probability that makes the mean x, by a hash of key and of the element's place in its tensor, of
-     * which from[0] has place `first`. A NaN stays one. `to` of narrow may begin where `from` does. */
-    void (*to_float)(float *to, const uint16_t *from, int64_t count);
-    void (*to_bfloat16)(uint16_t *to, const float *from, int64_t count);
-    void (*to_bfloat16_by_chance)(
-        uint16_t *to, const float *from, int64_t first, int64_t count, uint64_t key);
+    struct {
+        /* bfloat16, in two bytes each, to float32 and back: to the nearest, ties to even, or by chance. A NaN
+         * stays one. `to` of from_float may begin where `from` does. by: NULL for the nearest. */
+        void (*to_float)(struct tr_context *, float *to, const uint16_t *from, int64_t count);
+        void (*from_float)(
+            struct tr_context *, uint16_t *to, const float *from, int64_t count, const struct tr_chance *by);
+    } bfloat16;
 
-    void (*gelu)(float *y, const float *x, int64_t count);
-    void (*gelu_dx)(float *dx, const float *dy, const float *x, int64_t count); /* dx may be dy */
-    void (*add)(float *out, const float *a, const float *b, int64_t count); /* out may be a or b */
-    void (*add_bias)(float *out, const float *x, const float *b, int64_t rows, int64_t columns); /* or x */
+    void (*gelu)(struct tr_context *, float *y, const float *x, int64_t count);
+    void (*gelu_dx)(
+        struct tr_context *, float *dx, const float *dy, const float *x, int64_t count); /* dx may be dy */
+    void (*add)(struct tr_context *, float *out, const float *a, const float *b,
+        int64_t count); /* out may be a or b */
+    void (*add_bias)(struct tr_context *, float *out, const float *x, const float *b, int64_t rows,
+        int64_t columns); /* out may be x */
 
-    /* One sequence. lse[heads][queries] is kept. dq is the sum over the keys that are here, dkv over the
-     * queries; +0 where there is none. scratch: tr_scratch_attention. */
-    void (*attention)(float *out, float *lse, const float *q, const float *kv, const struct tr_attention *s,
-        float *scratch);
-    /* What the keys that are here give, when others are elsewhere: part[heads][queries * (size + 2)], for
-     * each head the largest scores, the sums, and the values that no sum has divided yet; 0 for queries that
-     * see none, or of stripes, whose partials are all joined, a score far below all others. With s->scores
-     * the products of queries and keys are written there, +0 behind the mask, and attention_dx reads them and
-     * makes none. merge joins n of them, in the order of their keys, into the first, and gives the result.
-     * scratch: tr_scratch_attention; 2 * queries for merge. */
-    void (*attention_part)(
-        float *part, const float *q, const float *kv, const struct tr_attention *s, float *scratch);
-    void (*attention_merge)(
-        float *out, float *lse, float *const *part, int64_t n, const struct tr_attention *s, float *scratch);
-    void (*attention_dx)(float *dq, float *dkv, const float *dout, const float *out, const float *lse,
-        const float *q, const float *kv, const struct tr_attention *s, float *scratch);
+    struct {
+        /* One sequence. lse[heads][queries] is kept. dq is the sum over the keys that are here, dkv over the
+         * queries; +0 where there is none. */
+        void (*whole)(struct tr_context *, float *out, float *lse, const float *q, const float *kv,
+            const struct tr_attention *s, float *scratch);
+        /* What the keys that are here give, when others are elsewhere: part[heads][queries * (size + 2)], for
+         * each head the largest scores, the sums, and the values that no sum has divided yet; 0 for queries
+         * that see none, or of stripes, whose partials are all joined, a score far below all others. With
+         * s->scores the products of queries and keys are written there, +0 behind the mask, and dx reads them
+         * and makes none. merge joins n of them, in the order of their keys, into the first, and gives the
+         * result; its scratch is 2 * queries. */
+        void (*part)(struct tr_context *, float *part, const float *q, const float *kv,
+            const struct tr_attention *s, float *scratch);
+        void (*merge)(struct tr_context *, float *out, float *lse, float *const *part, int64_t n,
+            const struct tr_attention *s, float *scratch);
+        void (*dx)(struct tr_context *, float *dq, float *dkv, const float *dout, const float *out,
+            const float *lse, const float *q, const float *kv, const struct tr_attention *s, float *scratch);
+        int64_t (*scratch)(const struct tr_attention *s); /* floats: of whole, part and dx */
+    } attention;
 
     /* to[t][tap][c], or [t][c][tap] with the channels outside: what the nine taps of each cell of a grid read
      * of x[t][c], +0 beyond the border; with direction -1 the cells whose taps read it. */
-    void (*patches)(float *to, const float *x, const struct tr_grid *g, int64_t channels,
+    void (*patches)(struct tr_context *, float *to, const float *x, const struct tr_grid *g, int64_t channels,
         bool channels_outside, int64_t direction);
 
-    /* out[tokens][c] = row (token - first) of w[rows][c], plus +0; +0 where that row is not here. */
-    void (*embed)(float *out, const float *w, const uint16_t *token, int64_t tokens, int64_t c, int64_t first,
-        int64_t rows);
-    /* dw[rows][c]: the leaf of the sequence: each row's tokens ascending in each block, then the tree over
-     * blocks. */
-    void (*embed_dw)(float *dw, const float *dy, const uint16_t *token, int64_t tokens, int64_t c,
-        int64_t first, int64_t rows, int64_t block);
+    struct {
+        /* out[tokens][c] = row (token - first) of w[rows][c], plus +0; +0 where that row is not here. */
+        void (*forward)(struct tr_context *, float *out, const float *w, const uint16_t *token,
+            int64_t tokens, int64_t c, int64_t first, int64_t rows);
+        /* dw[rows][c]: the leaf of the sequence: each row's tokens ascending in each block, then the tree
+         * over blocks. */
+        void (*dw)(struct tr_context *, float *dw, const float *dy, const uint16_t *token, int64_t tokens,
+            int64_t c, int64_t first, int64_t rows, int64_t block);
+    } embed;
 
     /* The softmax over a vocabulary of which `columns` are here, from `first` on, in chunks of `chunk`. Rows
-     * are `stride` apart; what lies behind `columns` in a row is not looked at, and becomes +0 in
-     * softmax_dx. */
-    void (*row_max)(float *max, const float *x, int64_t rows, int64_t columns, int64_t stride);
-    /* wanted = x[target] + 0 where that is here, else +0. Then x = exp(x - max), and sum is that of the
-     * row, by chunks and their tree over `chunks` (empty ones are +0). */
-    void (*softmax)(float *x, float *sum, float *wanted, const float *max, const uint16_t *target,
-        int64_t rows, int64_t columns, int64_t stride, int64_t first, int64_t chunk, int64_t chunks);
-    /* x = (x / sum, less 1 at the target) * scale */
-    void (*softmax_dx)(float *x, const float *sum, const uint16_t *target, int64_t rows, int64_t columns,
-        int64_t stride, int64_t first, float scale);
-    /* leaf[i] = the loss log(sum) + max - wanted of the tokens of block i, in float64, ascending. */
-    void (*loss)(
-        double *leaf, const float *sum, const float *max, const float *wanted, int64_t tokens, int64_t block);
+     * are `stride` apart; what lies behind `columns` in a row is not looked at, and becomes +0 in dx. */
+    struct {
+        void (*max)(
+            struct tr_context *, float *max, const float *x, int64_t rows, int64_t columns, int64_t stride);
+        /* wanted = x[target] + 0 where that is here, else +0. Then x = exp(x - max), and sum is that of the
+         * row, by chunks and their tree over `chunks` (empty ones are +0). */
+        void (*forward)(struct tr_context *, float *x, float *sum, float *wanted, const float *max,
+            const uint16_t *target, int64_t rows, int64_t columns, int64_t stride, int64_t first,
+            int64_t chunk, int64_t chunks);
+        /* x = (x / sum, less 1 at the target) * scale */
+        void (*dx)(struct tr_context *, float *x, const float *sum, const uint16_t *target, int64_t rows,
+            int64_t columns, int64_t stride, int64_t first, float scale);
+        /* leaf[i] = the loss log(sum) + max - wanted of the tokens of block i, in float64, ascending. */
+        void (*loss)(struct tr_context *, double *leaf, const float *sum, const float *max,
+            const float *wanted, int64_t tokens, int64_t block);
+    } softmax;
 
-    /* out[i] = the sum of squares of leaf i in float64, by 256 lanes and their tree: count elements in leaves
-     * of `leaf` elements. */
-    void (*square_leaves)(double *out, const float *x, int64_t count, int64_t leaf);
-    void (*square_leaves_of_bfloat16)(double *out, const uint16_t *x, int64_t count, int64_t leaf);
-    void (*adamw)(float *p, float *m, float *v, const float *g, int64_t count, const struct tr_adamw *a);
-    void (*sgd)(float *p, const float *g, int64_t count, float rate, float scale);
+    /* out[i] = the sum of squares of leaf i in float64, by 256 lanes and their tree: count elements, float32
+     * or bfloat16, in leaves of `leaf` elements. */
+    void (*square_leaves)(
+        struct tr_context *, double *out, const void *x, bool bfloat16, int64_t count, int64_t leaf);
+    void (*update)(struct tr_context *, const struct tr_update *u);
 };
 
 /* The best set for this machine, or the named one; NULL where this machine or this build has none of that
@@ -156,8 +200,8 @@ struct tr_kernels {
 const struct tr_kernels *tr_kernels_best(void);
 const struct tr_kernels *tr_kernels_named(const char *name);
 
-/* Floats of scratch, for any set. */
-int64_t tr_scratch_gemm(int64_t m, int64_t n, int64_t k);
-int64_t tr_scratch_attention(const struct tr_attention *s);
+/* The set that a plan is made for: the best or the named one, or, where this machine has none of that name,
+ * one that asks for the same scratch. */
+const struct tr_kernels *tr_kernels_planned(const char *name);
 
 #endif

@@ -44,9 +44,9 @@ static int stride(int64_t said, int64_t length)
     return (int)(said > length ? said : length);
 }
 
-static void gemm(const struct tr_gemm *g, float *scratch)
+static void gemm(struct tr_context *x, const struct tr_gemm *g, float *scratch)
 {
-    (void)scratch;
+    (void)x, (void)scratch;
     bool a_turned = g->a_column != 1, b_turned = g->b_column != 1;
     blas.gemm(ROWS, a_turned ? TURNED : PLAIN, b_turned ? TURNED : PLAIN, (int)g->m, (int)g->n, (int)g->k, 1,
         g->a, a_turned ? stride(g->a_column, g->m) : stride(g->a_row, g->k), g->b,

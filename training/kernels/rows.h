@@ -29,8 +29,8 @@ INLINE float dot_row(const float *x, const float *y, int64_t n)
 
 /* ---- layer norm ---- */
 
-static void layer_norm(float *y, float *mean, float *scale, const float *x, const float *w, const float *b,
-    int64_t rows, int64_t c)
+static void layer_norm(CONTEXT, float *y, float *mean, float *scale, const float *x, const float *w,
+    const float *b, int64_t rows, int64_t c)
 {
     for (int64_t t = 0; t < rows; t++, x += c, y += c) {
         mean[t] = sum_row(x, c) / (float)c;
@@ -51,8 +51,8 @@ static void layer_norm(float *y, float *mean, float *scale, const float *x, cons
 
 /* The result gets + 0, as if it were added to nothing: what it is added to next is never -0, so that this
  * changes no sum. */
-static void layer_norm_dx(float *dx, const float *dy, const float *x, const float *w, const float *mean,
-    const float *scale, int64_t rows, int64_t c)
+static void layer_norm_dx(CONTEXT, float *dx, const float *dy, const float *x, const float *w,
+    const float *mean, const float *scale, int64_t rows, int64_t c)
 {
     for (int64_t t = 0; t < rows; t++, x += c, dy += c, dx += c) {
         struct lanes sum = lanes_none(), dot = lanes_none();
@@ -108,7 +108,7 @@ INLINE void strip_add(struct strip *s, const float *x, int64_t left)
         s->sum[v] = s->sum[v] + vec_load_some(x + v * WIDTH, left - v * WIDTH);
 }
 
-static void sum_tokens(float *out, const float *x, int64_t tokens, int64_t columns, int64_t block)
+static void sum_tokens(CONTEXT, float *out, const float *x, int64_t tokens, int64_t columns, int64_t block)
 {
     for (int64_t j = 0; j < columns; j += STRIP * WIDTH) {
         struct strip s;
@@ -122,10 +122,10 @@ static void sum_tokens(float *out, const float *x, int64_t tokens, int64_t colum
     }
 }
 
-static void layer_norm_dw(float *dw, float *db, const float *dy, const float *x, const float *mean,
+static void layer_norm_dw(CONTEXT, float *dw, float *db, const float *dy, const float *x, const float *mean,
     const float *scale, int64_t tokens, int64_t c, int64_t block)
 {
-    sum_tokens(db, dy, tokens, c, block);
+    sum_tokens(context, db, dy, tokens, c, block);
     for (int64_t j = 0; j < c; j += STRIP * WIDTH) {
         struct strip s;
         for (int64_t first = 0; first < tokens; first += block) {
@@ -149,7 +149,7 @@ INLINE vec gelu_argument(vec x)
     return vec_all((float)0.7978845608028654) * vec_fma(vec_all((float)0.044715) * (x * x), x, x);
 }
 
-static void gelu(float *y, const float *x, int64_t count)
+static void gelu(CONTEXT, float *y, const float *x, int64_t count)
 {
     for (int64_t i = 0; i < count; i += WIDTH) {
         vec in = vec_load_some(x + i, count - i);
@@ -158,7 +158,7 @@ static void gelu(float *y, const float *x, int64_t count)
     }
 }
 
-static void gelu_dx(float *dx, const float *dy, const float *x, int64_t count)
+static void gelu_dx(CONTEXT, float *dx, const float *dy, const float *x, int64_t count)
 {
     const vec half = vec_all(0.5f), one = vec_all(1);
     for (int64_t i = 0; i < count; i += WIDTH) {
@@ -170,22 +170,22 @@ static void gelu_dx(float *dx, const float *dy, const float *x, int64_t count)
     }
 }
 
-static void add(float *out, const float *a, const float *b, int64_t count)
+static void add(CONTEXT, float *out, const float *a, const float *b, int64_t count)
 {
     for (int64_t i = 0; i < count; i += WIDTH)
         vec_store_some(out + i, vec_load_some(a + i, count - i) + vec_load_some(b + i, count - i), count - i);
 }
 
-static void add_bias(float *out, const float *x, const float *b, int64_t rows, int64_t columns)
+static void add_bias(CONTEXT, float *out, const float *x, const float *b, int64_t rows, int64_t columns)
 {
     for (int64_t t = 0; t < rows; t++)
-        add(out + t * columns, x + t * columns, b, columns);
+        add(context, out + t * columns, x + t * columns, b, columns);
 }
 
 /* ---- the embedding ---- */
 
-static void embed(
-    float *out, const float *w, const uint16_t *token, int64_t tokens, int64_t c, int64_t first, int64_t rows)
+static void embed(CONTEXT, float *out, const float *w, const uint16_t *token, int64_t tokens, int64_t c,
+    int64_t first, int64_t rows)
 {
     for (int64_t t = 0; t < tokens; t++) {
         int64_t row = token[t] - first;
@@ -198,7 +198,7 @@ static void embed(
 
 /* Only rows that tokens name have a sum. It is that of sum_tokens over those tokens: the others would add +0
  * to what is never -0. */
-static void embed_dw(float *dw, const float *dy, const uint16_t *token, int64_t tokens, int64_t c,
+static void embed_dw(CONTEXT, float *dw, const float *dy, const uint16_t *token, int64_t tokens, int64_t c,
     int64_t first, int64_t rows, int64_t block)
 {
     memset(dw, 0, (size_t)(rows * c) * sizeof(float));

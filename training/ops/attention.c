@@ -38,10 +38,11 @@ static void run(const struct tr_call *c)
         float *dkv = own_kv ? c->out[1].p + r * of_kv : c->out[0].p + r * of_q + size;
         a.first = c->second && r % pieces ? c->second : c->first;
         if (back)
-            c->k->attention_dx(c->out[0].p + r * of_q, dkv, c->in[0].p + r * y, c->in[1].p + r * y,
+            c->k->attention.dx(c->x, c->out[0].p + r * of_q, dkv, c->in[0].p + r * y, c->in[1].p + r * y,
                 lse->p + r * heads * queries, q, kv, &a, c->scratch);
         else
-            c->k->attention(c->out[0].p + r * y, lse->p + r * heads * queries, q, kv, &a, c->scratch);
+            c->k->attention.whole(
+                c->x, c->out[0].p + r * y, lse->p + r * heads * queries, q, kv, &a, c->scratch);
     }
 }
 
@@ -55,10 +56,11 @@ static int64_t scratch(const struct tr_call *c)
 {
     int64_t window = tr_window(c->g);
     struct tr_attention a = { .tokens = window,
+        .heads = c->in[0].d[2] * c->g->heads / (c->g->channels * (has_own_kv(c->op) ? 1 : 3)),
         .size = c->g->channels / c->g->heads,
         .block = c->block,
         .queries = c->g->windows ? window : c->out[0].d[1] / c->runs };
-    return tr_scratch_attention(&a);
+    return c->k->attention.scratch(&a);
 }
 
 /* What the mask hides is no work, so it hangs on the tokens that this rank has. */

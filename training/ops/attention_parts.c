@@ -34,12 +34,12 @@ static void attention_part(const struct tr_call *c)
             keys.first[p->keys], kept ? (back ? c->in[5].p : c->out[1].p) + x * heads * t * t : NULL,
             c->striped };
         if (back)
-            c->k->attention_dx(c->out[0].p + x * y, c->out[1].p + x * 2 * y, c->in[0].p + at * y,
+            c->k->attention.dx(c->x, c->out[0].p + x * y, c->out[1].p + x * 2 * y, c->in[0].p + at * y,
                 c->in[1].p + at * y, c->in[2].p + at * heads * t, q->p + at * y, kv->p + from * 2 * y, &a,
                 c->scratch);
         else
-            c->k->attention_part(
-                c->out[0].p + x * (y + 2 * heads * t), q->p + at * y, kv->p + from * 2 * y, &a, c->scratch);
+            c->k->attention.part(c->x, c->out[0].p + x * (y + 2 * heads * t), q->p + at * y,
+                kv->p + from * 2 * y, &a, c->scratch);
     }
 }
 
@@ -69,8 +69,8 @@ static void attention_merge(const struct tr_call *c)
         float *part[MOST_RUNS];
         for (int n = 0; n < seen; n++)
             part[n] = piece(c, x / c->runs, run, n, false, heads * t * (size + 2));
-        c->k->attention_merge(
-            c->out[0].p + x * t * heads * size, c->out[1].p + x * heads * t, part, seen, &a, c->scratch);
+        c->k->attention.merge(c->x, c->out[0].p + x * t * heads * size, c->out[1].p + x * heads * t, part,
+            seen, &a, c->scratch);
     }
 }
 
@@ -79,7 +79,7 @@ static float *sum_of(const struct tr_call *c, float *left, float *right, int64_t
 {
     float *to = left ? left : right;
     if (left && right)
-        c->k->add(to, left, right, count);
+        c->k->add(c->x, to, left, right, count);
     else
         for (int64_t i = 0; i < count && to; i++)
             to[i] = to[i] + 0.0f;
@@ -108,7 +108,7 @@ static int64_t part_scratch(const struct tr_call *c)
     struct tr_attention a = {
         .tokens = here, .size = c->g->channels / c->g->heads, .block = c->block, .queries = here
     };
-    return tr_scratch_attention(&a);
+    return c->k->attention.scratch(&a);
 }
 
 /* Where one rank has the whole sequence, as in a graph's price, each part is a share of it. */

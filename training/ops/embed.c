@@ -11,7 +11,7 @@
 static void embed(const struct tr_call *c)
 {
     const struct tr_operand *w = &c->in[0], *token = &c->in[1];
-    c->k->embed(c->out[0].p, w->p, tr_tokens(token), c->n * token->d[1], w->d[1],
+    c->k->embed.forward(c->x, c->out[0].p, w->p, tr_tokens(token), c->n * token->d[1], w->d[1],
         tr_first_row(c, w->of, w->d[0]), w->d[0]);
 }
 
@@ -28,9 +28,10 @@ static void embed_dw(const struct tr_call *c)
         tr_levels_of(c, 0, rows * columns, level);
     for (int64_t s = 0; s < c->n * runs; s++) {
         float *dw = c->out[0].p + (leaves ? s * rows * columns : 0);
-        c->k->embed_dw(dw, c->in[0].p + s * t * columns, token + s * t, t, columns, first, rows, c->block);
+        c->k->embed.dw(
+            c->x, dw, c->in[0].p + s * t * columns, token + s * t, t, columns, first, rows, c->block);
         if (!leaves)
-            tr_tree_in(c->k, dw, level, rows * columns, (int)s, (int)c->n);
+            tr_tree_in(c->x, dw, level, rows * columns, (int)s, (int)c->n);
     }
 }
 
@@ -55,8 +56,8 @@ static void position(const struct tr_call *c)
     for (int64_t r = 0; r < c->n * c->runs; r++)
         for (int64_t t = 0; t < tokens; t += some) {
             int64_t at = (r * tokens + t) * width;
-            c->k->add(
-                c->out[0].p + at, c->in[0].p + at, c->in[1].p + token_here(c, r, t) * width, some * width);
+            c->k->add(c->x, c->out[0].p + at, c->in[0].p + at, c->in[1].p + token_here(c, r, t) * width,
+                some * width);
         }
 }
 

@@ -62,7 +62,7 @@ static void multiply(const struct segments *s, float *y, const float *x, const f
         .c_row = n,
         .chunks = chunks,
         .chunk = k / chunks };
-    s->c->k->gemm(&g, scratch);
+    s->c->k->gemm(s->c->x, &g, scratch);
 }
 
 static void through_experts(const struct tr_call *c)
@@ -81,13 +81,13 @@ static void through_experts(const struct tr_call *c)
         if (rows == 0)
             continue;
         if (down)
-            c->k->gelu(active, x, rows * from);
+            c->k->gelu(c->x, active, x, rows * from);
         multiply(&s, y, down ? active : x, c->in[weight].p + e * s.hidden * s.channels, !back,
             back ? TR_CUT : 1, scratch, rows);
         if (down_dx)
-            c->k->gelu_dx(y, y, before, rows * to);
+            c->k->gelu_dx(c->x, y, y, before, rows * to);
         else if (!up_dx)
-            c->k->add_bias(y, y, c->in[3].p + e * to, rows, to);
+            c->k->add_bias(c->x, y, y, c->in[3].p + e * to, rows, to);
         x += rows * from, y += rows * to, before += rows * to;
     }
 }
@@ -109,6 +109,7 @@ static void leaf(const struct segments *s, float *dw, float *db, const float *a,
     const int32_t *counts, bool up)
 {
     const struct tr_kernels *k = s->c->k;
+    struct tr_context *x = s->c->x;
     int64_t longest = 0, h = s->hidden, c = s->channels, width = up ? h : c;
     memset(dw, 0, (size_t)(h * c) * sizeof *dw);
     memset(db, 0, (size_t)width * sizeof *db);
@@ -121,7 +122,7 @@ static void leaf(const struct segments *s, float *dw, float *db, const float *a,
     spread(left, a, counts, s->blocks, longest, h);
     spread(right, b, counts, s->blocks, longest, c);
     if (!up)
-        k->gelu(left, left, s->blocks * longest * h);
+        k->gelu(x, left, left, s->blocks * longest * h);
     struct tr_gemm g = { .m = h,
         .n = c,
         .k = s->blocks * longest,
@@ -136,15 +137,16 @@ static void leaf(const struct segments *s, float *dw, float *db, const float *a,
         .chunks = s->blocks,
         .chunk = longest,
         .add = true };
-    k->gemm(&g, rest);
-    k->sum_tokens(db, up ? left : right, s->blocks * longest, width, longest);
+    k->gemm(x, &g, rest);
+    k->sum_tokens(x, db, up ? left : right, s->blocks * longest, width, longest);
 }
 
 /* Floats for the leaf of a sequence: its rows, spread, and the product. */
-static int64_t leaf_scratch(const struct tr_graph *g)
+static int64_t leaf_scratch(const struct tr_call *c)
 {
-    int64_t h = tr_moe_hidden(g), t = g->context + TR_BLOCKS;
-    return tr_lines(t * (h + g->channels) + tr_scratch_gemm(h, g->channels, t));
+    int64_t h = tr_moe_hidden(c->g), width = c->g->channels, t = c->g->context + TR_BLOCKS;
+    struct tr_gemm g = { .m = h, .n = width, .k = t, .chunks = TR_BLOCKS, .chunk = t / TR_BLOCKS };
+    return tr_lines(t * (h + width) + c->k->scratch_gemm(&g));
 }
 
 static void weight_gradients(const struct tr_call *c)
@@ -152,7 +154,7 @@ static void weight_gradients(const struct tr_call *c)
     bool up = c->op == TR_EXPERT_UP_DW;
     struct segments s = segments_of(c, 2, c->out[0].d[0] / tr_moe_hidden(c->g));
     int64_t h = s.hidden, w = h * s.channels, width = up ? h : s.channels, n = s.ranks * c->n;
-    float *level[2][32], *p = c->scratch + leaf_scratch(c->g);
+    float *level[2][32], *p = c->scratch + leaf_scratch(c);
     for (int l = 0; l < 32 && (n - 1) >> l; l++, p += w + h)
         level[0][l] = p, level[1][l] = p + w;
     for (int64_t e = 0; e < s.experts; e++) {
@@ -162,8 +164,8 @@ static void weight_gradients(const struct tr_call *c)
             const int32_t *mine = counts_of(&s, i / c->n, e) + i % c->n * s.blocks;
             int64_t before = total(s.counts, mine - s.counts);
             leaf(&s, dw, db, first + before * h, second + before * s.channels, mine, up);
-            tr_tree_in(c->k, dw, level[0], w, (int)i, (int)n);
-            tr_tree_in(c->k, db, level[1], width, (int)i, (int)n);
+            tr_tree_in(c->x, dw, level[0], w, (int)i, (int)n);
+            tr_tree_in(c->x, db, level[1], width, (int)i, (int)n);
         }
     }
 }
@@ -178,14 +180,18 @@ static int64_t rows_scratch(const struct tr_call *c)
 {
     int64_t h = tr_moe_hidden(c->g), width = c->g->channels, tokens = c->n * c->g->context;
     bool down = c->op == TR_EXPERT_DOWN, from_hidden = down || c->op == TR_EXPERT_UP_DX;
-    return (down ? tokens * h : 0) +
-           (from_hidden ? tr_scratch_gemm(tokens, width, h) : tr_scratch_gemm(tokens, h, width));
+    struct tr_gemm g = { .m = tokens,
+        .n = from_hidden ? width : h,
+        .k = from_hidden ? h : width,
+        .chunks = from_hidden ? TR_CUT : 1,
+        .chunk = from_hidden ? h / TR_CUT : width };
+    return (down ? tokens * h : 0) + c->k->scratch_gemm(&g);
 }
 
 static int64_t weight_scratch(const struct tr_call *c)
 {
     int64_t h = tr_moe_hidden(c->g), leaves = c->n * (c->g->experts / experts_of(c, &c->out[0]));
-    return leaf_scratch(c->g) + tr_levels(leaves) * (h * c->g->channels + h);
+    return leaf_scratch(c) + tr_levels(leaves) * (h * c->g->channels + h);
 }
 
 /* Each rank has its share of the rows of all, whatever the run will say. */

@@ -64,7 +64,7 @@ static void centre(const struct tr_call *c)
         means(c, less, c->in[1].p + s * width, NULL, width);
         for (int64_t i = 0; i < width; i++)
             less[i] = -less[i];
-        c->k->add_bias(c->out[0].p + at(c, s), c->in[0].p + at(c, s), less, rows, width);
+        c->k->add_bias(c->x, c->out[0].p + at(c, s), c->in[0].p + at(c, s), less, rows, width);
     }
 }
 
@@ -73,7 +73,7 @@ static void sum_squares(const struct tr_call *c)
     int64_t rows = c->in[0].d[1], width = c->in[0].d[2];
     for (int64_t s = 0; s < c->n; s++) {
         const float *x = c->in[0].p + at(c, s);
-        c->k->sum_products(c->out[0].p + s * width, x, x, NULL, rows, width, c->block);
+        c->k->sum_products(c->x, c->out[0].p + s * width, x, x, NULL, rows, width, c->block);
     }
 }
 
@@ -82,8 +82,8 @@ static void norm(const struct tr_call *c)
     int64_t rows = c->in[0].d[1], width = c->in[0].d[2];
     for (int64_t s = 0; s < c->n; s++) {
         scales(c, c->scratch, c->in[1].p + s * width, width);
-        c->k->group_norm(
-            c->out[0].p + at(c, s), c->in[0].p + at(c, s), c->scratch, c->in[2].p, c->in[3].p, rows, width);
+        c->k->group_norm.forward(c->x, c->out[0].p + at(c, s), c->in[0].p + at(c, s), c->scratch, c->in[2].p,
+            c->in[3].p, rows, width);
     }
 }
 
@@ -94,8 +94,8 @@ static void norm_dw(const struct tr_call *c)
         const float *dy = c->in[0].p + at(c, s);
         scales(c, c->scratch, c->in[2].p + s * width, width);
         c->k->sum_products(
-            c->out[0].p + s * width, dy, c->in[1].p + at(c, s), c->scratch, rows, width, c->block);
-        c->k->sum_tokens(c->out[1].p + s * width, dy, rows, width, c->block);
+            c->x, c->out[0].p + s * width, dy, c->in[1].p + at(c, s), c->scratch, rows, width, c->block);
+        c->k->sum_tokens(c->x, c->out[1].p + s * width, dy, rows, width, c->block);
     }
 }
 
@@ -109,7 +109,7 @@ static void norm_dx(const struct tr_call *c)
         scales(c, scale, c->in[2].p + s * width, width);
         means(c, sum, w, c->in[5].p + s * width, width);
         means(c, dot, w, c->in[4].p + s * width, width);
-        c->k->group_norm_dx(c->out[0].p + at(c, s), c->in[0].p + at(c, s), c->in[1].p + at(c, s),
+        c->k->group_norm.dx(c->x, c->out[0].p + at(c, s), c->in[0].p + at(c, s), c->in[1].p + at(c, s),
             &(struct tr_group_norm){ scale, sum, dot }, w, rows, width);
     }
 }

@@ -49,8 +49,8 @@ static void add_halves(const struct tr_call *c)
 {
     int64_t count = c->out[0].d[1] * c->out[0].d[2];
     for (int64_t s = 0; s < c->n; s++)
-        c->k->add(
-            c->out[0].p + s * count, c->in[0].p + 2 * s * count, c->in[0].p + (2 * s + 1) * count, count);
+        c->k->add(c->x, c->out[0].p + s * count, c->in[0].p + 2 * s * count, c->in[0].p + (2 * s + 1) * count,
+            count);
 }
 
 const struct tr_op_row tr_op_pack = {

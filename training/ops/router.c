@@ -53,8 +53,8 @@ static void gate(const struct tr_call *c)
     for (int64_t t = 0; t < rows; t++)
         memcpy(p + t * n, c->in[0].p + t * padded, (size_t)n * sizeof *p);
     memset(none, 0, (size_t)rows * sizeof *none);
-    c->k->row_max(max, p, rows, n, n);
-    c->k->softmax(p, sum, wanted, max, none, rows, n, n, 0, padded / TR_CUT, TR_CUT);
+    c->k->softmax.max(c->x, max, p, rows, n, n);
+    c->k->softmax.forward(c->x, p, sum, wanted, max, none, rows, n, n, 0, padded / TR_CUT, TR_CUT);
     for (int64_t t = 0; t < rows; t++, p += n, choice += top) {
         for (int64_t e = 0; e < n; e++)
             p[e] = p[e] / sum[t];

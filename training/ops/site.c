@@ -4,20 +4,20 @@
 
 #include <string.h>
 
-void tr_tree_in(const struct tr_kernels *k, float *x, float *const *level, int64_t count, int j, int n)
+void tr_tree_in(struct tr_context *x, float *sum, float *const *level, int64_t count, int j, int n)
 {
     int l = 0;
     for (; j >> l & 1; l++)
-        k->add(x, level[l], x, count);
+        x->k->add(x, sum, level[l], sum, count);
     if (j + 1 < n) {
-        memcpy(level[l], x, (size_t)count * sizeof *x);
+        memcpy(level[l], sum, (size_t)count * sizeof *sum);
         return;
     }
     for (l = 0; !(n >> l & 1); l++)
         continue;
     for (l++; n >> l; l++)
         if (n >> l & 1)
-            k->add(x, level[l], x, count);
+            x->k->add(x, sum, level[l], sum, count);
 }
 
 int64_t tr_levels(int64_t n)

@@ -21,7 +21,8 @@ struct tr_operand {
 };
 
 struct tr_call {
-    const struct tr_kernels *k;
+    const struct tr_kernels *k; /* that run it, or that it is planned for */
+    struct tr_context *x; /* where it runs; NULL where it is planned, and not run */
     const struct tr_graph *g;
     int op;
     int part; /* of attention in parts: keys of the rank so many before */
@@ -46,10 +47,10 @@ static inline int64_t tr_lines(int64_t floats)
     return (floats + 15) / 16 * 16;
 }
 
-/* Value j of n enters a tree that is summed as values come: x becomes the sum of all that it completes, and
- * is kept in a level if there is more to come. With the last one, x is the sum of all n. Levels are arrays
- * of count elements; there are as many as n - 1 has bits. */
-void tr_tree_in(const struct tr_kernels *k, float *x, float *const *level, int64_t count, int j, int n);
+/* Value j of n enters a tree that is summed as values come: `sum` becomes the sum of all that it completes,
+ * and is kept in a level if there is more to come. With the last one, it is the sum of all n. Levels are
+ * arrays of count elements; there are as many as n - 1 has bits. */
+void tr_tree_in(struct tr_context *x, float *sum, float *const *level, int64_t count, int j, int n);
 /* How many levels a tree over n sums has. */
 int64_t tr_levels(int64_t n);
 /* The levels of the tree over sequences: they lie behind the scratch of the kernel that makes its leaves. */

@@ -12,7 +12,7 @@ static void row_max(const struct tr_call *c)
         for (int64_t i = 0; i < rows; i++)
             c->out[0].p[i] = -INFINITY;
     else
-        c->k->row_max(c->out[0].p, c->in[0].p, rows, c->valid, stride);
+        c->k->softmax.max(c->x, c->out[0].p, c->in[0].p, rows, c->valid, stride);
 }
 
 /* Forward and backward: the first operand is changed in its place, or in that of the result. */
@@ -24,10 +24,11 @@ static void softmax(const struct tr_call *c)
     if (c->out[0].p != c->in[0].p)
         memcpy(c->out[0].p, c->in[0].p, (size_t)(rows * stride) * sizeof(float));
     if (c->op == TR_SOFTMAX)
-        c->k->softmax(c->out[0].p, c->out[1].p, c->out[2].p, c->in[1].p, target, rows, c->valid, stride,
-            first, padded / TR_CUT, stride / (padded / TR_CUT));
+        c->k->softmax.forward(c->x, c->out[0].p, c->out[1].p, c->out[2].p, c->in[1].p, target, rows, c->valid,
+            stride, first, padded / TR_CUT, stride / (padded / TR_CUT));
     else
-        c->k->softmax_dx(c->out[0].p, c->in[1].p, target, rows, c->valid, stride, first, (float)c->scale);
+        c->k->softmax.dx(
+            c->x, c->out[0].p, c->in[1].p, target, rows, c->valid, stride, first, (float)c->scale);
 }
 
 /* A picture has one loss, which is in its first leaf. */
@@ -38,8 +39,8 @@ static void loss(const struct tr_call *c)
     double *leaf = (double *)(void *)c->out[0].p;
     memset(leaf, 0, (size_t)(c->n * leaves) * sizeof *leaf);
     for (int64_t s = 0; s < c->n; s++)
-        c->k->loss(leaf + s * leaves, c->in[0].p + s * rows, c->in[1].p + s * rows, c->in[2].p + s * rows,
-            rows, block);
+        c->k->softmax.loss(c->x, leaf + s * leaves, c->in[0].p + s * rows, c->in[1].p + s * rows,
+            c->in[2].p + s * rows, rows, block);
 }
 
 /* ---- the rows; autodiff.c has their gradient, which is a node of the forward part ---- */

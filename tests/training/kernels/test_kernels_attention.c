@@ -160,8 +160,9 @@ static void take_apart(float *q, float *kv, const float *qkv, const struct tr_at
 /* The queries in parts, each with all keys: results side by side, and the gradients of keys and values, each
  * a sum over some queries, joined by the tree, are those of the whole. */
 static void check_parts(
-    const struct tr_kernels *set, const struct tr_attention *s, const struct whole *w, int64_t parts)
+    struct tr_context *on, const struct tr_attention *s, const struct whole *w, int64_t parts)
 {
+    const struct tr_kernels *set = on->k;
     int64_t part = s->tokens / parts, row = s->heads * s->size, count = s->tokens * row;
     float *q = rig_empty(count), *kv = rig_empty(2 * count), *dq = rig_empty(count), *y = rig_empty(count),
           *mine = rig_empty(count), *dkv = rig_empty(parts * 2 * count), *l = rig_empty(s->heads * part),
@@ -171,11 +172,11 @@ static void check_parts(
         int64_t at = r * part;
         struct tr_attention a = { s->tokens, s->heads, s->size, s->block, at, part, true, 0, NULL,
             s->striped };
-        float *scratch = rig_empty(tr_scratch_attention(&a));
-        set->attention(y + at * row, l, q + at * row, kv, &a, scratch);
+        float *scratch = rig_empty(set->attention.scratch(&a));
+        set->attention.whole(on, y + at * row, l, q + at * row, kv, &a, scratch);
         for (int64_t h = 0; h < s->heads; h++)
             rig_equal(l + h * part, w->lse + h * s->tokens + at, part, set->name, "lse of a part");
-        set->attention_dx(mine + at * row, dkv + r * 2 * count, w->dout + at * row, w->out + at * row, l,
+        set->attention.dx(on, mine + at * row, dkv + r * 2 * count, w->dout + at * row, w->out + at * row, l,
             q + at * row, kv, &a, scratch);
     }
     take_apart(dq, dkv_due, w->dqkv, s);
@@ -188,8 +189,9 @@ static void check_parts(
 /* Queries and keys in parts: what each pair gives, joined in the order of the keys, is the whole; the
  * gradients are the tree over parts of keys, and of queries. */
 static void check_pairs(
-    const struct tr_kernels *set, const struct tr_attention *s, const struct whole *w, int64_t parts)
+    struct tr_context *on, const struct tr_attention *s, const struct whole *w, int64_t parts)
 {
+    const struct tr_kernels *set = on->k;
     int64_t n = s->tokens / parts, row = s->heads * s->size, count = n * row;
     int64_t room = s->heads * n * (s->size + 2);
     float *q = rig_empty(parts * count), *kv = rig_empty(2 * parts * count),
@@ -201,17 +203,17 @@ static void check_pairs(
         float *part[BLOCKS], *dq = rig_empty(parts * count), *y = rig_empty(count),
                              *l = rig_empty(s->heads * n);
         struct tr_attention a = { n, s->heads, s->size, s->block, r * n, n, true, 0, NULL, s->striped };
-        float *scratch = rig_empty(tr_scratch_attention(&a));
+        float *scratch = rig_empty(set->attention.scratch(&a));
         for (int64_t k = 0; k < parts; k++) {
             a.begin = k * n;
             part[k] = rig_empty(room);
-            set->attention_part(part[k], q + r * count, kv + 2 * k * count, &a, scratch);
+            set->attention.part(on, part[k], q + r * count, kv + 2 * k * count, &a, scratch);
         }
-        set->attention_merge(y, l, part, s->striped ? parts : r + 1, &a, scratch);
+        set->attention.merge(on, y, l, part, s->striped ? parts : r + 1, &a, scratch);
         rig_equal(y, w->out + r * count, count, set->name, "attention of pairs");
         for (int64_t k = 0; k < parts; k++) {
             a.begin = k * n;
-            set->attention_dx(dq + k * count, dkv + 2 * (k * parts + r) * count, w->dout + r * count,
+            set->attention.dx(on, dq + k * count, dkv + 2 * (k * parts + r) * count, w->dout + r * count,
                 w->out + r * count, l, q + r * count, kv + 2 * k * count, &a, scratch);
         }
         ref_tree(dq, parts, count, count);
@@ -234,20 +236,21 @@ static void check_attention(const struct tr_attention *s, float spread)
     ref_attention(out, lse, qkv, s);
     ref_attention_dx(dqkv, dout, out, lse, qkv, s);
     for (int i = 0; i < RIG_SETS; i++) {
-        const struct tr_kernels *set = tr_kernels_named(rig_sets[i]);
+        struct tr_context *on = rig_context(i);
+        const struct tr_kernels *set = on->k;
         float *y = rig_empty(count), *l = rig_empty(s->heads * s->tokens), *dx = rig_empty(3 * count);
         if (!set)
             continue;
-        set->attention(y, l, qkv, qkv + s->size, s, rig_empty(tr_scratch_attention(s)));
+        set->attention.whole(on, y, l, qkv, qkv + s->size, s, rig_empty(set->attention.scratch(s)));
         rig_equal(y, out, count, set->name, "attention");
         rig_equal(l, lse, s->heads * s->tokens, set->name, "lse");
-        set->attention_dx(
-            dx, dx + s->size, dout, out, lse, qkv, qkv + s->size, s, rig_empty(tr_scratch_attention(s)));
+        set->attention.dx(on, dx, dx + s->size, dout, out, lse, qkv, qkv + s->size, s,
+            rig_empty(set->attention.scratch(s)));
         rig_equal(dx, dqkv, 3 * count, set->name, "attention_dx");
         struct whole w = { qkv, dout, out, lse, dqkv };
         for (int64_t parts = 1; parts <= BLOCKS; parts *= 2) {
-            check_parts(set, s, &w, parts);
-            check_pairs(set, s, &w, parts);
+            check_parts(on, s, &w, parts);
+            check_pairs(on, s, &w, parts);
         }
     }
     rig_end();
@@ -316,18 +319,20 @@ static void check_softmax(const struct vocabulary *v)
     float *dx = rig_copy(e, all);
     ref_softmax_dx(dx, sum, target, v, 0.125f / 3);
     for (int i = 0; i < RIG_SETS; i++) {
-        const struct tr_kernels *set = tr_kernels_named(rig_sets[i]);
+        struct tr_context *on = rig_context(i);
+        const struct tr_kernels *set = on->k;
         float *y = rig_copy(x, all), *a = rig_empty(v->rows), *b = rig_empty(v->rows),
               *c = rig_empty(v->rows);
         if (!set)
             continue;
-        set->row_max(a, y, v->rows, v->columns, v->stride);
+        set->softmax.max(on, a, y, v->rows, v->columns, v->stride);
         rig_equal(a, max, v->rows, set->name, "row_max");
-        set->softmax(y, b, c, max, target, v->rows, v->columns, v->stride, v->first, v->chunk, v->chunks);
+        set->softmax.forward(
+            on, y, b, c, max, target, v->rows, v->columns, v->stride, v->first, v->chunk, v->chunks);
         rig_equal(y, e, all, set->name, "softmax");
         rig_equal(b, sum, v->rows, set->name, "sum");
         rig_equal(c, wanted, v->rows, set->name, "wanted");
-        set->softmax_dx(y, sum, target, v->rows, v->columns, v->stride, v->first, 0.125f / 3);
+        set->softmax.dx(on, y, sum, target, v->rows, v->columns, v->stride, v->first, 0.125f / 3);
         rig_equal(y, dx, all, set->name, "softmax_dx");
     }
     rig_end();
@@ -356,10 +361,11 @@ Test(train_kernels, loss_is_summed_by_blocks_in_double_precision)
         want[t / block] += (double)((float)log((double)sum[t]) + max[t] - wanted[t]);
     }
     for (int i = 0; i < RIG_SETS; i++) {
-        const struct tr_kernels *set = tr_kernels_named(rig_sets[i]);
+        struct tr_context *on = rig_context(i);
+        const struct tr_kernels *set = on->k;
         double leaf[BLOCKS + 1] = { 0 };
         if (set)
-            set->loss(leaf, sum, max, wanted, tokens, block);
+            set->softmax.loss(on, leaf, sum, max, wanted, tokens, block);
         cr_assert(!set || (!memcmp(leaf, want, sizeof want) && leaf[BLOCKS] == 0), "loss of %s", rig_sets[i]);
     }
     rig_end();

@@ -33,11 +33,12 @@ static void check_product(struct tr_gemm g)
     g.c = want;
     ref_gemm(&g);
     for (int s = 0; s < RIG_SETS; s++) {
-        const struct tr_kernels *set = tr_kernels_named(rig_sets[s]);
+        struct tr_context *on = rig_context(s);
+        const struct tr_kernels *set = on->k;
         if (!set)
             continue;
         g.c = rig_copy(first, g.m * g.c_row);
-        set->gemm(&g, rig_empty(tr_scratch_gemm(g.m, g.n, g.k)));
+        set->gemm(on, &g, rig_empty(set->scratch_gemm(&g)));
         rig_equal(g.c, want, g.m * g.c_row, set->name, "gemm");
     }
     rig_end();
@@ -70,6 +71,7 @@ Test(train_kernels, gemm_of_large_matrices_which_it_packs_has_the_same_bits)
 Test(train_kernels, gemm_in_free_order_is_the_same_product)
 {
     const struct tr_kernels *set = tr_kernels_free(tr_kernels_best());
+    struct tr_context on = { .k = set };
     for (int i = 0; i < 200; i++) {
         int64_t chunks = rig_between(1, 8), chunk = rig_between(1, 40), k = chunks * chunk;
         struct tr_gemm g = product(rig_between(1, 70), rig_between(1, 130), chunks, chunk, k);
@@ -78,7 +80,7 @@ Test(train_kernels, gemm_in_free_order_is_the_same_product)
         g.c = want;
         ref_gemm(&g);
         g.c = got;
-        set->gemm(&g, rig_empty(tr_scratch_gemm(g.m, g.n, g.k)));
+        set->gemm(&on, &g, rig_empty(set->scratch_gemm(&g)));
         for (int64_t row = 0; row < g.m; row++)
             for (int64_t at = row * g.c_row; at < (row + 1) * g.c_row; at++) {
                 bool between = at >= row * g.c_row + g.n;
@@ -97,7 +99,7 @@ Test(train_kernels, sets_have_the_names_they_are_asked_by)
     cr_assert_not_null(tr_kernels_best());
     cr_assert_null(tr_kernels_named("avx1024"));
     for (int s = 0; s < RIG_SETS; s++) {
-        const struct tr_kernels *set = tr_kernels_named(rig_sets[s]);
+        const struct tr_kernels *set = rig_context(s)->k;
         cr_assert(!set || !strcmp(set->name, rig_sets[s]));
         cr_assert(!set || set != tr_kernels_named("generic") || s == 0);
     }
