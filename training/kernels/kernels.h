@@ -21,7 +21,12 @@
 
 /* c[m][n] = a[m][k] b[k][n], or += with add: one addition of the finished sum. Element (i, j) of a is
  * a[i * a_row + j * a_column], one of which is 1; so for b. c has rows of c_row elements. k is cut into
- * `chunks` parts of `chunk` elements, of which the last may be short or empty; an empty one counts as +0. */
+ * `chunks` parts of `chunk` elements, of which the last may be short or empty; an empty one counts as +0.
+ *
+ * With `sequences`, k is of one of them: in a and b each begins where the one before ends. c becomes the tree
+ * over their products, for which its rows lie side by side; or, if c_next is not 0, each product goes to a
+ * place of its own, so many elements behind the one before. (A tree over n trees over a power of two of chunks
+ * is one over all their chunks.) */
 struct tr_gemm {
     int64_t m, n, k;
     const float *a, *b;
@@ -29,6 +34,7 @@ struct tr_gemm {
     int64_t a_row, a_column, b_row, b_column, c_row;
     int64_t chunks, chunk;
     bool add;
+    int64_t sequences, c_next; /* 0: there is one, which is no sum of any */
 };
 
 /* The shape of causal attention over one sequence, of which some keys and some queries are here: blocks of
@@ -78,6 +84,22 @@ struct tr_chance {
     uint64_t key;
 };
 
+/* Floats, in whole lines of the cache: where parts of scratch begin. */
+static inline int64_t tr_lines(int64_t floats)
+{
+    return (floats + 15) / 16 * 16;
+}
+
+/* How many sums of a tree over n may wait at once: as many as n - 1 has bits. */
+enum { TR_LEVELS = 32 };
+static inline int64_t tr_levels(int64_t n)
+{
+    int64_t levels = 0;
+    while ((n - 1) >> levels)
+        levels++;
+    return levels;
+}
+
 /* Where kernels run. */
 struct tr_context {
     const struct tr_kernels *k;
@@ -92,6 +114,11 @@ struct tr_kernels {
 
     void (*gemm)(struct tr_context *, const struct tr_gemm *g, float *scratch);
     int64_t (*scratch_gemm)(const struct tr_gemm *g); /* floats, of the shape alone: pointers may be NULL */
+    /* Value j of n enters a tree that is summed as values come: `sum` becomes the sum of all that it
+     * completes, and is kept in a level if there is more to come. With the last one, it is the sum of all n.
+     * Levels are tr_levels(n) arrays of count elements. */
+    void (*tree_in)(
+        struct tr_context *, float *sum, float *const *level, int64_t count, int64_t j, int64_t n);
 
     struct {
         /* Rows of c elements. mean and scale (1 / deviation) are kept for the backward pass. */

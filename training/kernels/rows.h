@@ -172,14 +172,13 @@ static void gelu_dx(CONTEXT, float *dx, const float *dy, const float *x, int64_t
 
 static void add(CONTEXT, float *out, const float *a, const float *b, int64_t count)
 {
-    for (int64_t i = 0; i < count; i += WIDTH)
-        vec_store_some(out + i, vec_load_some(a + i, count - i) + vec_load_some(b + i, count - i), count - i);
+    add_arrays(out, a, b, count);
 }
 
 static void add_bias(CONTEXT, float *out, const float *x, const float *b, int64_t rows, int64_t columns)
 {
     for (int64_t t = 0; t < rows; t++)
-        add(context, out + t * columns, x + t * columns, b, columns);
+        add_arrays(out + t * columns, x + t * columns, b, columns);
 }
 
 /* ---- the embedding ---- */

@@ -3,6 +3,7 @@
 #include "training/kernels/sets.h"
 
 #include "training/kernels/numbers.h"
+#include "training/kernels/tree.h"
 #include "training/kernels/gemm.h"
 #include "training/kernels/bfloat16.h"
 #include "training/kernels/rows.h"
@@ -16,6 +17,7 @@ const struct tr_kernels TR_SET = {
     .name = TR_SET_NAME,
     .gemm = gemm,
     .scratch_gemm = tr_scratch_gemm,
+    .tree_in = tree_in,
     .layer_norm = { layer_norm, layer_norm_dx, layer_norm_dw },
     .group_norm = { group_norm, group_norm_dx },
     .sum_tokens = sum_tokens,

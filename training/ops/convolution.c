@@ -105,7 +105,7 @@ static void convolve_dw(const struct tr_call *c)
         g.c = c->out[0].p + (leaves ? s * count : 0);
         c->k->gemm(c->x, &g, c->scratch);
         if (!leaves)
-            tr_tree_in(c->x, g.c, level, count, (int)s, (int)c->n);
+            c->k->tree_in(c->x, g.c, level, count, s, c->n);
     }
 }
 

@@ -31,7 +31,7 @@ static void embed_dw(const struct tr_call *c)
         c->k->embed.dw(
             c->x, dw, c->in[0].p + s * t * columns, token + s * t, t, columns, first, rows, c->block);
         if (!leaves)
-            tr_tree_in(c->x, dw, level, rows * columns, (int)s, (int)c->n);
+            c->k->tree_in(c->x, dw, level, rows * columns, s, c->n);
     }
 }
 

@@ -164,8 +164,8 @@ static void weight_gradients(const struct tr_call *c)
             const int32_t *mine = counts_of(&s, i / c->n, e) + i % c->n * s.blocks;
             int64_t before = total(s.counts, mine - s.counts);
             leaf(&s, dw, db, first + before * h, second + before * s.channels, mine, up);
-            tr_tree_in(c->x, dw, level[0], w, (int)i, (int)n);
-            tr_tree_in(c->x, db, level[1], width, (int)i, (int)n);
+            c->k->tree_in(c->x, dw, level[0], w, i, n);
+            c->k->tree_in(c->x, db, level[1], width, i, n);
         }
     }
 }

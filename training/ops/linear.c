@@ -60,12 +60,13 @@ static bool gives_leaves(const struct tr_call *c)
     return c->op == TR_COLUMN_LEAVES || c->op == TR_ROW_LEAVES;
 }
 
-/* Of the first sequence, or of the first run of its tokens. */
-static struct tr_gemm gradient_of_one(const struct tr_call *c)
+/* Sequences are summed over, or their products are leaves; so are those of the runs of their tokens. */
+static struct tr_gemm gradient_of(const struct tr_call *c)
 {
     bool column = c->op == TR_COLUMN_DW || c->op == TR_COLUMN_LEAVES; /* dw = dy' x, or x' dy */
     const struct tr_operand *a = &c->in[column ? 0 : 1], *b = &c->in[column ? 1 : 0];
-    int64_t t = a->d[1] / (gives_leaves(c) ? c->runs : 1);
+    bool leaves = gives_leaves(c);
+    int64_t runs = leaves ? c->runs : 1, t = a->d[1] / runs;
     int64_t block = t < c->block ? t : c->block; /* of a picture's one row: itself */
     return (struct tr_gemm){ .m = a->d[2],
         .n = b->d[2],
@@ -79,15 +80,17 @@ static struct tr_gemm gradient_of_one(const struct tr_call *c)
         .c = c->out[0].p,
         .c_row = b->d[2],
         .chunks = t / block,
-        .chunk = block };
+        .chunk = block,
+        .sequences = c->n * runs,
+        .c_next = leaves ? a->d[2] * b->d[2] : 0 };
 }
 
+/* As if all tokens of a sequence were one run. */
 static int64_t weight_scratch(const struct tr_call *c)
 {
-    struct tr_gemm g = gradient_of_one(c);
+    struct tr_gemm g = gradient_of(c);
     g.k = c->in[0].d[1];
-    int64_t floats = c->k->scratch_gemm(&g);
-    return gives_leaves(c) ? floats : tr_lines(floats) + tr_levels(c->n) * g.m * g.n;
+    return c->k->scratch_gemm(&g);
 }
 
 static double weight_work(const struct tr_call *c)
@@ -97,19 +100,8 @@ static double weight_work(const struct tr_call *c)
 
 static void weight_gradient(const struct tr_call *c)
 {
-    struct tr_gemm g = gradient_of_one(c);
-    bool leaves = gives_leaves(c);
-    int64_t n = c->n * (leaves ? c->runs : 1), count = g.m * g.n;
-    float *level[32];
-    if (!leaves)
-        tr_levels_of(c, c->k->scratch_gemm(&g), count, level);
-    int64_t sums = c->k->free && !leaves ? 1 : n; /* in free order, one sum over all tokens */
-    g.k *= n / sums;
-    for (int64_t s = 0; s < sums; s++, g.a += g.k * g.m, g.b += g.k * g.n, g.c += leaves ? count : 0) {
-        c->k->gemm(c->x, &g, c->scratch);
-        if (!leaves)
-            tr_tree_in(c->x, g.c, level, count, (int)s, (int)sums);
-    }
+    struct tr_gemm g = gradient_of(c);
+    c->k->gemm(c->x, &g, c->scratch);
 }
 
 /* ---- the rows ---- */

@@ -2,32 +2,6 @@
 /* site.c: what operations have in common: trees over sequences, and parts of weights. */
 #include "training/ops/site.h"
 
-#include <string.h>
-
-void tr_tree_in(struct tr_context *x, float *sum, float *const *level, int64_t count, int j, int n)
-{
-    int l = 0;
-    for (; j >> l & 1; l++)
-        x->k->add(x, sum, level[l], sum, count);
-    if (j + 1 < n) {
-        memcpy(level[l], sum, (size_t)count * sizeof *sum);
-        return;
-    }
-    for (l = 0; !(n >> l & 1); l++)
-        continue;
-    for (l++; n >> l; l++)
-        if (n >> l & 1)
-            x->k->add(x, sum, level[l], sum, count);
-}
-
-int64_t tr_levels(int64_t n)
-{
-    int64_t levels = 0;
-    while ((n - 1) >> levels)
-        levels++;
-    return levels;
-}
-
 void tr_levels_of(const struct tr_call *c, int64_t kernel_floats, int64_t count, float *level[32])
 {
     float *p = c->scratch + tr_lines(kernel_floats);

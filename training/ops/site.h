@@ -41,18 +41,6 @@ struct tr_call {
     float *scratch;
 };
 
-/* Floats, in whole lines of the cache. */
-static inline int64_t tr_lines(int64_t floats)
-{
-    return (floats + 15) / 16 * 16;
-}
-
-/* Value j of n enters a tree that is summed as values come: `sum` becomes the sum of all that it completes,
- * and is kept in a level if there is more to come. With the last one, it is the sum of all n. Levels are
- * arrays of count elements; there are as many as n - 1 has bits. */
-void tr_tree_in(struct tr_context *x, float *sum, float *const *level, int64_t count, int j, int n);
-/* How many levels a tree over n sums has. */
-int64_t tr_levels(int64_t n);
 /* The levels of the tree over sequences: they lie behind the scratch of the kernel that makes its leaves. */
 void tr_levels_of(const struct tr_call *c, int64_t kernel_floats, int64_t count, float *level[32]);
 

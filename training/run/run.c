@@ -294,7 +294,7 @@ static void run_count(struct tr_runner *r, const struct tr_instr *i)
     float *level[32] = { NULL };
     for (int l = 0; l < 32 && h->level[l] >= 0; l++)
         level[l] = tr_at(r, h->level[l]);
-    tr_tree_in(r->x, tr_at(r, i->in[0]), level, i->count, i->micro % (int)i->times, (int)i->times);
+    r->x->k->tree_in(r->x, tr_at(r, i->in[0]), level, i->count, i->micro % (int)i->times, (int)i->times);
 }
 
 static void run_norm(struct tr_runner *r, const struct tr_instr *i)
