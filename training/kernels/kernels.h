@@ -25,8 +25,8 @@
  *
  * With `sequences`, k is of one of them: in a and b each begins where the one before ends. c becomes the tree
  * over their products, for which its rows lie side by side; or, if c_next is not 0, each product goes to a
- * place of its own, so many elements behind the one before. (A tree over n trees over a power of two of chunks
- * is one over all their chunks.) */
+ * place of its own, so many elements behind the one before. (A tree over n trees over a power of two of
+ * chunks is one over all their chunks.) */
 struct tr_gemm {
     int64_t m, n, k;
     const float *a, *b;
@@ -37,18 +37,30 @@ struct tr_gemm {
     int64_t sequences, c_next; /* 0: there is one, which is no sum of any */
 };
 
-/* The shape of causal attention over one sequence, of which some keys and some queries are here: blocks of
- * them, `tokens` keys from token `begin` on, `queries` from token `first` on. With `separate_kv` there are
- * q[queries][heads][size] and kv[tokens][heads][2][size]; else all are here, in qkv[tokens][heads][3][size]:
- * q is that, and kv is qkv + size. With `striped` these are places, and the token in each is that of
- * stripes.h. */
+/* The shape of causal attention over some sequences, each for itself. Of each, some keys and some queries are
+ * here: blocks of them, `tokens` keys from token `begin` on, `queries` from token `first` on. With
+ * `separate_kv` there are q[queries][heads][size] and kv[tokens][heads][2][size]; else all are here, in
+ * qkv[tokens][heads][3][size]: q is that, and kv is qkv + size. With `striped` these are places, and the
+ * token in each is that of stripes.h.
+ *
+ * A call has the same part of each sequence, and a rank may have several: from an array of one sequence to
+ * that of the next there are `by_queries` arrays in q, out, dout and lse, `by_keys` in kv, and `by_pairs` in
+ * what is of these queries and these keys: dq, dkv, part and scores. */
 struct tr_attention {
     int64_t tokens, heads, size, block; /* tokens of a block: an eighth of the sequence */
     int64_t first, queries;
     bool separate_kv;
     int64_t begin;
-    float *scores; /* NULL, or for parts: [heads][queries][tokens], see attention_part */
+    float *scores; /* NULL, or for parts: [heads][queries][tokens], see `part` */
     bool striped;
+    int64_t sequences, by_queries, by_keys, by_pairs;
+};
+
+/* A part of the first sequence, and how far it is to that of the next. */
+enum { TR_MOST_PARTS = 16 };
+struct tr_partial {
+    float *p;
+    int64_t next;
 };
 
 /* Cells whose taps are wanted: `rows` rows of `side` cells. With a halo, x has a row more on either side. */
@@ -57,10 +69,33 @@ struct tr_grid {
     bool halo;
 };
 
-/* Of each column of group norm's gradient: one over the deviation of its group, and the means over the group
- * of the gradients, and of these times what was normed. */
-struct tr_group_norm {
-    const float *scale, *sum, *dot;
+/* Rows of `columns`, one for each token of each sequence, over which sums go: of each sequence by blocks, and
+ * then a tree over the blocks. */
+struct tr_tokens {
+    int64_t sequences, tokens, columns, block;
+};
+
+/* Of a norm by groups of `size` neighbouring columns: a mean is over the `cells` of a whole picture, of which
+ * `tokens` are here. */
+struct tr_grouped {
+    struct tr_tokens here;
+    int64_t size, cells;
+};
+
+/* The embedding's gradient: of a table of which `rows` are here, from `first` on; summed over the sequences,
+ * or with the sum of each, a leaf, for itself. */
+struct tr_embedded {
+    struct tr_tokens here;
+    int64_t first, rows;
+    bool leaves;
+};
+
+/* Where tokens stand: of each sequence there are `runs` of `tokens` neighbours, which begin with those of
+ * `first`; or, with `striped`, the places of those tokens in stripes.h. */
+struct tr_positions {
+    int64_t sequences, runs, tokens, columns;
+    int64_t context, first[2];
+    bool striped;
 };
 
 struct tr_adamw {
@@ -119,6 +154,13 @@ struct tr_kernels {
      * Levels are tr_levels(n) arrays of count elements. */
     void (*tree_in)(
         struct tr_context *, float *sum, float *const *level, int64_t count, int64_t j, int64_t n);
+    /* to[sequences][count] = the tree over from[sequences][n][count]. */
+    void (*fold)(
+        struct tr_context *, float *to, const float *from, int64_t n, int64_t count, int64_t sequences);
+    /* The same over at most TR_MOST_PARTS of them, each with a place of its own; those that have none are
+     * +0. */
+    void (*fold_parts)(struct tr_context *, const struct tr_partial *to, const struct tr_partial *from,
+        int64_t n, int64_t count, int64_t sequences);
 
     struct {
         /* Rows of c elements. mean and scale (1 / deviation) are kept for the backward pass. */
@@ -126,25 +168,30 @@ struct tr_kernels {
             const float *w, const float *b, int64_t rows, int64_t c);
         void (*dx)(struct tr_context *, float *dx, const float *dy, const float *x, const float *w,
             const float *mean, const float *scale, int64_t rows, int64_t c);
-        /* The leaf of one sequence, or of the blocks of it that are here: tokens is a multiple of block, and
-         * a tree runs over the blocks. */
+        /* dw[sequences][columns], and so db. */
         void (*dw)(struct tr_context *, float *dw, float *db, const float *dy, const float *x,
-            const float *mean, const float *scale, int64_t tokens, int64_t c, int64_t block);
+            const float *mean, const float *scale, const struct tr_tokens *t);
     } layer_norm;
-    struct {
-        /* Rows of c elements, from each of which its group's mean was taken; scale is one for each column. */
-        void (*forward)(struct tr_context *, float *y, const float *x, const float *scale, const float *w,
-            const float *b, int64_t rows, int64_t c);
-        void (*dx)(struct tr_context *, float *dx, const float *dy, const float *x,
-            const struct tr_group_norm *n, const float *w, int64_t rows, int64_t c); /* dx may be dy */
-    } group_norm;
 
-    /* out[columns] = the sum of the rows of x: by blocks, then the tree. */
-    void (*sum_tokens)(
-        struct tr_context *, float *out, const float *x, int64_t tokens, int64_t columns, int64_t block);
-    /* The same of products: a chain of fma(x, y scale, ..), scale one for each column, or NULL. */
-    void (*sum_products)(struct tr_context *, float *out, const float *x, const float *y, const float *scale,
-        int64_t tokens, int64_t columns, int64_t block);
+    /* sums[sequences][columns] of x, or of x times itself, a chain of fused multiply-adds. */
+    void (*sum_tokens)(struct tr_context *, float *sums, const float *x, const struct tr_tokens *t);
+    void (*sum_squares)(struct tr_context *, float *sums, const float *x, const struct tr_tokens *t);
+    /* y of each token = the sum of its sequence / cells. `y` may be `sums` where a sequence has one token. */
+    void (*mean)(struct tr_context *, float *y, const float *sums, float cells, const struct tr_tokens *t);
+
+    /* Group norm: `sums` of x over all cells of a picture, and `squares` those of what was centred. */
+    struct {
+        void (*centre)(struct tr_context *, float *y, const float *x, const float *sums,
+            const struct tr_grouped *g, float *scratch);
+        void (*forward)(struct tr_context *, float *y, const float *x, const float *squares, const float *w,
+            const float *b, const struct tr_grouped *g, float *scratch);
+        void (*dw)(struct tr_context *, float *dw, float *db, const float *dy, const float *x,
+            const float *squares, const struct tr_grouped *g, float *scratch);
+        /* dw and db: of each picture, from all its cells. dx may be dy. */
+        void (*dx)(struct tr_context *, float *dx, const float *dy, const float *x, const float *squares,
+            const float *w, const float *dw, const float *db, const struct tr_grouped *g, float *scratch);
+        int64_t (*scratch)(const struct tr_grouped *g);
+    } group_norm;
 
     struct {
         /* bfloat16, in two bytes each, to float32 and back: to the nearest, ties to even, or by chance. A NaN
@@ -163,8 +210,8 @@ struct tr_kernels {
         int64_t columns); /* out may be x */
 
     struct {
-        /* One sequence. lse[heads][queries] is kept. dq is the sum over the keys that are here, dkv over the
-         * queries; +0 where there is none. */
+        /* Of each sequence lse[heads][queries] is kept. dq is the sum over the keys that are here, dkv over
+         * the queries; +0 where there is none. */
         void (*whole)(struct tr_context *, float *out, float *lse, const float *q, const float *kv,
             const struct tr_attention *s, float *scratch);
         /* What the keys that are here give, when others are elsewhere: part[heads][queries * (size + 2)], for
@@ -175,7 +222,7 @@ struct tr_kernels {
          * result; its scratch is 2 * queries. */
         void (*part)(struct tr_context *, float *part, const float *q, const float *kv,
             const struct tr_attention *s, float *scratch);
-        void (*merge)(struct tr_context *, float *out, float *lse, float *const *part, int64_t n,
+        void (*merge)(struct tr_context *, float *out, float *lse, const struct tr_partial *part, int64_t n,
             const struct tr_attention *s, float *scratch);
         void (*dx)(struct tr_context *, float *dq, float *dkv, const float *dout, const float *out,
             const float *lse, const float *q, const float *kv, const struct tr_attention *s, float *scratch);
@@ -191,10 +238,16 @@ struct tr_kernels {
         /* out[tokens][c] = row (token - first) of w[rows][c], plus +0; +0 where that row is not here. */
         void (*forward)(struct tr_context *, float *out, const float *w, const uint16_t *token,
             int64_t tokens, int64_t c, int64_t first, int64_t rows);
-        /* dw[rows][c]: the leaf of the sequence: each row's tokens ascending in each block, then the tree
-         * over blocks. */
-        void (*dw)(struct tr_context *, float *dw, const float *dy, const uint16_t *token, int64_t tokens,
-            int64_t c, int64_t first, int64_t rows, int64_t block);
+        /* dw[rows][columns], or with leaves [sequences][rows][columns]: of a sequence each row's tokens
+         * ascending in each block, then the tree over blocks. */
+        void (*dw)(struct tr_context *, float *dw, const float *dy, const uint16_t *token,
+            const struct tr_embedded *e, float *scratch);
+        int64_t (*scratch)(const struct tr_embedded *e);
+        /* y = x + the row of w[context][columns] of each token's position; y may be x. Backward each sequence
+         * has a leaf dw[context][columns], which is dy + 0, and +0 for tokens that are elsewhere. */
+        void (*position)(
+            struct tr_context *, float *y, const float *x, const float *w, const struct tr_positions *p);
+        void (*position_dw)(struct tr_context *, float *dw, const float *dy, const struct tr_positions *p);
     } embed;
 
     /* The softmax over a vocabulary of which `columns` are here, from `first` on, in chunks of `chunk`. Rows
@@ -210,9 +263,10 @@ struct tr_kernels {
         /* x = (x / sum, less 1 at the target) * scale */
         void (*dx)(struct tr_context *, float *x, const float *sum, const uint16_t *target, int64_t rows,
             int64_t columns, int64_t stride, int64_t first, float scale);
-        /* leaf[i] = the loss log(sum) + max - wanted of the tokens of block i, in float64, ascending. */
-        void (*loss)(struct tr_context *, double *leaf, const float *sum, const float *max,
-            const float *wanted, int64_t tokens, int64_t block);
+        /* leaf[sequences][leaves]: for each block the loss log(sum) + max - wanted of its tokens, in float64,
+         * ascending; 0 where a sequence has fewer blocks. */
+        void (*loss)(struct tr_context *, double *leaf, int64_t leaves, const float *sum, const float *max,
+            const float *wanted, const struct tr_tokens *t);
     } softmax;
 
     /* out[i] = the sum of squares of leaf i in float64, by 256 lanes and their tree: count elements, float32

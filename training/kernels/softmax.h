@@ -66,13 +66,11 @@ static void softmax_dx(CONTEXT, float *x, const float *sum, const uint16_t *targ
     }
 }
 
-static void loss(CONTEXT, double *leaf, const float *sum, const float *max, const float *wanted,
-    int64_t tokens, int64_t block)
+static void loss(CONTEXT, double *leaf, int64_t leaves, const float *sum, const float *max,
+    const float *wanted, const struct tr_tokens *t)
 {
-    for (int64_t first = 0; first < tokens; first += block) {
-        double part = 0;
-        for (int64_t t = first; t < first + block; t++)
-            part += (double)(logarithm(sum[t]) + max[t] - wanted[t]);
-        leaf[first / block] = part;
-    }
+    memset(leaf, 0, (size_t)(t->sequences * leaves) * sizeof *leaf);
+    for (int64_t i = 0; i < t->sequences; i++, leaf += leaves)
+        for (int64_t n = 0; n < t->tokens; n++, sum++, max++, wanted++)
+            leaf[n / t->block] += (double)(logarithm(*sum) + *max - *wanted);
 }

@@ -18,31 +18,41 @@ static bool has_own_kv(int op)
 
 /* Queries, keys and values are one operand, or q and kv are two. Queries of two runs are as if of two
  * sequences, whose gradients of kv are kept apart; and each window is a sequence of its own. */
+static struct tr_attention shape_of(const struct tr_call *c)
+{
+    bool own_kv = has_own_kv(c->op);
+    const struct tr_operand *lse = is_back(c->op) ? &c->in[2] : &c->out[1];
+    int64_t tokens = tr_window(c->g), pieces = c->g->windows ? lse->d[2] / tokens : c->runs;
+    int64_t runs = own_kv ? pieces : 1;
+    return (struct tr_attention){ .tokens = tokens,
+        .heads = lse->d[1],
+        .size = c->g->channels / c->g->heads,
+        .block = c->block,
+        .first = c->first,
+        .queries = lse->d[2] / pieces,
+        .separate_kv = own_kv,
+        .striped = c->striped,
+        .sequences = c->n * (pieces / runs),
+        .by_queries = runs,
+        .by_keys = 1,
+        .by_pairs = runs };
+}
+
 static void run(const struct tr_call *c)
 {
     bool back = is_back(c->op), own_kv = has_own_kv(c->op); /* back: dy, y, lse, q, kv */
-    const struct tr_operand *lse = back ? &c->in[2] : &c->out[1], *x = back ? &c->in[3] : &c->in[0];
-    int64_t tokens = tr_window(c->g), pieces = c->g->windows ? lse->d[2] / tokens : c->runs;
-    int64_t heads = lse->d[1], queries = lse->d[2] / pieces, size = c->g->channels / c->g->heads;
-    struct tr_attention a = { .tokens = tokens,
-        .heads = heads,
-        .size = size,
-        .block = c->block,
-        .queries = queries,
-        .separate_kv = own_kv,
-        .striped = c->striped };
-    int64_t y = queries * heads * size, of_q = own_kv ? y : 3 * y,
-            of_kv = own_kv ? 2 * tokens * heads * size : of_q;
-    for (int64_t r = 0; r < c->n * pieces; r++) {
-        const float *q = x[0].p + r * of_q, *kv = own_kv ? x[1].p + r / pieces * of_kv : q + size;
-        float *dkv = own_kv ? c->out[1].p + r * of_kv : c->out[0].p + r * of_q + size;
-        a.first = c->second && r % pieces ? c->second : c->first;
+    const struct tr_operand *x = back ? &c->in[3] : &c->in[0];
+    struct tr_attention a = shape_of(c);
+    int64_t rows = a.heads * a.queries, y = rows * a.size, keys = 2 * a.tokens * a.heads * a.size;
+    for (int64_t r = 0; r < a.by_queries; r++) {
+        const float *q = x[0].p + r * y, *kv = own_kv ? x[1].p : q + a.size;
+        float *dq = c->out[0].p + r * y, *dkv = own_kv ? c->out[1].p + r * keys : dq + a.size;
+        a.first = c->second && r ? c->second : c->first;
         if (back)
-            c->k->attention.dx(c->x, c->out[0].p + r * of_q, dkv, c->in[0].p + r * y, c->in[1].p + r * y,
-                lse->p + r * heads * queries, q, kv, &a, c->scratch);
+            c->k->attention.dx(c->x, dq, dkv, c->in[0].p + r * y, c->in[1].p + r * y, c->in[2].p + r * rows,
+                q, kv, &a, c->scratch);
         else
-            c->k->attention.whole(
-                c->x, c->out[0].p + r * y, lse->p + r * heads * queries, q, kv, &a, c->scratch);
+            c->k->attention.whole(c->x, c->out[0].p + r * y, c->out[1].p + r * rows, q, kv, &a, c->scratch);
     }
 }
 
@@ -54,12 +64,7 @@ int64_t tr_window(const struct tr_graph *g)
 /* One run of queries and the keys of all, or of a window, at a time. */
 static int64_t scratch(const struct tr_call *c)
 {
-    int64_t window = tr_window(c->g);
-    struct tr_attention a = { .tokens = window,
-        .heads = c->in[0].d[2] * c->g->heads / (c->g->channels * (has_own_kv(c->op) ? 1 : 3)),
-        .size = c->g->channels / c->g->heads,
-        .block = c->block,
-        .queries = c->g->windows ? window : c->out[0].d[1] / c->runs };
+    struct tr_attention a = shape_of(c);
     return c->k->attention.scratch(&a);
 }
 

@@ -140,20 +140,15 @@ static double convolve_dw_work(const struct tr_call *c)
 
 static void sum_cells(const struct tr_call *c)
 {
-    int64_t width = c->in[0].d[2], cells = c->in[0].d[1];
-    for (int64_t s = 0; s < c->n; s++)
-        c->k->sum_tokens(
-            c->x, c->out[0].p + s * width, c->in[0].p + s * cells * width, cells, width, c->block);
+    struct tr_tokens t = tr_tokens_of(c, 1);
+    c->k->sum_tokens(c->x, c->out[0].p, c->in[0].p, &t);
 }
 
 /* That sum over the number of cells; backward each cell gets its part. */
 static void mean(const struct tr_call *c)
 {
-    int64_t width = c->in[0].d[2], out = c->out[0].d[1];
-    float cells = (float)c->g->context;
-    for (int64_t s = 0; s < c->n; s++)
-        for (int64_t i = 0; i < out * width; i++)
-            c->out[0].p[s * out * width + i] = c->in[0].p[s * width + i % width] / cells;
+    struct tr_tokens t = { c->n, c->out[0].d[1], c->in[0].d[2], 1 };
+    c->k->mean(c->x, c->out[0].p, c->in[0].p, (float)c->g->context, &t);
 }
 
 /* ---- the rows ---- */

@@ -138,7 +138,7 @@ static void leaf(const struct segments *s, float *dw, float *db, const float *a,
         .chunk = longest,
         .add = true };
     k->gemm(x, &g, rest);
-    k->sum_tokens(x, db, up ? left : right, s->blocks * longest, width, longest);
+    k->sum_tokens(x, db, up ? left : right, &(struct tr_tokens){ 1, s->blocks * longest, width, longest });
 }
 
 /* Floats for the leaf of a sequence: its rows, spread, and the product. */

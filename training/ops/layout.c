@@ -47,10 +47,7 @@ static void arrange(const struct tr_call *c)
 /* x[sequence][half][token][width]: the halves are the two children of the root. */
 static void add_halves(const struct tr_call *c)
 {
-    int64_t count = c->out[0].d[1] * c->out[0].d[2];
-    for (int64_t s = 0; s < c->n; s++)
-        c->k->add(c->x, c->out[0].p + s * count, c->in[0].p + 2 * s * count, c->in[0].p + (2 * s + 1) * count,
-            count);
+    c->k->fold(c->x, c->out[0].p, c->in[0].p, TR_RUNS, c->out[0].d[1] * c->out[0].d[2], c->n);
 }
 
 const struct tr_op_row tr_op_pack = {

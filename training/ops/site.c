@@ -9,6 +9,12 @@ void tr_levels_of(const struct tr_call *c, int64_t kernel_floats, int64_t count,
         level[l] = p;
 }
 
+struct tr_tokens tr_tokens_of(const struct tr_call *c, int64_t runs)
+{
+    const struct tr_operand *x = &c->in[0];
+    return (struct tr_tokens){ c->n * runs, x->d[1] / runs, x->d[2], c->block };
+}
+
 void tr_chunks_of(const struct tr_tensor *w, int64_t local, int64_t *chunks, int64_t *chunk)
 {
     *chunk = w->size[0] / TR_CUT;

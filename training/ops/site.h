@@ -4,7 +4,8 @@
  * executor.
  *
  * Rows are independent, so what has no sum over tokens runs on all sequences of the micro-batch at once. What
- * sums over tokens runs on one sequence after the other, and the sums enter the tree over sequences. */
+ * sums over tokens says how many sequences there are: each has a sum, and these enter the tree over
+ * sequences. */
 #ifndef TRAINING_OPS_SITE_H
 #define TRAINING_OPS_SITE_H
 
@@ -44,13 +45,17 @@ struct tr_call {
 /* The levels of the tree over sequences: they lie behind the scratch of the kernel that makes its leaves. */
 void tr_levels_of(const struct tr_call *c, int64_t kernel_floats, int64_t count, float *level[32]);
 
+/* The rows of the first operand, for sums over tokens; each of the runs of a sequence's tokens is as if it
+ * were one. */
+struct tr_tokens tr_tokens_of(const struct tr_call *c, int64_t runs);
+
 /* Of a weight: how many of its chunks of rows are in `local` rows, and the rows of one. */
 void tr_chunks_of(const struct tr_tensor *w, int64_t local, int64_t *chunks, int64_t *chunk);
 /* Of a tensor whose rows an axis may cut: the first that this rank of tp has. */
 int64_t tr_first_row(const struct tr_call *c, const struct tr_tensor *whole, int64_t local);
 
 /* Tokens, choices and counts are integers. */
-static inline const uint16_t *tr_tokens(const struct tr_operand *o)
+static inline const uint16_t *tr_token_numbers(const struct tr_operand *o)
 {
     return (const uint16_t *)(const void *)o->p;
 }

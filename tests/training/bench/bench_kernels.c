@@ -138,7 +138,7 @@ static void bench_attention(const struct tr_kernels *set, int64_t tokens, int64_
     int64_t count = tokens * heads * size;
     struct work w = { .set = set,
         .on = &on,
-        .shape = { tokens, heads, size, tokens / 8, 0, tokens, false, 0, NULL },
+        .shape = { tokens, heads, size, tokens / 8, 0, tokens, false, 0, NULL, false, 1, 1, 1, 1 },
         .a = numbers(3 * count),
         .b = numbers(count),
         .c = numbers(heads * tokens),
@@ -169,7 +169,8 @@ static void run_layer_norm_dx(const struct work *w)
 }
 static void run_layer_norm_dw(const struct work *w)
 {
-    w->set->layer_norm.dw(w->on, w->d, w->d + COLUMNS, w->e, w->a, w->b, w->c, ROWS, COLUMNS, ROWS / 8);
+    w->set->layer_norm.dw(w->on, w->d, w->d + COLUMNS, w->e, w->a, w->b, w->c,
+        &(struct tr_tokens){ 1, ROWS, COLUMNS, ROWS / 8 });
 }
 static void run_gelu(const struct work *w)
 {

@@ -170,8 +170,8 @@ static void check_parts(
     take_apart(q, kv, w->qkv, s);
     for (int64_t r = 0; r < parts; r++) {
         int64_t at = r * part;
-        struct tr_attention a = { s->tokens, s->heads, s->size, s->block, at, part, true, 0, NULL,
-            s->striped };
+        struct tr_attention a = { s->tokens, s->heads, s->size, s->block, at, part, true, 0, NULL, s->striped,
+            1, 1, 1, 1 };
         float *scratch = rig_empty(set->attention.scratch(&a));
         set->attention.whole(on, y + at * row, l, q + at * row, kv, &a, scratch);
         for (int64_t h = 0; h < s->heads; h++)
@@ -200,14 +200,15 @@ static void check_pairs(
     take_apart(q, kv, w->qkv, s);
     take_apart(dq_due, dkv_due, w->dqkv, s);
     for (int64_t r = 0; r < parts; r++) {
-        float *part[BLOCKS], *dq = rig_empty(parts * count), *y = rig_empty(count),
-                             *l = rig_empty(s->heads * n);
-        struct tr_attention a = { n, s->heads, s->size, s->block, r * n, n, true, 0, NULL, s->striped };
+        struct tr_partial part[BLOCKS];
+        float *dq = rig_empty(parts * count), *y = rig_empty(count), *l = rig_empty(s->heads * n);
+        struct tr_attention a = { n, s->heads, s->size, s->block, r * n, n, true, 0, NULL, s->striped, 1, 1,
+            1, 1 };
         float *scratch = rig_empty(set->attention.scratch(&a));
         for (int64_t k = 0; k < parts; k++) {
             a.begin = k * n;
-            part[k] = rig_empty(room);
-            set->attention.part(on, part[k], q + r * count, kv + 2 * k * count, &a, scratch);
+            part[k] = (struct tr_partial){ rig_empty(room), 0 };
+            set->attention.part(on, part[k].p, q + r * count, kv + 2 * k * count, &a, scratch);
         }
         set->attention.merge(on, y, l, part, s->striped ? parts : r + 1, &a, scratch);
         rig_equal(y, w->out + r * count, count, set->name, "attention of pairs");
@@ -261,11 +262,11 @@ Test(train_kernels, attention_has_the_bits_of_the_golden_program)
     for (int round = 0; round < 40; round++) {
         int64_t block = rig_between(1, 20);
         struct tr_attention s = { BLOCKS * block, rig_between(1, 3), rig_between(1, 40), block, 0,
-            BLOCKS * block, false, 0, NULL, round % 3 == 0 };
+            BLOCKS * block, false, 0, NULL, round % 3 == 0, 1, 1, 1, 1 };
         check_attention(&s, round % 4 ? 1 : 12); /* wide: some exponentials are 0 */
     }
-    check_attention(&(struct tr_attention){ 512, 1, 64, 64, 0, 512, false, 0, NULL, false }, 2);
-    check_attention(&(struct tr_attention){ 512, 1, 64, 64, 0, 512, false, 0, NULL, true }, 2);
+    check_attention(&(struct tr_attention){ 512, 1, 64, 64, 0, 512, false, 0, NULL, false, 1, 1, 1, 1 }, 2);
+    check_attention(&(struct tr_attention){ 512, 1, 64, 64, 0, 512, false, 0, NULL, true, 1, 1, 1, 1 }, 2);
 }
 
 /* ---- the softmax and the loss ---- */
@@ -351,22 +352,74 @@ Test(train_kernels, softmax_over_a_part_of_the_vocabulary_has_the_bits_of_the_go
     }
 }
 
+/* Of two sequences, whose leaves have room for more blocks than they have. */
 Test(train_kernels, loss_is_summed_by_blocks_in_double_precision)
 {
-    int64_t block = 3, tokens = BLOCKS * block;
-    float *sum = rig_random(tokens), *max = rig_random(tokens), *wanted = rig_random(tokens);
-    double want[BLOCKS] = { 0 };
-    for (int64_t t = 0; t < tokens; t++) {
+    enum { SEQUENCES = 2, ROOM = BLOCKS + 3 };
+    int64_t block = 3, tokens = BLOCKS * block, all = SEQUENCES * tokens;
+    float *sum = rig_random(all), *max = rig_random(all), *wanted = rig_random(all);
+    double want[SEQUENCES * ROOM] = { 0 };
+    for (int64_t t = 0; t < all; t++) {
         sum[t] = fabsf(sum[t]) + 1;
-        want[t / block] += (double)((float)log((double)sum[t]) + max[t] - wanted[t]);
+        want[t / tokens * ROOM + t % tokens / block] +=
+            (double)((float)log((double)sum[t]) + max[t] - wanted[t]);
     }
     for (int i = 0; i < RIG_SETS; i++) {
         struct tr_context *on = rig_context(i);
+        double leaf[SEQUENCES * ROOM + 1];
+        memset(leaf, 1, sizeof leaf);
+        double behind = leaf[SEQUENCES * ROOM];
+        if (!on->k)
+            continue;
+        on->k->softmax.loss(
+            on, leaf, ROOM, sum, max, wanted, &(struct tr_tokens){ SEQUENCES, tokens, 1, block });
+        cr_assert(!memcmp(leaf, want, sizeof want), "loss of %s", rig_sets[i]);
+        cr_assert(leaf[SEQUENCES * ROOM] == behind, "loss of %s wrote behind its leaves", rig_sets[i]);
+    }
+    rig_end();
+}
+
+/* Each sequence of a call has the bits that it has alone, wherever its arrays lie. */
+Test(train_kernels, attention_of_sequences_is_that_of_each)
+{
+    enum { SEQUENCES = 3, PAIRS = 2 };
+    int64_t size = 5, heads = 2, block = 3, n = BLOCKS * block, rows = heads * n, y = rows * size;
+    struct tr_attention one = { n, heads, size, block, n, n, true, 0, NULL, false, 1, 1, 1, 1 }, all = one;
+    all.sequences = SEQUENCES, all.by_queries = 2, all.by_keys = 3, all.by_pairs = PAIRS;
+    float *q = rig_random(SEQUENCES * 2 * y), *kv = rig_random(SEQUENCES * 3 * 2 * y),
+          *dout = rig_random(SEQUENCES * 2 * y), *none = rig_random(PAIRS * SEQUENCES * (2 * y + rows * n));
+    for (int s = 0; s < RIG_SETS; s++) {
+        struct tr_context *on = rig_context(s);
         const struct tr_kernels *set = on->k;
-        double leaf[BLOCKS + 1] = { 0 };
-        if (set)
-            set->softmax.loss(on, leaf, sum, max, wanted, tokens, block);
-        cr_assert(!set || (!memcmp(leaf, want, sizeof want) && leaf[BLOCKS] == 0), "loss of %s", rig_sets[i]);
+        if (!set)
+            continue;
+        float *scratch = rig_empty(set->attention.scratch(&all));
+        float *got[] = { rig_copy(none, SEQUENCES * 2 * y), rig_copy(none, SEQUENCES * 2 * rows),
+            rig_copy(none, SEQUENCES * PAIRS * y), rig_copy(none, SEQUENCES * PAIRS * 2 * y),
+            rig_copy(none, SEQUENCES * PAIRS * (y + 2 * rows)),
+            rig_copy(none, SEQUENCES * PAIRS * rows * n) };
+        int64_t count[] = { 2 * y, 2 * rows, PAIRS * y, PAIRS * 2 * y, PAIRS * (y + 2 * rows),
+            PAIRS * rows * n };
+        float *want[6];
+        for (int a = 0; a < 6; a++)
+            want[a] = rig_copy(got[a], SEQUENCES * count[a]);
+        all.scores = NULL;
+        set->attention.whole(on, got[0], got[1], q, kv, &all, scratch);
+        set->attention.dx(on, got[2], got[3], dout, got[0], got[1], q, kv, &all, scratch);
+        all.scores = got[5];
+        set->attention.part(on, got[4], q, kv, &all, scratch);
+        for (int64_t i = 0; i < SEQUENCES; i++) {
+            const float *my_q = q + i * 2 * y, *my_kv = kv + i * 6 * y;
+            float *out = want[0] + i * count[0], *lse = want[1] + i * count[1];
+            one.scores = NULL;
+            set->attention.whole(on, out, lse, my_q, my_kv, &one, scratch);
+            set->attention.dx(on, want[2] + i * count[2], want[3] + i * count[3], dout + i * 2 * y, out, lse,
+                my_q, my_kv, &one, scratch);
+            one.scores = want[5] + i * count[5];
+            set->attention.part(on, want[4] + i * count[4], my_q, my_kv, &one, scratch);
+        }
+        for (int a = 0; a < 6; a++)
+            rig_equal(got[a], want[a], SEQUENCES * count[a], set->name, "attention of sequences");
     }
     rig_end();
 }

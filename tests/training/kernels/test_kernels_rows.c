@@ -137,46 +137,13 @@ Test(train_kernels, gradients_of_layer_norm_and_sums_over_tokens_have_the_bits_o
             if (!set)
                 continue;
             set->layer_norm.dx(on, x, dy, r.x, r.w, r.mean, r.scale, tokens, r.c);
-            set->layer_norm.dw(on, w, b, dy, r.x, r.mean, r.scale, tokens, r.c, block);
-            set->sum_tokens(on, sum, dy, tokens, r.c, block);
+            struct tr_tokens t = { 1, tokens, r.c, block };
+            set->layer_norm.dw(on, w, b, dy, r.x, r.mean, r.scale, &t);
+            set->sum_tokens(on, sum, dy, &t);
             rig_equal(x, dx, tokens * r.c, set->name, "layer_norm_dx");
             rig_equal(w, dw, r.c, set->name, "dw");
             rig_equal(b, db, r.c, set->name, "db");
             rig_equal(sum, db, r.c, set->name, "sum_tokens");
-        }
-        rig_end();
-    }
-}
-
-/* What group norm is made of: sums of products over tokens, and columns with a number each. */
-Test(train_kernels, group_norm_has_the_bits_of_the_golden_program)
-{
-    for (int round = 0; round < ROUNDS; round++) {
-        int64_t block = rig_between(1, 5), tokens = block * rig_between(1, 8), c = rig_between(1, 90);
-        float *x = rig_random(tokens * c), *dy = rig_random(tokens * c), *scale = rig_random(c),
-              *w = rig_random(c), *b = rig_random(c), *a = rig_random(c), *dot = rig_random(c);
-        float *y = rig_empty(tokens * c), *dx = rig_empty(tokens * c), *part = rig_empty(tokens / block * c);
-        struct tr_group_norm norm = { scale, a, dot };
-        memset(part, 0, sizeof(float) * (size_t)(tokens / block * c));
-        for (int64_t i = 0; i < tokens * c; i++) {
-            float normed = x[i] * scale[i % c], *acc = &part[i / c / block * c + i % c];
-            y[i] = fmaf(normed, w[i % c], b[i % c]);
-            dx[i] = (dy[i] * w[i % c] - a[i % c] - normed * dot[i % c]) * scale[i % c];
-            *acc = fmaf(dy[i], round % 2 ? normed : x[i], *acc);
-        }
-        ref_tree(part, tokens / block, c, c);
-        for (int s = 0; s < RIG_SETS; s++) {
-            struct tr_context *on = rig_context(s);
-            const struct tr_kernels *set = on->k;
-            float *got = rig_empty(tokens * c), *d = rig_empty(tokens * c), *sum = rig_empty(c);
-            if (!set)
-                continue;
-            set->group_norm.forward(on, got, x, scale, w, b, tokens, c);
-            set->group_norm.dx(on, d, dy, x, &norm, w, tokens, c);
-            set->sum_products(on, sum, dy, x, round % 2 ? scale : NULL, tokens, c, block);
-            rig_equal(got, y, tokens * c, set->name, "group_norm");
-            rig_equal(d, dx, tokens * c, set->name, "group_norm_dx");
-            rig_equal(sum, part, c, set->name, "sum_products");
         }
         rig_end();
     }
@@ -266,7 +233,8 @@ Test(train_kernels, embedding_takes_and_sums_the_rows_that_are_here)
                 continue;
             set->embed.forward(on, got, w, token, tokens, c, first, rows);
             rig_equal(got, out, tokens * c, set->name, "embed");
-            set->embed.dw(on, of_rows, dy, token, tokens, c, first, rows, block);
+            set->embed.dw(on, of_rows, dy, token,
+                &(struct tr_embedded){ { 1, tokens, c, block }, first, rows, true }, NULL);
             rig_equal(of_rows, dw, rows * c, set->name, "embed_dw");
         }
         rig_end();
@@ -286,7 +254,7 @@ Test(train_kernels, the_two_logarithms_on_which_c_libraries_could_differ_are_the
         struct tr_context *on = rig_context(s);
         if (!on->k)
             continue;
-        on->k->softmax.loss(on, got, sum, zero, zero, 2, 1);
+        on->k->softmax.loss(on, got, 2, sum, zero, zero, &(struct tr_tokens){ 1, 2, 1, 1 });
         for (int i = 0; i < 2; i++)
             cr_expect(got[i] == want[i],
                 "%s: this C library says that log(%a) is %a as a float, and golden runs have %a: all losses "
