@@ -78,3 +78,16 @@ static void from_float(CONTEXT, uint16_t *to, const float *from, int64_t count, 
     else
         round_to_nearest(to, from, count);
 }
+
+static void add_bfloat16(CONTEXT, uint16_t *sum, const uint16_t *a, const uint16_t *b, int64_t count)
+{
+    enum { PIECE = 1024 };
+    float left[PIECE], right[PIECE];
+    for (int64_t i = 0; i < count; i += PIECE) {
+        int64_t n = lesser(count - i, PIECE);
+        to_float(context, left, a + i, n);
+        to_float(context, right, b + i, n);
+        add_arrays(left, left, right, n);
+        round_to_nearest(sum + i, left, n);
+    }
+}

@@ -119,6 +119,12 @@ struct tr_chance {
     uint64_t key;
 };
 
+/* Pieces of `bytes` each, that lie apart: n[0] times n[1] times n[2] of them, so many bytes from each to the
+ * next one in `to` and in `from`. */
+struct tr_copy {
+    int64_t n[3], to[3], from[3], bytes;
+};
+
 /* Floats, in whole lines of the cache: where parts of scratch begin. */
 static inline int64_t tr_lines(int64_t floats)
 {
@@ -149,6 +155,9 @@ struct tr_kernels {
 
     void (*gemm)(struct tr_context *, const struct tr_gemm *g, float *scratch);
     int64_t (*scratch_gemm)(const struct tr_gemm *g); /* floats, of the shape alone: pointers may be NULL */
+    void (*copy)(struct tr_context *, void *to, const void *from, const struct tr_copy *c);
+    void (*fill)(struct tr_context *, void *to, int byte, int64_t bytes); /* with this byte */
+
     /* Value j of n enters a tree that is summed as values come: `sum` becomes the sum of all that it
      * completes, and is kept in a level if there is more to come. With the last one, it is the sum of all n.
      * Levels are tr_levels(n) arrays of count elements. */
@@ -199,6 +208,8 @@ struct tr_kernels {
         void (*to_float)(struct tr_context *, float *to, const uint16_t *from, int64_t count);
         void (*from_float)(
             struct tr_context *, uint16_t *to, const float *from, int64_t count, const struct tr_chance *by);
+        /* The sum in float32, rounded to the nearest; sum may be a or b. */
+        void (*add)(struct tr_context *, uint16_t *sum, const uint16_t *a, const uint16_t *b, int64_t count);
     } bfloat16;
 
     void (*gelu)(struct tr_context *, float *y, const float *x, int64_t count);
@@ -275,6 +286,12 @@ struct tr_kernels {
         struct tr_context *, double *out, const void *x, bool bfloat16, int64_t count, int64_t leaf);
     void (*update)(struct tr_context *, const struct tr_update *u);
 };
+
+/* All of an array. */
+static inline void tr_copy_bytes(struct tr_context *x, void *to, const void *from, int64_t bytes)
+{
+    x->k->copy(x, to, from, &(struct tr_copy){ { 1, 1, 1 }, { 0 }, { 0 }, bytes });
+}
 
 /* The best set for this machine, or the named one; NULL where this machine or this build has none of that
  * name. */

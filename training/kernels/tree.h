@@ -1,5 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* tree.h: trees over arrays that come one after the other, as gradients of sequences do. */
+/* tree.h: what is done with whole arrays: they are copied, filled and added, and trees run over those that
+ * come one after the other, as gradients of sequences do. */
+
+static void copy(CONTEXT, void *to, const void *from, const struct tr_copy *c)
+{
+    for (int64_t i = 0; i < c->n[0]; i++)
+        for (int64_t j = 0; j < c->n[1]; j++)
+            for (int64_t k = 0; k < c->n[2]; k++)
+                memcpy((char *)to + i * c->to[0] + j * c->to[1] + k * c->to[2],
+                    (const char *)from + i * c->from[0] + j * c->from[1] + k * c->from[2], (size_t)c->bytes);
+}
+
+static void fill(CONTEXT, void *to, int byte, int64_t bytes)
+{
+    memset(to, byte, (size_t)bytes);
+}
 
 INLINE void add_arrays(float *out, const float *a, const float *b, int64_t count)
 {

@@ -4,8 +4,6 @@
 #include "training/model/autodiff.h"
 #include "training/ops/attention.h"
 
-#include <string.h>
-
 static bool is_back(int op)
 {
     return op == TR_ATTENTION_DX || op == TR_ATTEND_WINDOW_DX || op == TR_ATTEND_DX;
@@ -98,10 +96,11 @@ static void split(const struct tr_call *c)
     bool join = c->op == TR_JOIN;
     const struct tr_operand *whole = join ? &c->out[0] : &c->in[0], *part = join ? c->in : c->out;
     int64_t size = c->g->channels / c->g->heads, heads = c->n * whole->d[1] * whole->d[2] / (3 * size);
-    for (int64_t h = 0; h < heads; h++) {
-        float *q = part[0].p + h * size, *kv = part[1].p + 2 * h * size, *qkv = whole->p + 3 * h * size;
-        memcpy(join ? qkv : q, join ? q : qkv, (size_t)size * sizeof *q);
-        memcpy(join ? qkv + size : kv, join ? kv : qkv + size, 2 * (size_t)size * sizeof *q);
+    for (int x = 0; x < 2; x++) { /* q, then kv */
+        int64_t bytes = (1 + x) * size * TR_FLOAT_BYTES;
+        struct tr_copy rows = { { 1, 1, heads }, { 0, 0, bytes }, { 0, 0, 3 * size * TR_FLOAT_BYTES },
+            bytes };
+        tr_carry(c, part[x].p, whole->p + x * size, &rows, join);
     }
 }
 

@@ -5,12 +5,12 @@
  * segments: by ranks, then by experts. Rows are independent, so each segment goes through the expert's
  * matrices as it lies. What sums over tokens runs on one sequence after the other, whose rows are spread to
  * blocks of equal length with rows of 0 behind them: a chain that adds 0 stays as it is, but for the sign of
- * a 0, and + 0 makes that one. */
+ * a 0, and + 0 makes that one.
+ *
+ * Which rows are whose the processor reads in the counts, so these operations work in the host's memory. */
 #include "training/model/autodiff.h"
 #include "training/model/moe.h"
 #include "training/ops/site.h"
-
-#include <string.h>
 
 /* What an operation on rows works on. */
 struct segments {
@@ -93,13 +93,13 @@ static void through_experts(const struct tr_call *c)
 }
 
 /* Rows of the blocks of a sequence, spread to blocks of `longest` rows. */
-static void spread(
-    float *to, const float *x, const int32_t *counts, int64_t blocks, int64_t longest, int64_t width)
+static void spread(const struct tr_call *c, float *to, const float *x, const int32_t *counts, int64_t blocks,
+    int64_t longest, int64_t width)
 {
     for (int64_t b = 0; b < blocks; b++) {
-        size_t here = (size_t)(counts[b] * width), rest = (size_t)((longest - counts[b]) * width);
-        memcpy(to, x, here * sizeof *to);
-        memset(to + here, 0, rest * sizeof *to);
+        int64_t here = counts[b] * width, rest = (longest - counts[b]) * width;
+        tr_copy_bytes(c->x, to, x, here * TR_FLOAT_BYTES);
+        c->k->fill(c->x, to + here, 0, rest * TR_FLOAT_BYTES);
         to += here + rest, x += here;
     }
 }
@@ -111,16 +111,16 @@ static void leaf(const struct segments *s, float *dw, float *db, const float *a,
     const struct tr_kernels *k = s->c->k;
     struct tr_context *x = s->c->x;
     int64_t longest = 0, h = s->hidden, c = s->channels, width = up ? h : c;
-    memset(dw, 0, (size_t)(h * c) * sizeof *dw);
-    memset(db, 0, (size_t)width * sizeof *db);
+    k->fill(x, dw, 0, h * c * TR_FLOAT_BYTES);
+    k->fill(x, db, 0, width * TR_FLOAT_BYTES);
     for (int64_t i = 0; i < s->blocks; i++)
         longest = counts[i] > longest ? counts[i] : longest;
     if (longest == 0)
         return;
     float *left = s->c->scratch, *right = left + s->blocks * longest * h,
           *rest = right + s->blocks * longest * c;
-    spread(left, a, counts, s->blocks, longest, h);
-    spread(right, b, counts, s->blocks, longest, c);
+    spread(s->c, left, a, counts, s->blocks, longest, h);
+    spread(s->c, right, b, counts, s->blocks, longest, c);
     if (!up)
         k->gelu(x, left, left, s->blocks * longest * h);
     struct tr_gemm g = { .m = h,
@@ -242,30 +242,36 @@ const struct tr_op_row tr_op_expert_up = { .name = "expert_up",
     .gradient = up_gradient,
     .scratch = rows_scratch,
     .work = rows_work,
+    .on_host = true,
     .run = through_experts };
 const struct tr_op_row tr_op_expert_up_dx = { .name = "expert_up_dx",
     .rules = { "R R R -> R", "Sb Sb R -> Sb", "E E Sr -> E" },
     .scratch = rows_scratch,
     .work = rows_work,
+    .on_host = true,
     .run = through_experts };
 const struct tr_op_row tr_op_expert_up_dw = { .name = "expert_up_dw",
     .rules = { "R R R -> R R", "Sb Sb Sb -> Ps Ps", "E E E -> Sr Sr" },
     .scratch = weight_scratch,
     .work = weight_work,
+    .on_host = true,
     .run = weight_gradients };
 const struct tr_op_row tr_op_expert_down = { .name = "expert_down",
     .rules = { "R R R R -> R", "Sb Sb R R -> Sb", "E E Sr Sr -> E" },
     .gradient = down_gradient,
     .scratch = rows_scratch,
     .work = rows_work,
+    .on_host = true,
     .run = through_experts };
 const struct tr_op_row tr_op_expert_down_dx = { .name = "expert_down_dx",
     .rules = { "R R R R -> R", "Sb Sb Sb R -> Sb", "E E E Sr -> E" },
     .scratch = rows_scratch,
     .work = rows_work,
+    .on_host = true,
     .run = through_experts };
 const struct tr_op_row tr_op_expert_down_dw = { .name = "expert_down_dw",
     .rules = { "R R R -> R R", "Sb Sb Sb -> Ps Ps", "E E E -> Sr Sr" },
     .scratch = weight_scratch,
     .work = weight_work,
+    .on_host = true,
     .run = weight_gradients };

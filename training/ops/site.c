@@ -9,6 +9,14 @@ void tr_levels_of(const struct tr_call *c, int64_t kernel_floats, int64_t count,
         level[l] = p;
 }
 
+void tr_carry(const struct tr_call *c, float *to, float *from, const struct tr_copy *pieces, bool back)
+{
+    const struct tr_copy *p = pieces;
+    struct tr_copy turned = { { p->n[0], p->n[1], p->n[2] }, { p->from[0], p->from[1], p->from[2] },
+        { p->to[0], p->to[1], p->to[2] }, p->bytes };
+    c->k->copy(c->x, back ? from : to, back ? to : from, back ? &turned : p);
+}
+
 struct tr_tokens tr_tokens_of(const struct tr_call *c, int64_t runs)
 {
     const struct tr_operand *x = &c->in[0];

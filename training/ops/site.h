@@ -45,6 +45,11 @@ struct tr_call {
 /* The levels of the tree over sequences: they lie behind the scratch of the kernel that makes its leaves. */
 void tr_levels_of(const struct tr_call *c, int64_t kernel_floats, int64_t count, float *level[32]);
 
+enum { TR_FLOAT_BYTES = sizeof(float) };
+
+/* Pieces go from one array to the other, or `back`, by the same strides. */
+void tr_carry(const struct tr_call *c, float *to, float *from, const struct tr_copy *pieces, bool back);
+
 /* The rows of the first operand, for sums over tokens; each of the runs of a sequence's tokens is as if it
  * were one. */
 struct tr_tokens tr_tokens_of(const struct tr_call *c, int64_t runs);

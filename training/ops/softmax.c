@@ -2,8 +2,6 @@
 /* softmax.c: the softmax over a vocabulary, of which an axis may cut the columns, and the loss. */
 #include "training/ops/site.h"
 
-#include <string.h>
-
 static void row_max(const struct tr_call *c)
 {
     c->k->softmax.max(c->x, c->out[0].p, c->in[0].p, c->n * c->in[0].d[1], c->valid, c->in[0].d[2]);
@@ -16,7 +14,7 @@ static void softmax(const struct tr_call *c)
     int64_t rows = c->n * c->in[0].d[1], first = stride < padded ? c->tp_rank * stride : 0;
     const uint16_t *target = tr_token_numbers(&c->in[2]);
     if (c->out[0].p != c->in[0].p)
-        memcpy(c->out[0].p, c->in[0].p, (size_t)(rows * stride) * sizeof(float));
+        tr_copy_bytes(c->x, c->out[0].p, c->in[0].p, rows * stride * TR_FLOAT_BYTES);
     if (c->op == TR_SOFTMAX)
         c->k->softmax.forward(c->x, c->out[0].p, c->out[1].p, c->out[2].p, c->in[1].p, target, rows, c->valid,
             stride, first, padded / TR_CUT, stride / (padded / TR_CUT));

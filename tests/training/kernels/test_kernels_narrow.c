@@ -54,6 +54,32 @@ Test(train_kernels, bfloat16_is_nearest_and_comes_back)
     }
 }
 
+/* Long enough for several pieces. */
+Test(train_kernels, bfloat16_is_added_in_float32_and_rounded)
+{
+    enum { LONG = 2500 };
+    static uint16_t a[LONG], b[LONG], want[LONG], got[LONG];
+    static float left[LONG], right[LONG];
+    float *x = rig_random(2 * LONG);
+    for (int s = 0; s < RIG_SETS; s++) {
+        struct tr_context *on = rig_context(s);
+        if (!on->k)
+            continue;
+        on->k->bfloat16.from_float(on, a, x, LONG, NULL);
+        on->k->bfloat16.from_float(on, b, x + LONG, LONG, NULL);
+        on->k->bfloat16.to_float(on, left, a, LONG);
+        on->k->bfloat16.to_float(on, right, b, LONG);
+        for (int i = 0; i < LONG; i++)
+            left[i] = left[i] + right[i];
+        on->k->bfloat16.from_float(on, want, left, LONG, NULL);
+        on->k->bfloat16.add(on, got, a, b, LONG);
+        cr_assert(!memcmp(got, want, sizeof got), "%s", rig_sets[s]);
+        on->k->bfloat16.add(on, a, a, b, LONG);
+        cr_assert(!memcmp(a, want, sizeof a), "%s, in place", rig_sets[s]);
+    }
+    rig_end();
+}
+
 /* Each result is one of the two neighbours; the mean is the number; and a part of an array has the bits that
  * it has in the whole. */
 Test(train_kernels, bfloat16_by_chance_keeps_the_mean)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test_kernels_sums.c: what goes over several sequences in one call: sums over tokens, norms of groups,
- * positions, and trees over leaves; of each set that this machine runs, against plain text. */
+ * positions, trees over leaves, and copies; of each set that this machine runs, against plain text. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -270,6 +270,42 @@ Test(train_kernels, parts_that_are_not_there_are_zero_in_the_tree_over_parts)
             for (int64_t i = 0; i < sequences; i++)
                 memcpy(due + i * 2 * count, want + i * n * count, sizeof(float) * (size_t)count);
             rig_equal(got, due, sequences * 2 * count, on->k->name, "fold_parts");
+        }
+        rig_end();
+    }
+}
+
+/* ---- copies ---- */
+
+/* What lies between the pieces stays as it was. */
+Test(train_kernels, copies_go_piece_by_piece_between_arrays_with_strides_of_their_own)
+{
+    for (int round = 0; round < ROUNDS; round++) {
+        struct tr_copy c = { .bytes = rig_between(1, 40) };
+        int64_t to_row = c.bytes, from_row = c.bytes;
+        for (int d = 2; d >= 0; d--) {
+            c.n[d] = rig_between(1, 4);
+            c.to[d] = to_row + rig_between(0, 7), c.from[d] = from_row + rig_between(0, 7);
+            to_row = c.n[d] * c.to[d], from_row = c.n[d] * c.from[d];
+        }
+        float *from = rig_random(from_row / 4 + 1), *first = rig_random(to_row / 4 + 1),
+              *want = rig_copy(first, to_row / 4 + 1);
+        for (int64_t i = 0; i < c.n[0] * c.n[1] * c.n[2] * c.bytes; i++) {
+            int64_t byte = i % c.bytes, k = i / c.bytes % c.n[2], j = i / c.bytes / c.n[2] % c.n[1],
+                    n = i / c.bytes / c.n[2] / c.n[1];
+            ((char *)want)[n * c.to[0] + j * c.to[1] + k * c.to[2] + byte] =
+                ((const char *)from)[n * c.from[0] + j * c.from[1] + k * c.from[2] + byte];
+        }
+        for (int s = 0; s < RIG_SETS; s++) {
+            struct tr_context *on = rig_context(s);
+            float *got = rig_copy(first, to_row / 4 + 1);
+            if (!on->k)
+                continue;
+            on->k->copy(on, got, from, &c);
+            rig_equal(got, want, to_row / 4 + 1, on->k->name, "copy");
+            on->k->fill(on, (char *)got + 1, 0xFF, 2);
+            cr_assert(!memcmp((char *)got + 1, "\xFF\xFF", 2) && ((char *)got)[3] == ((char *)want)[3] &&
+                      ((char *)got)[0] == ((char *)want)[0]);
         }
         rig_end();
     }
