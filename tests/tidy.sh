@@ -34,7 +34,6 @@ trap 'exit 1' HUP INT TERM
 # --- Structs of training/ that still have more members than are legal: "FILE MOST". The list only shrinks:
 # what needs its line no more is a violation, too.
 cat >"$scratch/exceptions" <<'END'
-training/kernels/kernels.h 32
 training/options.h 87
 END
 

@@ -146,6 +146,7 @@ Test(offload, threads_change_no_bit)
     enum { MOST = 25000, ARRAYS = 4 };
     static float one[ARRAYS][MOST], many[ARRAYS][MOST];
     static uint16_t narrow[MOST];
+    struct tr_context on = { .k = tr_kernels_best() };
     for (int i = 0; i < MOST; i++)
         narrow[i] = (uint16_t)(0x3C00 + i % 2500);
     for (int threads = 2; threads <= 8; threads += 3) {
@@ -158,16 +159,16 @@ Test(offload, threads_change_no_bit)
             struct tr_adamw step = { 1e-3f, 0.1f, 0.5f, 1.2f, 1.1f };
             struct tr_update a = { one[0], one[1], one[2], one[3], NULL, count, step };
             struct tr_update b = { many[0], many[1], many[2], many[3], NULL, count, step };
-            tr_update(tr_kernels_best(), &a, NULL);
-            tr_update(tr_kernels_best(), &b, pool);
+            tr_update(&on, &a, NULL);
+            tr_update(&on, &b, pool);
             cr_assert_arr_eq(one, many, sizeof one, "%ld elements, %d threads", (long)count, threads);
             a.g = b.g = NULL, a.narrow = b.narrow = narrow;
-            tr_update(tr_kernels_best(), &a, NULL);
-            tr_update(tr_kernels_best(), &b, pool);
+            tr_update(&on, &a, NULL);
+            tr_update(&on, &b, pool);
             cr_assert_arr_eq(one, many, sizeof one, "%ld of bfloat16, %d threads", (long)count, threads);
             a.m = b.m = NULL; /* SGD */
-            tr_update(tr_kernels_best(), &a, NULL);
-            tr_update(tr_kernels_best(), &b, pool);
+            tr_update(&on, &a, NULL);
+            tr_update(&on, &b, pool);
             cr_assert_arr_eq(one, many, sizeof one, "%ld elements, %d threads", (long)count, threads);
         }
         tr_threads_stop(pool);
@@ -188,13 +189,14 @@ Test(offload, threads_sleep_between_updates)
 {
     enum { COUNT = 16384, ROUNDS = 100, BETWEEN_MS = 5 };
     static float p[COUNT], g[COUNT];
+    struct tr_context on = { .k = tr_kernels_best() };
     struct tr_update u = { .p = p, .g = g, .count = COUNT, .a = { .rate = 1, .scale = 1 } };
     struct tr_error e = { .text = "" };
     struct tr_threads *pool = tr_threads_start(2, &e);
     cr_assert(pool, "%s", e.text);
     double begin = cpu_seconds(), spent;
     for (int i = 0; i < ROUNDS; i++) {
-        tr_update(tr_kernels_best(), &u, pool);
+        tr_update(&on, &u, pool);
         nanosleep(&(struct timespec){ .tv_nsec = BETWEEN_MS * 1000000 }, NULL);
     }
     spent = cpu_seconds() - begin;

@@ -85,7 +85,7 @@ bool tr_warm_up(struct tr_options *o, struct tr_error *e)
     struct tr_options alone;
     struct tr_prepared p;
     struct tr_data data;
-    struct tr_runner r = { .k = NULL };
+    struct tr_runner r = { .tape = NULL };
     if (strcmp(o->balance, "measured"))
         return true;
     if (*o->stage_layers)

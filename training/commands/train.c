@@ -107,7 +107,7 @@ static void say_resident(const struct tr_options *o, const struct tr_runner *r)
         return;
     printf("# resident outside the arena of rank 0: %" PRId64
            " bytes that Tutti shares with other ranks, %" PRId64 " of its groups%s\n",
-        now.shared, now.own - r->before_groups.own, r->k->free ? " and OpenBLAS" : "");
+        now.shared, now.own - r->before_groups.own, r->x->k->free ? " and OpenBLAS" : "");
     fflush(stdout);
 }
 

@@ -58,20 +58,20 @@ INLINE int64_t first_sees(int64_t a, int64_t b, const struct tr_attention *s)
 static void scores(float *to, const float *x, int64_t x_row, const float *turned, int64_t n,
     const struct head *d, const struct tr_attention *s, float *scratch)
 {
-    gemm(&(struct tr_gemm){ .m = s->block,
-             .n = (n + WIDTH - 1) / WIDTH * WIDTH,
-             .k = s->size,
-             .a = x,
-             .a_row = x_row,
-             .a_column = 1,
-             .b = turned,
-             .b_row = d->row,
-             .b_column = 1,
-             .c = to,
-             .c_row = d->row,
-             .chunks = 1,
-             .chunk = s->size },
-        scratch);
+    gemm_behind(&(struct tr_gemm){ .m = s->block,
+                    .n = (n + WIDTH - 1) / WIDTH * WIDTH,
+                    .k = s->size,
+                    .a = x,
+                    .a_row = x_row,
+                    .a_column = 1,
+                    .b = turned,
+                    .b_row = d->row,
+                    .b_column = 1,
+                    .c = to,
+                    .c_row = d->row,
+                    .chunks = 1,
+                    .chunk = s->size },
+        0, scratch);
 }
 
 /* ---- forward ---- */
@@ -212,7 +212,7 @@ static void attend(const struct partials *p, float *score, const struct head *d,
         if (sees <= 1)
             gemm_causal(&g, scratch);
         else
-            gemm(&g, scratch);
+            gemm_behind(&g, 0, scratch);
     }
     for (int64_t step = 1; step < blocks; step *= 2)
         for (int64_t b = 0; b + step < blocks; b += 2 * step) {
@@ -282,7 +282,7 @@ static void finish(float *out, float *lse, const struct partials *p, int64_t t, 
     }
 }
 
-static void attention(
+static void attend_sequence(
     float *out, float *lse, const float *q, const float *kv, const struct tr_attention *s, float *scratch)
 {
     for (int64_t h = 0; h < s->heads; h++) {
@@ -296,6 +296,36 @@ static void attention(
     }
 }
 
+/* Elements from what is of one sequence to what is of the next one. */
+struct nexts {
+    int64_t out, lse, q, kv, dq, dkv, part, scores;
+};
+
+static struct nexts nexts_of(const struct tr_attention *s)
+{
+    int64_t rows = s->heads * s->queries, out = rows * s->size, keys = s->heads * s->tokens * s->size;
+    int64_t q = s->separate_kv ? out : 3 * out, kv = s->separate_kv ? 2 * keys : q;
+    return (struct nexts){ s->by_queries * out, s->by_queries * rows, s->by_queries * q, s->by_keys * kv,
+        s->by_pairs * q, s->by_pairs * kv, s->by_pairs * (out + 2 * rows), s->by_pairs * rows * s->tokens };
+}
+
+/* The shape of sequence i. */
+static struct tr_attention sequence_of(const struct tr_attention *s, const struct nexts *next, int64_t i)
+{
+    struct tr_attention one = *s;
+    if (s->scores)
+        one.scores += i * next->scores;
+    return one;
+}
+
+static void attention(CONTEXT, float *out, float *lse, const float *q, const float *kv,
+    const struct tr_attention *s, float *scratch)
+{
+    struct nexts next = nexts_of(s);
+    for (int64_t i = 0; i < s->sequences; i++)
+        attend_sequence(out + i * next.out, lse + i * next.lse, q + i * next.q, kv + i * next.kv, s, scratch);
+}
+
 /* Of head h in a part: for each query the largest score, the sum, the values. */
 INLINE struct partials part_of(float *part, int64_t h, const struct tr_attention *s)
 {
@@ -303,7 +333,7 @@ INLINE struct partials part_of(float *part, int64_t h, const struct tr_attention
     return (struct partials){ m, m + s->queries, m + 2 * s->queries, NULL, NULL };
 }
 
-static void attention_part(
+static void attend_part(
     float *part, const float *q, const float *kv, const struct tr_attention *s, float *scratch)
 {
     for (int64_t h = 0; h < s->heads; h++) {
@@ -325,19 +355,39 @@ static void attention_part(
     }
 }
 
-static void attention_merge(
-    float *out, float *lse, float *const *part, int64_t n, const struct tr_attention *s, float *scratch)
+static void attention_part(
+    CONTEXT, float *part, const float *q, const float *kv, const struct tr_attention *s, float *scratch)
+{
+    struct nexts next = nexts_of(s);
+    for (int64_t i = 0; i < s->sequences; i++) {
+        struct tr_attention one = sequence_of(s, &next, i);
+        attend_part(part + i * next.part, q + i * next.q, kv + i * next.kv, &one, scratch);
+    }
+}
+
+/* Of sequence i. */
+static void merge_sequence(float *out, float *lse, const struct tr_partial *part, int64_t n, int64_t i,
+    const struct tr_attention *s, float *scratch)
 {
     for (int64_t h = 0; h < s->heads; h++) {
         for (int64_t step = 1; step < n; step *= 2)
             for (int64_t b = 0; b + step < n; b += 2 * step) {
-                struct partials to = part_of(part[b], h, s), from = part_of(part[b + step], h, s);
+                struct partials to = part_of(part[b].p + i * part[b].next, h, s),
+                                from = part_of(part[b + step].p + i * part[b + step].next, h, s);
                 to.left = scratch, to.right = scratch + s->queries;
                 merge(&to, &from, s->queries, s);
             }
-        struct partials whole = part_of(part[0], h, s);
+        struct partials whole = part_of(part[0].p + i * part[0].next, h, s);
         finish(out, lse, &whole, 0, s->queries, h, s);
     }
+}
+
+static void attention_merge(CONTEXT, float *out, float *lse, const struct tr_partial *part, int64_t n,
+    const struct tr_attention *s, float *scratch)
+{
+    struct nexts next = nexts_of(s);
+    for (int64_t i = 0; i < s->sequences; i++)
+        merge_sequence(out + i * next.out, lse + i * next.lse, part, n, i, s, scratch);
 }
 
 /* ---- backward ---- */
@@ -396,23 +446,23 @@ static void sum_keys(float *to, const float *weights, const struct head *d, int6
     const struct tr_attention *s, float *scratch)
 {
     int64_t at = b * s->block;
-    gemm(&(struct tr_gemm){ .m = s->block,
-             .n = s->size,
-             .k = seen_by(at + s->block, s),
-             .a = weights + at * d->row,
-             .a_row = d->row,
-             .a_column = 1,
-             .b = d->k,
-             .b_row = d->step,
-             .b_column = 1,
-             .c = to + at * d->q_step,
-             .c_row = d->q_step,
-             .chunks = d->blocks,
-             .chunk = s->block },
-        scratch);
+    gemm_behind(&(struct tr_gemm){ .m = s->block,
+                    .n = s->size,
+                    .k = seen_by(at + s->block, s),
+                    .a = weights + at * d->row,
+                    .a_row = d->row,
+                    .a_column = 1,
+                    .b = d->k,
+                    .b_row = d->step,
+                    .b_column = 1,
+                    .c = to + at * d->q_step,
+                    .c_row = d->q_step,
+                    .chunks = d->blocks,
+                    .chunk = s->block },
+        0, scratch);
 }
 
-static void attention_dx(float *to_q, float *to_kv, const float *dout, const float *out, const float *lse,
+static void attend_back(float *to_q, float *to_kv, const float *dout, const float *out, const float *lse,
     const float *q, const float *kv, const struct tr_attention *s, float *scratch)
 {
     int64_t out_row = s->heads * s->size;
@@ -442,5 +492,16 @@ static void attention_dx(float *to_q, float *to_kv, const float *dout, const flo
             sum_queries(dv, p, dy, out_row, &d, b, s, rest);
             sum_queries(dk, ds, d.q, d.q_step, &d, b, s, rest);
         }
+    }
+}
+
+static void attention_dx(CONTEXT, float *dq, float *dkv, const float *dout, const float *out,
+    const float *lse, const float *q, const float *kv, const struct tr_attention *s, float *scratch)
+{
+    struct nexts next = nexts_of(s);
+    for (int64_t i = 0; i < s->sequences; i++) {
+        struct tr_attention one = sequence_of(s, &next, i);
+        attend_back(dq + i * next.dq, dkv + i * next.dkv, dout + i * next.out, out + i * next.out,
+            lse + i * next.lse, q + i * next.q, kv + i * next.kv, &one, scratch);
     }
 }

@@ -9,7 +9,7 @@ INLINE vec_u32 bits_all(uint32_t x)
     return (vec_u32)((vec_i32){ 0 }) + x;
 }
 
-static void to_float(float *to, const uint16_t *from, int64_t count)
+static void to_float(CONTEXT, float *to, const uint16_t *from, int64_t count)
 {
     int64_t i = 0;
     for (; i + WIDTH <= count; i += WIDTH) {
@@ -38,8 +38,7 @@ INLINE vec_u32 nearest(vec x)
     return ((vec_u32)x >> 16 & bits_all(1)) + bits_all(0x7FFF);
 }
 
-/* to may begin where from does. */
-static void to_bfloat16(uint16_t *to, const float *from, int64_t count)
+static void round_to_nearest(uint16_t *to, const float *from, int64_t count)
 {
     for (int64_t i = 0; i < count; i += WIDTH) {
         vec x = vec_load_some(from + i, count - i);
@@ -57,7 +56,7 @@ INLINE vec_u32 mixed_bits(vec_u32 x)
 }
 
 /* Up with the probability that the lower half says, which is a number of 16 bits: so the mean is x. */
-static void to_bfloat16_by_chance(uint16_t *to, const float *from, int64_t first, int64_t count, uint64_t key)
+static void round_by_chance(uint16_t *to, const float *from, int64_t first, int64_t count, uint64_t key)
 {
     vec_u32 lane;
     for (uint32_t n = 0; n < WIDTH; n++)
@@ -69,5 +68,26 @@ static void to_bfloat16_by_chance(uint16_t *to, const float *from, int64_t first
             mixed_bits(mixed_bits(place ^ bits_all((uint32_t)key)) + bits_all((uint32_t)(key >> 32)));
         vec_u16 half = upper_half(x, chance >> 16);
         memcpy(to + i, &half, sizeof half[0] * (size_t)lesser(count - i, WIDTH));
+    }
+}
+
+static void from_float(CONTEXT, uint16_t *to, const float *from, int64_t count, const struct tr_chance *by)
+{
+    if (by)
+        round_by_chance(to, from, by->first, count, by->key);
+    else
+        round_to_nearest(to, from, count);
+}
+
+static void add_bfloat16(CONTEXT, uint16_t *sum, const uint16_t *a, const uint16_t *b, int64_t count)
+{
+    enum { PIECE = 1024 };
+    float left[PIECE], right[PIECE];
+    for (int64_t i = 0; i < count; i += PIECE) {
+        int64_t n = lesser(count - i, PIECE);
+        to_float(context, left, a + i, n);
+        to_float(context, right, b + i, n);
+        add_arrays(left, left, right, n);
+        round_to_nearest(sum + i, left, n);
     }
 }

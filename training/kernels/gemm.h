@@ -247,7 +247,19 @@ static void gemm_behind(const struct tr_gemm *g, int64_t skip, float *scratch)
     }
 }
 
-static void gemm(const struct tr_gemm *g, float *scratch)
+/* Of several sequences one after the other: in one product of all their tokens a and b would leave the caches
+ * before they are needed again. */
+static void gemm(CONTEXT, const struct tr_gemm *g, float *scratch)
 {
-    gemm_behind(g, 0, scratch);
+    struct tr_gemm one = *g;
+    one.sequences = 0;
+    float *level[TR_LEVELS];
+    if (g->sequences && !g->c_next)
+        levels_at(level, scratch + tr_lines(tr_scratch_gemm(&one)), g->sequences, g->m * g->n);
+    for (int64_t s = 0; s < g->sequences || s == 0; s++) {
+        gemm_behind(&one, 0, scratch);
+        if (g->sequences && !g->c_next)
+            tree_in(context, g->c, level, g->m * g->n, s, g->sequences);
+        one.a += g->k * g->a_column, one.b += g->k * g->b_row, one.c += g->c_next;
+    }
 }

@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* The widest panel of b that a set packs, and what it puts behind a row of a. */
-enum { MOST_PANEL = 32, MOST_TILE_ROWS = 8, MOST_PAD = 16, CACHE_LINE = 16 };
+enum { MOST_PANEL = 32, MOST_TILE_ROWS = 8, MOST_PAD = 16 };
 
 static bool runs_here(const struct tr_kernels *set)
 {
@@ -45,21 +45,23 @@ const struct tr_kernels *tr_kernels_named(const char *name)
     return NULL;
 }
 
-/* Parts of scratch begin at lines of the cache. */
-static int64_t lines(int64_t floats)
+const struct tr_kernels *tr_kernels_planned(const char *name)
 {
-    return (floats + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+    const struct tr_kernels *named = *name ? tr_kernels_named(name) : NULL;
+    return named ? named : tr_kernels_best();
 }
 
-int64_t tr_scratch_gemm(int64_t m, int64_t n, int64_t k)
+int64_t tr_scratch_gemm(const struct tr_gemm *g)
 {
-    (void)n;
-    return k * MOST_PANEL + (m + MOST_TILE_ROWS) * (k + MOST_PAD);
+    int64_t floats = g->k * MOST_PANEL + (g->m + MOST_TILE_ROWS) * (g->k + MOST_PAD);
+    bool sums = g->sequences && !g->c_next;
+    return sums ? tr_lines(floats) + tr_levels(g->sequences) * g->m * g->n : floats;
 }
 
 /* For the backward pass: keys and values turned, and two squares of scores; the forward pass needs less. */
 int64_t tr_scratch_attention(const struct tr_attention *s)
 {
-    int64_t row = lines(s->tokens), longest = s->tokens > s->size ? s->tokens : s->size;
-    return (3 * s->size + 2 * s->queries + 4) * row + tr_scratch_gemm(s->block, s->tokens, longest);
+    int64_t row = tr_lines(s->tokens), longest = s->tokens > s->size ? s->tokens : s->size;
+    struct tr_gemm product = { .m = s->block, .n = s->tokens, .k = longest };
+    return (3 * s->size + 2 * s->queries + 4) * row + tr_scratch_gemm(&product);
 }

@@ -44,13 +44,26 @@ static int stride(int64_t said, int64_t length)
     return (int)(said > length ? said : length);
 }
 
-static void gemm(const struct tr_gemm *g, float *scratch)
+static void multiply(const struct tr_gemm *g)
 {
-    (void)scratch;
     bool a_turned = g->a_column != 1, b_turned = g->b_column != 1;
     blas.gemm(ROWS, a_turned ? TURNED : PLAIN, b_turned ? TURNED : PLAIN, (int)g->m, (int)g->n, (int)g->k, 1,
         g->a, a_turned ? stride(g->a_column, g->m) : stride(g->a_row, g->k), g->b,
         b_turned ? stride(g->b_column, g->k) : stride(g->b_row, g->n), g->add ? 1 : 0, g->c, (int)g->c_row);
+}
+
+/* A sum over sequences is one over all their tokens. */
+static void gemm(struct tr_context *x, const struct tr_gemm *g, float *scratch)
+{
+    (void)x, (void)scratch;
+    struct tr_gemm one = *g;
+    int64_t products = g->c_next ? g->sequences : 1;
+    if (g->sequences && !g->c_next)
+        one.k *= g->sequences;
+    for (int64_t s = 0; s < products; s++) {
+        multiply(&one);
+        one.a += g->k * g->a_column, one.b += g->k * g->b_row, one.c += g->c_next;
+    }
 }
 
 const char *tr_openblas(void)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* patches.h: what the taps of a convolution read, as rows for a product. */
 
-static void patches(float *to, const float *x, const struct tr_grid *g, int64_t channels,
+static void patches(CONTEXT, float *to, const float *x, const struct tr_grid *g, int64_t channels,
     bool channels_outside, int64_t direction)
 {
     int64_t side = g->side, above = g->halo, rows = g->rows + 2 * above;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* rows.h: layer norm, GELU, additions and the embedding: what works on rows of tokens. */
+#include "training/kernels/stripes.h"
 
 /* ---- sums along a row: lane i % 16 takes element i, ascending; behind the end, nothing ---- */
 
@@ -29,8 +30,8 @@ INLINE float dot_row(const float *x, const float *y, int64_t n)
 
 /* ---- layer norm ---- */
 
-static void layer_norm(float *y, float *mean, float *scale, const float *x, const float *w, const float *b,
-    int64_t rows, int64_t c)
+static void layer_norm(CONTEXT, float *y, float *mean, float *scale, const float *x, const float *w,
+    const float *b, int64_t rows, int64_t c)
 {
     for (int64_t t = 0; t < rows; t++, x += c, y += c) {
         mean[t] = sum_row(x, c) / (float)c;
@@ -51,8 +52,8 @@ static void layer_norm(float *y, float *mean, float *scale, const float *x, cons
 
 /* The result gets + 0, as if it were added to nothing: what it is added to next is never -0, so that this
  * changes no sum. */
-static void layer_norm_dx(float *dx, const float *dy, const float *x, const float *w, const float *mean,
-    const float *scale, int64_t rows, int64_t c)
+static void layer_norm_dx(CONTEXT, float *dx, const float *dy, const float *x, const float *w,
+    const float *mean, const float *scale, int64_t rows, int64_t c)
 {
     for (int64_t t = 0; t < rows; t++, x += c, dy += c, dx += c) {
         struct lanes sum = lanes_none(), dot = lanes_none();
@@ -97,6 +98,11 @@ INLINE void strip_clear(struct strip *s)
     for (int v = 0; v < STRIP; v++)
         s->sum[v] = vec_all(0);
 }
+INLINE void strip_load(struct strip *s, const float *x, int64_t left)
+{
+    for (int64_t v = 0; v < STRIP && v * WIDTH < left; v++)
+        s->sum[v] = vec_load_some(x + v * WIDTH, left - v * WIDTH);
+}
 INLINE void strip_store(float *to, const struct strip *s, int64_t left)
 {
     for (int64_t v = 0; v < STRIP && v * WIDTH < left; v++)
@@ -108,38 +114,81 @@ INLINE void strip_add(struct strip *s, const float *x, int64_t left)
         s->sum[v] = s->sum[v] + vec_load_some(x + v * WIDTH, left - v * WIDTH);
 }
 
-static void sum_tokens(float *out, const float *x, int64_t tokens, int64_t columns, int64_t block)
+static void sum_tokens(CONTEXT, float *sums, const float *x, const struct tr_tokens *t)
 {
-    for (int64_t j = 0; j < columns; j += STRIP * WIDTH) {
-        struct strip s;
-        for (int64_t first = 0; first < tokens; first += block) {
-            strip_clear(&s);
-            for (int64_t t = first; t < first + block; t++)
-                strip_add(&s, x + t * columns + j, columns - j);
-            strip_count(&s, first / block, tokens / block);
+    int64_t columns = t->columns, blocks = t->tokens / t->block;
+    for (int64_t i = 0; i < t->sequences; i++, sums += columns, x += t->tokens * columns)
+        for (int64_t j = 0; j < columns; j += STRIP * WIDTH) {
+            struct strip s;
+            for (int64_t b = 0; b < blocks; b++) {
+                strip_clear(&s);
+                for (int64_t n = b * t->block; n < (b + 1) * t->block; n++)
+                    strip_add(&s, x + n * columns + j, columns - j);
+                strip_count(&s, b, blocks);
+            }
+            strip_store(sums + j, &s, columns - j);
         }
-        strip_store(out + j, &s, columns - j);
-    }
 }
 
-static void layer_norm_dw(float *dw, float *db, const float *dy, const float *x, const float *mean,
-    const float *scale, int64_t tokens, int64_t c, int64_t block)
+/* Of one sequence. */
+static void sum_normed(float *dw, const float *dy, const float *x, const float *mean, const float *scale,
+    const struct tr_tokens *t)
 {
-    sum_tokens(db, dy, tokens, c, block);
+    int64_t c = t->columns, blocks = t->tokens / t->block;
     for (int64_t j = 0; j < c; j += STRIP * WIDTH) {
         struct strip s;
-        for (int64_t first = 0; first < tokens; first += block) {
+        for (int64_t b = 0; b < blocks; b++) {
             strip_clear(&s);
-            for (int64_t t = first; t < first + block; t++)
+            for (int64_t n = b * t->block; n < (b + 1) * t->block; n++)
                 for (int64_t v = 0, at = j; v < STRIP && at < c; v++, at += WIDTH) {
                     vec normed =
-                        (vec_load_some(x + t * c + at, c - at) - vec_all(mean[t])) * vec_all(scale[t]);
-                    s.sum[v] = s.sum[v] + normed * vec_load_some(dy + t * c + at, c - at);
+                        (vec_load_some(x + n * c + at, c - at) - vec_all(mean[n])) * vec_all(scale[n]);
+                    s.sum[v] = s.sum[v] + normed * vec_load_some(dy + n * c + at, c - at);
                 }
-            strip_count(&s, first / block, tokens / block);
+            strip_count(&s, b, blocks);
         }
         strip_store(dw + j, &s, c - j);
     }
+}
+
+static void layer_norm_dw(CONTEXT, float *dw, float *db, const float *dy, const float *x, const float *mean,
+    const float *scale, const struct tr_tokens *t)
+{
+    sum_tokens(context, db, dy, t);
+    for (int64_t i = 0; i < t->sequences; i++) {
+        int64_t at = i * t->tokens;
+        sum_normed(dw + i * t->columns, dy + at * t->columns, x + at * t->columns, mean + at, scale + at, t);
+    }
+}
+
+/* Each strip has its tree: leaves are read once, and stay as they are. */
+static void fold(CONTEXT, float *to, const float *from, int64_t n, int64_t count, int64_t sequences)
+{
+    for (int64_t i = 0; i < sequences; i++, to += count, from += n * count)
+        for (int64_t j = 0; j < count; j += STRIP * WIDTH) {
+            struct strip s;
+            for (int64_t g = 0; g < n; g++) {
+                strip_load(&s, from + g * count + j, count - j);
+                strip_count(&s, g, n);
+            }
+            strip_store(to + j, &s, count - j);
+        }
+}
+
+static void fold_parts(CONTEXT, const struct tr_partial *to, const struct tr_partial *from, int64_t n,
+    int64_t count, int64_t sequences)
+{
+    for (int64_t i = 0; i < sequences; i++)
+        for (int64_t j = 0; j < count; j += STRIP * WIDTH) {
+            struct strip s;
+            for (int64_t g = 0; g < n; g++) {
+                strip_clear(&s);
+                if (from[g].p)
+                    strip_load(&s, from[g].p + i * from[g].next + j, count - j);
+                strip_count(&s, g, n);
+            }
+            strip_store(to->p + i * to->next + j, &s, count - j);
+        }
 }
 
 /* ---- element by element ---- */
@@ -149,7 +198,7 @@ INLINE vec gelu_argument(vec x)
     return vec_all((float)0.7978845608028654) * vec_fma(vec_all((float)0.044715) * (x * x), x, x);
 }
 
-static void gelu(float *y, const float *x, int64_t count)
+static void gelu(CONTEXT, float *y, const float *x, int64_t count)
 {
     for (int64_t i = 0; i < count; i += WIDTH) {
         vec in = vec_load_some(x + i, count - i);
@@ -158,7 +207,7 @@ static void gelu(float *y, const float *x, int64_t count)
     }
 }
 
-static void gelu_dx(float *dx, const float *dy, const float *x, int64_t count)
+static void gelu_dx(CONTEXT, float *dx, const float *dy, const float *x, int64_t count)
 {
     const vec half = vec_all(0.5f), one = vec_all(1);
     for (int64_t i = 0; i < count; i += WIDTH) {
@@ -170,22 +219,21 @@ static void gelu_dx(float *dx, const float *dy, const float *x, int64_t count)
     }
 }
 
-static void add(float *out, const float *a, const float *b, int64_t count)
+static void add(CONTEXT, float *out, const float *a, const float *b, int64_t count)
 {
-    for (int64_t i = 0; i < count; i += WIDTH)
-        vec_store_some(out + i, vec_load_some(a + i, count - i) + vec_load_some(b + i, count - i), count - i);
+    add_arrays(out, a, b, count);
 }
 
-static void add_bias(float *out, const float *x, const float *b, int64_t rows, int64_t columns)
+static void add_bias(CONTEXT, float *out, const float *x, const float *b, int64_t rows, int64_t columns)
 {
     for (int64_t t = 0; t < rows; t++)
-        add(out + t * columns, x + t * columns, b, columns);
+        add_arrays(out + t * columns, x + t * columns, b, columns);
 }
 
 /* ---- the embedding ---- */
 
-static void embed(
-    float *out, const float *w, const uint16_t *token, int64_t tokens, int64_t c, int64_t first, int64_t rows)
+static void embed(CONTEXT, float *out, const float *w, const uint16_t *token, int64_t tokens, int64_t c,
+    int64_t first, int64_t rows)
 {
     for (int64_t t = 0; t < tokens; t++) {
         int64_t row = token[t] - first;
@@ -198,26 +246,74 @@ static void embed(
 
 /* Only rows that tokens name have a sum. It is that of sum_tokens over those tokens: the others would add +0
  * to what is never -0. */
-static void embed_dw(float *dw, const float *dy, const uint16_t *token, int64_t tokens, int64_t c,
-    int64_t first, int64_t rows, int64_t block)
+static void embed_back(float *dw, const float *dy, const uint16_t *token, const struct tr_embedded *e)
 {
-    memset(dw, 0, (size_t)(rows * c) * sizeof(float));
-    for (int64_t named = 0; named < tokens; named++) {
-        int64_t row = token[named] - first, before = 0;
+    const struct tr_tokens *t = &e->here;
+    int64_t c = t->columns, blocks = t->tokens / t->block;
+    memset(dw, 0, (size_t)(e->rows * c) * sizeof(float));
+    for (int64_t named = 0; named < t->tokens; named++) {
+        int64_t row = token[named] - e->first, before = 0;
         while (token[before] != token[named])
             before++;
-        if (before < named || row < 0 || row >= rows)
+        if (before < named || row < 0 || row >= e->rows)
             continue;
         for (int64_t j = 0; j < c; j += STRIP * WIDTH) {
             struct strip s;
-            for (int64_t begin = 0; begin < tokens; begin += block) {
+            for (int64_t b = 0; b < blocks; b++) {
                 strip_clear(&s);
-                for (int64_t t = begin; t < begin + block; t++)
-                    if (token[t] == token[named])
-                        strip_add(&s, dy + t * c + j, c - j);
-                strip_count(&s, begin / block, tokens / block);
+                for (int64_t n = b * t->block; n < (b + 1) * t->block; n++)
+                    if (token[n] == token[named])
+                        strip_add(&s, dy + n * c + j, c - j);
+                strip_count(&s, b, blocks);
             }
             strip_store(dw + row * c + j, &s, c - j);
         }
     }
+}
+
+static int64_t embed_scratch(const struct tr_embedded *e)
+{
+    return e->leaves ? 0 : tr_levels(e->here.sequences) * e->rows * e->here.columns;
+}
+
+static void embed_dw(
+    CONTEXT, float *dw, const float *dy, const uint16_t *token, const struct tr_embedded *e, float *scratch)
+{
+    int64_t count = e->rows * e->here.columns, n = e->here.sequences, tokens = e->here.tokens;
+    float *level[TR_LEVELS];
+    if (!e->leaves)
+        levels_at(level, scratch, n, count);
+    for (int64_t s = 0; s < n; s++, dw += e->leaves ? count : 0) {
+        embed_back(dw, dy + s * tokens * e->here.columns, token + s * tokens, e);
+        if (!e->leaves)
+            tree_in(context, dw, level, count, s, n);
+    }
+}
+
+/* The row of the table for token t of run r. */
+INLINE int64_t position_of(const struct tr_positions *p, int64_t r, int64_t t)
+{
+    int64_t place = p->first[r] + t;
+    return p->striped ? tr_striped_token(p->context, place) : place;
+}
+
+static void position(CONTEXT, float *y, const float *x, const float *w, const struct tr_positions *p)
+{
+    int64_t c = p->columns, some = p->striped ? 1 : p->tokens; /* neighbours are one array */
+    for (int64_t s = 0; s < p->sequences; s++)
+        for (int64_t r = 0; r < p->runs; r++)
+            for (int64_t t = 0; t < p->tokens; t += some, y += some * c, x += some * c)
+                add_arrays(y, x, w + position_of(p, r, t) * c, some * c);
+}
+
+static void position_dw(CONTEXT, float *dw, const float *dy, const struct tr_positions *p)
+{
+    int64_t c = p->columns, whole = p->context * c;
+    memset(dw, 0, (size_t)(p->sequences * whole) * sizeof *dw);
+    for (int64_t s = 0; s < p->sequences; s++, dw += whole)
+        for (int64_t r = 0; r < p->runs; r++)
+            for (int64_t t = 0; t < p->tokens; t++, dy += c) {
+                float *to = dw + position_of(p, r, t) * c;
+                add_arrays(to, dy, to, c);
+            }
 }

@@ -3,6 +3,7 @@
 #include "training/kernels/sets.h"
 
 #include "training/kernels/numbers.h"
+#include "training/kernels/tree.h"
 #include "training/kernels/gemm.h"
 #include "training/kernels/bfloat16.h"
 #include "training/kernels/rows.h"
@@ -15,33 +16,26 @@
 const struct tr_kernels TR_SET = {
     .name = TR_SET_NAME,
     .gemm = gemm,
-    .layer_norm = layer_norm,
-    .layer_norm_dx = layer_norm_dx,
-    .layer_norm_dw = layer_norm_dw,
+    .scratch_gemm = tr_scratch_gemm,
+    .copy = copy,
+    .fill = fill,
+    .tree_in = tree_in,
+    .fold = fold,
+    .fold_parts = fold_parts,
+    .layer_norm = { layer_norm, layer_norm_dx, layer_norm_dw },
     .sum_tokens = sum_tokens,
-    .sum_products = sum_products,
-    .group_norm = group_norm,
-    .group_norm_dx = group_norm_dx,
-    .to_float = to_float,
-    .to_bfloat16 = to_bfloat16,
-    .to_bfloat16_by_chance = to_bfloat16_by_chance,
+    .sum_squares = sum_squares,
+    .mean = mean,
+    .group_norm = { group_centre, group_norm, group_norm_dw, group_norm_dx, group_scratch },
+    .bfloat16 = { to_float, from_float, add_bfloat16 },
     .gelu = gelu,
     .gelu_dx = gelu_dx,
     .add = add,
     .add_bias = add_bias,
-    .attention = attention,
-    .attention_part = attention_part,
-    .attention_merge = attention_merge,
-    .attention_dx = attention_dx,
+    .attention = { attention, attention_part, attention_merge, attention_dx, tr_scratch_attention },
     .patches = patches,
-    .embed = embed,
-    .embed_dw = embed_dw,
-    .row_max = row_max,
-    .softmax = softmax,
-    .softmax_dx = softmax_dx,
-    .loss = loss,
+    .embed = { embed, embed_dw, embed_scratch, position, position_dw },
+    .softmax = { row_max, softmax, softmax_dx, loss },
     .square_leaves = square_leaves,
-    .square_leaves_of_bfloat16 = square_leaves_of_bfloat16,
-    .adamw = adamw,
-    .sgd = sgd,
+    .update = update,
 };

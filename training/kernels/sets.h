@@ -6,4 +6,8 @@
 
 extern const struct tr_kernels tr_kernels_generic, tr_kernels_avx2, tr_kernels_avx512;
 
+/* Floats of scratch, enough for any of them: a plan made on one machine holds on another. */
+int64_t tr_scratch_gemm(const struct tr_gemm *g);
+int64_t tr_scratch_attention(const struct tr_attention *s);
+
 #endif

@@ -10,7 +10,7 @@ INLINE float max_row(const float *x, int64_t n)
     return vec_greatest(most)[0];
 }
 
-static void row_max(float *max, const float *x, int64_t rows, int64_t columns, int64_t stride)
+static void row_max(CONTEXT, float *max, const float *x, int64_t rows, int64_t columns, int64_t stride)
 {
     for (int64_t t = 0; t < rows; t++)
         max[t] = columns > 0 ? max_row(x + t * stride, columns) : -INFINITY;
@@ -29,7 +29,7 @@ INLINE float exponential_row(float *x, float max, int64_t n)
     return lanes_fold(&s);
 }
 
-static void softmax(float *x, float *sum, float *wanted, const float *max, const uint16_t *target,
+static void softmax(CONTEXT, float *x, float *sum, float *wanted, const float *max, const uint16_t *target,
     int64_t rows, int64_t columns, int64_t stride, int64_t first, int64_t chunk, int64_t chunks)
 {
     for (int64_t t = 0; t < rows; t++, x += stride) {
@@ -50,8 +50,8 @@ static void softmax(float *x, float *sum, float *wanted, const float *max, const
     }
 }
 
-static void softmax_dx(float *x, const float *sum, const uint16_t *target, int64_t rows, int64_t columns,
-    int64_t stride, int64_t first, float scale)
+static void softmax_dx(CONTEXT, float *x, const float *sum, const uint16_t *target, int64_t rows,
+    int64_t columns, int64_t stride, int64_t first, float scale)
 {
     for (int64_t t = 0; t < rows; t++, x += stride) {
         int64_t at = target[t] - first;
@@ -66,13 +66,11 @@ static void softmax_dx(float *x, const float *sum, const uint16_t *target, int64
     }
 }
 
-static void loss(
-    double *leaf, const float *sum, const float *max, const float *wanted, int64_t tokens, int64_t block)
+static void loss(CONTEXT, double *leaf, int64_t leaves, const float *sum, const float *max,
+    const float *wanted, const struct tr_tokens *t)
 {
-    for (int64_t first = 0; first < tokens; first += block) {
-        double part = 0;
-        for (int64_t t = first; t < first + block; t++)
-            part += (double)(logarithm(sum[t]) + max[t] - wanted[t]);
-        leaf[first / block] = part;
-    }
+    memset(leaf, 0, (size_t)(t->sequences * leaves) * sizeof *leaf);
+    for (int64_t i = 0; i < t->sequences; i++, leaf += leaves)
+        for (int64_t n = 0; n < t->tokens; n++, sum++, max++, wanted++)
+            leaf[n / t->block] += (double)(logarithm(*sum) + *max - *wanted);
 }

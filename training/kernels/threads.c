@@ -13,8 +13,7 @@
 
 enum {
     LINE = 16, /* floats of a line of the cache: no two threads write into one */
-    LEAST = 4096, /* elements of a thread that are worth its waking */
-    PIECE = 1024
+    LEAST = 4096 /* elements of a thread that are worth its waking */
 };
 
 struct tr_threads {
@@ -24,7 +23,7 @@ struct tr_threads {
     int started, working; /* without */
     long round; /* of updates that were handed out */
     bool ends;
-    const struct tr_kernels *k;
+    struct tr_context *x;
     const struct tr_update *u;
     struct helper {
         struct tr_threads *all;
@@ -33,37 +32,26 @@ struct tr_threads {
     } * helpers;
 };
 
-/* Of elements from `from` on, whose gradient begins at g. */
-static void apply(
-    const struct tr_kernels *k, const struct tr_update *u, const float *g, int64_t from, int64_t count)
+static void part(struct tr_context *x, const struct tr_update *u, int64_t from, int64_t count)
 {
+    struct tr_update some = *u;
+    some.p += from, some.count = count;
     if (u->m)
-        k->adamw(u->p + from, u->m + from, u->v + from, g, count, &u->a);
+        some.m += from, some.v += from;
+    if (u->g)
+        some.g += from;
     else
-        k->sgd(u->p + from, g, count, u->a.rate, u->a.scale);
-}
-
-static void part(const struct tr_kernels *k, const struct tr_update *u, int64_t from, int64_t count)
-{
-    if (u->g) {
-        apply(k, u, u->g + from, from, count);
-        return;
-    }
-    for (int64_t n = 0; n < count; n += PIECE) {
-        float g[PIECE];
-        int64_t some = count - n < PIECE ? count - n : PIECE;
-        k->to_float(g, u->narrow + from + n, some);
-        apply(k, u, g, from + n, some);
-    }
+        some.narrow += from;
+    x->k->update(x, &some);
 }
 
 /* What thread number i of n updates. */
-static void part_of(const struct tr_kernels *k, const struct tr_update *u, int i, int n)
+static void part_of(struct tr_context *x, const struct tr_update *u, int i, int n)
 {
     int64_t lines = (u->count + LINE - 1) / LINE, each = (lines + n - 1) / n * LINE, from = i * each;
     int64_t count = u->count - from < each ? u->count - from : each;
     if (count > 0)
-        part(k, u, from, count);
+        part(x, u, from, count);
 }
 
 static void *help(void *argument)
@@ -78,7 +66,7 @@ static void *help(void *argument)
             break;
         pthread_mutex_unlock(&t->lock);
         if (h->number < t->parts)
-            part_of(t->k, t->u, h->number, t->parts);
+            part_of(t->x, t->u, h->number, t->parts);
         pthread_mutex_lock(&t->lock);
         if (--t->working == 0)
             pthread_cond_signal(&t->over);
@@ -138,20 +126,20 @@ void tr_threads_stop(struct tr_threads *t)
     free(t);
 }
 
-void tr_update(const struct tr_kernels *k, const struct tr_update *u, struct tr_threads *t)
+void tr_update(struct tr_context *x, const struct tr_update *u, struct tr_threads *t)
 {
     int64_t parts = u->count / LEAST;
     if (!t || parts < 2) {
-        part(k, u, 0, u->count);
+        part(x, u, 0, u->count);
         return;
     }
     pthread_mutex_lock(&t->lock);
-    t->k = k, t->u = u, t->parts = parts < t->n ? (int)parts : t->n;
+    t->x = x, t->u = u, t->parts = parts < t->n ? (int)parts : t->n;
     t->working = t->n - 1;
     t->round++;
     pthread_cond_broadcast(&t->begun);
     pthread_mutex_unlock(&t->lock);
-    part_of(k, u, 0, t->parts);
+    part_of(x, u, 0, t->parts);
     pthread_mutex_lock(&t->lock);
     while (t->working > 0)
         pthread_cond_wait(&t->over, &t->lock);

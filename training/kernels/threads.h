@@ -6,19 +6,11 @@
 #include "training/error.h"
 #include "training/kernels/kernels.h"
 
-struct tr_update {
-    float *p, *m, *v; /* m: NULL for SGD */
-    const float *g;
-    const uint16_t *narrow; /* g in bfloat16, if that is NULL */
-    int64_t count;
-    struct tr_adamw a;
-};
-
 /* The caller and n - 1 threads, which sleep until there is an update; NULL if one cannot be started. */
 struct tr_threads *tr_threads_start(int n, struct tr_error *e);
 /* NULL: there are none. */
 void tr_threads_stop(struct tr_threads *t);
 /* By those threads; NULL: by the caller alone. Elements are independent, so bits are the same. */
-void tr_update(const struct tr_kernels *k, const struct tr_update *u, struct tr_threads *t);
+void tr_update(struct tr_context *x, const struct tr_update *u, struct tr_threads *t);
 
 #endif

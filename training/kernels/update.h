@@ -77,14 +77,12 @@ INLINE void leaves_of(double *out, const void *x, bool narrow, int64_t count, in
                            : leaf_of(x, i * leaf, lesser(count - i * leaf, leaf), narrow);
 }
 
-static void square_leaves(double *out, const float *x, int64_t count, int64_t leaf)
+static void square_leaves(CONTEXT, double *out, const void *x, bool bfloat16, int64_t count, int64_t leaf)
 {
-    leaves_of(out, x, false, count, leaf);
-}
-
-static void square_leaves_of_bfloat16(double *out, const uint16_t *x, int64_t count, int64_t leaf)
-{
-    leaves_of(out, x, true, count, leaf);
+    if (bfloat16)
+        leaves_of(out, x, true, count, leaf);
+    else
+        leaves_of(out, x, false, count, leaf);
 }
 
 /* Loshchilov, Hutter 2019 */
@@ -111,4 +109,29 @@ static void sgd(float *p, const float *g, int64_t count, float rate, float scale
             vec_load_some(p + i, count - i) -
                 vec_all(rate) * (vec_load_some(g + i, count - i) * vec_all(scale)),
             count - i);
+}
+
+/* Of elements from `from` on, whose gradient begins at g. */
+static void update_some(const struct tr_update *u, const float *g, int64_t from, int64_t count)
+{
+    if (u->m)
+        adamw(u->p + from, u->m + from, u->v + from, g, count, &u->a);
+    else
+        sgd(u->p + from, g, count, u->a.rate, u->a.scale);
+}
+
+/* A gradient in bfloat16 becomes float32 piece by piece. */
+static void update(CONTEXT, const struct tr_update *u)
+{
+    enum { PIECE = 1024 };
+    if (u->g) {
+        update_some(u, u->g, 0, u->count);
+        return;
+    }
+    for (int64_t n = 0; n < u->count; n += PIECE) {
+        float g[PIECE];
+        int64_t some = lesser(u->count - n, PIECE);
+        to_float(context, g, u->narrow + n, some);
+        update_some(u, g, n, some);
+    }
 }

@@ -21,6 +21,9 @@ _Static_assert(FLT_EVAL_METHOD == 0, "float is computed as float, else the bits 
 
 #define INLINE static inline __attribute__((always_inline))
 
+/* The first argument of each function of the table, which a processor's kernels have no use for. */
+#define CONTEXT struct tr_context *context __attribute__((unused))
+
 typedef float vec __attribute__((vector_size(TR_VECTOR_BYTES)));
 typedef int32_t vec_i32 __attribute__((vector_size(TR_VECTOR_BYTES)));
 

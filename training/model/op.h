@@ -121,6 +121,7 @@ struct tr_op_row {
     const char *rules[TR_RULES];
     bool in_place; /* the first output may lie where the first input does */
     bool as_stored; /* it takes and gives elements as they lie in memory; others take and give float32 */
+    bool on_host; /* its function reads and writes elements itself: they must be in the host's memory */
     bool masked; /* attention: what the mask hides is no work, so ranks of cp differ */
     int tokens_of; /* the input, counted from 1, of whose tokens it must know the places; 0: of none */
     enum tr_recompute again; /* from which form on its results are computed again; of NONE, with FULL alone */

@@ -4,8 +4,6 @@
 #include "training/model/autodiff.h"
 #include "training/ops/attention.h"
 
-#include <string.h>
-
 static bool is_back(int op)
 {
     return op == TR_ATTENTION_DX || op == TR_ATTEND_WINDOW_DX || op == TR_ATTEND_DX;
@@ -18,30 +16,41 @@ static bool has_own_kv(int op)
 
 /* Queries, keys and values are one operand, or q and kv are two. Queries of two runs are as if of two
  * sequences, whose gradients of kv are kept apart; and each window is a sequence of its own. */
+static struct tr_attention shape_of(const struct tr_call *c)
+{
+    bool own_kv = has_own_kv(c->op);
+    const struct tr_operand *lse = is_back(c->op) ? &c->in[2] : &c->out[1];
+    int64_t tokens = tr_window(c->g), pieces = c->g->windows ? lse->d[2] / tokens : c->runs;
+    int64_t runs = own_kv ? pieces : 1;
+    return (struct tr_attention){ .tokens = tokens,
+        .heads = lse->d[1],
+        .size = c->g->channels / c->g->heads,
+        .block = c->block,
+        .first = c->first,
+        .queries = lse->d[2] / pieces,
+        .separate_kv = own_kv,
+        .striped = c->striped,
+        .sequences = c->n * (pieces / runs),
+        .by_queries = runs,
+        .by_keys = 1,
+        .by_pairs = runs };
+}
+
 static void run(const struct tr_call *c)
 {
     bool back = is_back(c->op), own_kv = has_own_kv(c->op); /* back: dy, y, lse, q, kv */
-    const struct tr_operand *lse = back ? &c->in[2] : &c->out[1], *x = back ? &c->in[3] : &c->in[0];
-    int64_t tokens = tr_window(c->g), pieces = c->g->windows ? lse->d[2] / tokens : c->runs;
-    int64_t heads = lse->d[1], queries = lse->d[2] / pieces, size = c->g->channels / c->g->heads;
-    struct tr_attention a = { .tokens = tokens,
-        .heads = heads,
-        .size = size,
-        .block = c->block,
-        .queries = queries,
-        .separate_kv = own_kv,
-        .striped = c->striped };
-    int64_t y = queries * heads * size, of_q = own_kv ? y : 3 * y,
-            of_kv = own_kv ? 2 * tokens * heads * size : of_q;
-    for (int64_t r = 0; r < c->n * pieces; r++) {
-        const float *q = x[0].p + r * of_q, *kv = own_kv ? x[1].p + r / pieces * of_kv : q + size;
-        float *dkv = own_kv ? c->out[1].p + r * of_kv : c->out[0].p + r * of_q + size;
-        a.first = c->second && r % pieces ? c->second : c->first;
+    const struct tr_operand *x = back ? &c->in[3] : &c->in[0];
+    struct tr_attention a = shape_of(c);
+    int64_t rows = a.heads * a.queries, y = rows * a.size, keys = 2 * a.tokens * a.heads * a.size;
+    for (int64_t r = 0; r < a.by_queries; r++) {
+        const float *q = x[0].p + r * y, *kv = own_kv ? x[1].p : q + a.size;
+        float *dq = c->out[0].p + r * y, *dkv = own_kv ? c->out[1].p + r * keys : dq + a.size;
+        a.first = c->second && r ? c->second : c->first;
         if (back)
-            c->k->attention_dx(c->out[0].p + r * of_q, dkv, c->in[0].p + r * y, c->in[1].p + r * y,
-                lse->p + r * heads * queries, q, kv, &a, c->scratch);
+            c->k->attention.dx(c->x, dq, dkv, c->in[0].p + r * y, c->in[1].p + r * y, c->in[2].p + r * rows,
+                q, kv, &a, c->scratch);
         else
-            c->k->attention(c->out[0].p + r * y, lse->p + r * heads * queries, q, kv, &a, c->scratch);
+            c->k->attention.whole(c->x, c->out[0].p + r * y, c->out[1].p + r * rows, q, kv, &a, c->scratch);
     }
 }
 
@@ -53,12 +62,8 @@ int64_t tr_window(const struct tr_graph *g)
 /* One run of queries and the keys of all, or of a window, at a time. */
 static int64_t scratch(const struct tr_call *c)
 {
-    int64_t window = tr_window(c->g);
-    struct tr_attention a = { .tokens = window,
-        .size = c->g->channels / c->g->heads,
-        .block = c->block,
-        .queries = c->g->windows ? window : c->out[0].d[1] / c->runs };
-    return tr_scratch_attention(&a);
+    struct tr_attention a = shape_of(c);
+    return c->k->attention.scratch(&a);
 }
 
 /* What the mask hides is no work, so it hangs on the tokens that this rank has. */
@@ -91,10 +96,11 @@ static void split(const struct tr_call *c)
     bool join = c->op == TR_JOIN;
     const struct tr_operand *whole = join ? &c->out[0] : &c->in[0], *part = join ? c->in : c->out;
     int64_t size = c->g->channels / c->g->heads, heads = c->n * whole->d[1] * whole->d[2] / (3 * size);
-    for (int64_t h = 0; h < heads; h++) {
-        float *q = part[0].p + h * size, *kv = part[1].p + 2 * h * size, *qkv = whole->p + 3 * h * size;
-        memcpy(join ? qkv : q, join ? q : qkv, (size_t)size * sizeof *q);
-        memcpy(join ? qkv + size : kv, join ? kv : qkv + size, 2 * (size_t)size * sizeof *q);
+    for (int x = 0; x < 2; x++) { /* q, then kv */
+        int64_t bytes = (1 + x) * size * TR_FLOAT_BYTES;
+        struct tr_copy rows = { { 1, 1, heads }, { 0, 0, bytes }, { 0, 0, 3 * size * TR_FLOAT_BYTES },
+            bytes };
+        tr_carry(c, part[x].p, whole->p + x * size, &rows, join);
     }
 }
 

@@ -6,10 +6,6 @@
 #include "training/model/autodiff.h"
 #include "training/ops/attention.h"
 
-#include <string.h>
-
-enum { MOST_RUNS = TR_RUNS * TR_INS };
-
 static bool is_back(int op)
 {
     return op == TR_ATTEND_PART_DX || op == TR_ATTEND_SCORES_DX;
@@ -27,25 +23,36 @@ static void attention_part(const struct tr_call *c)
     struct tr_pair pairs[TR_PAIRS];
     int n = tr_pairs(&c->map, c->cp_rank, of, pairs);
     int64_t t = keys.count, size = c->g->channels / c->g->heads, heads = q->d[2] / size, y = t * heads * size;
-    for (int64_t x = 0; x < c->n * n; x++) {
-        const struct tr_pair *p = &pairs[x % n];
-        int64_t at = x / n * c->runs + p->queries, from = x / n * c->runs + p->keys;
-        struct tr_attention a = { t, heads, size, c->block, p->queries ? c->second : c->first, t, true,
-            keys.first[p->keys], kept ? (back ? c->in[5].p : c->out[1].p) + x * heads * t * t : NULL,
-            c->striped };
+    for (int x = 0; x < n; x++) {
+        const struct tr_pair *p = &pairs[x];
+        int64_t at = p->queries, from = p->keys;
+        struct tr_attention a = { .tokens = t,
+            .heads = heads,
+            .size = size,
+            .block = c->block,
+            .first = p->queries ? c->second : c->first,
+            .queries = t,
+            .separate_kv = true,
+            .begin = keys.first[p->keys],
+            .scores = kept ? (back ? c->in[5].p : c->out[1].p) + x * heads * t * t : NULL,
+            .striped = c->striped,
+            .sequences = c->n,
+            .by_queries = c->runs,
+            .by_keys = c->runs,
+            .by_pairs = n };
         if (back)
-            c->k->attention_dx(c->out[0].p + x * y, c->out[1].p + x * 2 * y, c->in[0].p + at * y,
+            c->k->attention.dx(c->x, c->out[0].p + x * y, c->out[1].p + x * 2 * y, c->in[0].p + at * y,
                 c->in[1].p + at * y, c->in[2].p + at * heads * t, q->p + at * y, kv->p + from * 2 * y, &a,
                 c->scratch);
         else
-            c->k->attention_part(
-                c->out[0].p + x * (y + 2 * heads * t), q->p + at * y, kv->p + from * 2 * y, &a, c->scratch);
+            c->k->attention.part(c->x, c->out[0].p + x * (y + 2 * heads * t), q->p + at * y,
+                kv->p + from * 2 * y, &a, c->scratch);
     }
 }
 
-/* What run `own` of this rank and run n of the sequence, which another rank may have, give for sequence s;
- * `size` floats. Inputs are of the ranks before, or, where this rank has the keys, behind. NULL: nothing. */
-static float *piece(const struct tr_call *c, int64_t s, int own, int n, bool has_keys, int64_t size)
+/* What run `own` of this rank and run n of the sequence, which another rank may have, give; `size` floats of
+ * each sequence. Inputs are of the ranks before, or, where this rank has the keys, behind. NULL: nothing. */
+static struct tr_partial piece(const struct tr_call *c, int own, int n, bool has_keys, int64_t size)
 {
     struct tr_owner other = tr_owner_of(&c->map, n);
     int cp = c->map.cp, here = c->cp_rank,
@@ -54,8 +61,8 @@ static float *piece(const struct tr_call *c, int64_t s, int own, int n, bool has
     int count = tr_pairs(&c->map, has_keys ? other.rank : here, has_keys ? here : other.rank, pairs);
     for (int x = 0; x < count; x++)
         if (pairs[x].queries == (has_keys ? other.run : own) && pairs[x].keys == (has_keys ? own : other.run))
-            return c->in[turn].p + (s * count + x) * size;
-    return NULL;
+            return (struct tr_partial){ c->in[turn].p + x * size, count * size };
+    return (struct tr_partial){ NULL, 0 };
 }
 
 /* Of the runs up to a query's own, as it sees no key behind; of stripes all. */
@@ -63,52 +70,48 @@ static void attention_merge(const struct tr_call *c)
 {
     struct tr_runs runs = tr_runs_of(&c->map, c->g->context, c->cp_rank);
     int64_t t = runs.count, heads = c->out[1].d[1], size = c->g->channels / c->g->heads;
-    struct tr_attention a = { .heads = heads, .size = size, .queries = t };
-    for (int64_t x = 0; x < c->n * c->runs; x++) {
-        int run = (int)(x % c->runs), seen = c->map.striped ? c->map.cp : (int)(runs.first[run] / t) + 1;
-        float *part[MOST_RUNS];
+    struct tr_attention a = { .heads = heads,
+        .size = size,
+        .queries = t,
+        .sequences = c->n,
+        .by_queries = c->runs,
+        .separate_kv = true };
+    for (int run = 0; run < c->runs; run++) {
+        int seen = c->map.striped ? c->map.cp : (int)(runs.first[run] / t) + 1;
+        struct tr_partial part[TR_MOST_PARTS];
         for (int n = 0; n < seen; n++)
-            part[n] = piece(c, x / c->runs, run, n, false, heads * t * (size + 2));
-        c->k->attention_merge(
-            c->out[0].p + x * t * heads * size, c->out[1].p + x * heads * t, part, seen, &a, c->scratch);
+            part[n] = piece(c, run, n, false, heads * t * (size + 2));
+        c->k->attention.merge(c->x, c->out[0].p + run * t * heads * size, c->out[1].p + run * heads * t, part,
+            seen, &a, c->scratch);
     }
 }
 
-/* left + right, in the place of one of them. What is not there is +0. */
-static float *sum_of(const struct tr_call *c, float *left, float *right, int64_t count)
-{
-    float *to = left ? left : right;
-    if (left && right)
-        c->k->add(to, left, right, count);
-    else
-        for (int64_t i = 0; i < count && to; i++)
-            to[i] = to[i] + 0.0f;
-    return to;
-}
-
-/* The tree over the runs of the sequence, in place. */
+/* The tree over the runs of the sequence. */
 static void sum_parts(const struct tr_call *c)
 {
     int runs = c->map.cp * (int)c->runs;
     int64_t count = c->out[0].d[1] / c->runs * c->out[0].d[2];
-    for (int64_t x = 0; x < c->n * c->runs; x++) {
-        float *part[MOST_RUNS];
+    for (int run = 0; run < c->runs; run++) {
+        struct tr_partial part[TR_MOST_PARTS];
         for (int n = 0; n < runs; n++)
-            part[n] = piece(c, x / c->runs, (int)(x % c->runs), n, c->op == TR_SUM_QUERIES, count);
-        for (int step = 1; step < runs; step *= 2)
-            for (int n = 0; n + step < runs; n += 2 * step)
-                part[n] = sum_of(c, part[n], part[n + step], count);
-        memcpy(c->out[0].p + x * count, part[0], (size_t)count * sizeof(float));
+            part[n] = piece(c, run, n, c->op == TR_SUM_QUERIES, count);
+        c->k->fold_parts(c->x, &(struct tr_partial){ c->out[0].p + run * count, c->runs * count }, part, runs,
+            count, c->n);
     }
 }
 
 static int64_t part_scratch(const struct tr_call *c)
 {
-    int64_t here = c->in[is_back(c->op) ? 3 : 0].d[1] / c->runs;
-    struct tr_attention a = {
-        .tokens = here, .size = c->g->channels / c->g->heads, .block = c->block, .queries = here
-    };
-    return tr_scratch_attention(&a);
+    const struct tr_operand *q = &c->in[is_back(c->op) ? 3 : 0];
+    int64_t here = q->d[1] / c->runs, size = c->g->channels / c->g->heads;
+    struct tr_attention a = { .tokens = here,
+        .heads = q->d[2] / size,
+        .size = size,
+        .block = c->block,
+        .queries = here,
+        .separate_kv = true,
+        .sequences = c->n };
+    return c->k->attention.scratch(&a);
 }
 
 /* Where one rank has the whole sequence, as in a graph's price, each part is a share of it. */

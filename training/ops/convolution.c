@@ -28,35 +28,64 @@ static float *patches(const struct tr_call *c, const struct tr_operand *x, int64
     int64_t side = c->g->grid, own = (is_gradient(c) ? c->in[0].d[1] : c->out[0].d[1]) / side;
     struct tr_grid g = { own, side, x->d[1] > own * side };
     float *to = c->scratch + tr_lines(kernel_floats);
-    c->k->patches(to, x->p + s * x->d[1] * x->d[2], &g, x->d[2], channels_outside, direction);
+    c->k->patches(c->x, to, x->p + s * x->d[1] * x->d[2], &g, x->d[2], channels_outside, direction);
     return to;
 }
 
-/* A convolution, or the gradient of its input, which is one with the taps the other way round. Where the rows
- * of w are summed over (channels, and backward filters), each row is one for every tap. */
-static void convolve(const struct tr_call *c)
+static bool sums_rows(const struct tr_call *c)
 {
-    bool forward = c->op == TR_FILTERS || c->op == TR_CHANNELS;
-    bool sums_rows = c->op == TR_CHANNELS || c->op == TR_FILTERS_DX;
-    const struct tr_operand *x = &c->in[0];
-    int64_t t = c->out[0].d[1], k = TR_TAPS * x->d[2], n = c->out[0].d[2], chunks, chunk;
+    return c->op == TR_CHANNELS || c->op == TR_FILTERS_DX;
+}
+
+/* Of one sequence, without its patches and its place. Where the rows of w are summed over (channels, and
+ * backward filters), each row is one for every tap. */
+static struct tr_gemm product_of(const struct tr_call *c)
+{
+    bool sums = sums_rows(c);
+    int64_t t = c->out[0].d[1], k = TR_TAPS * c->in[0].d[2], n = c->out[0].d[2], chunks, chunk;
     tr_chunks_of(c->in[1].of, c->in[1].d[0], &chunks, &chunk);
-    struct tr_gemm g = { .m = t,
+    return (struct tr_gemm){ .m = t,
         .n = n,
         .k = k,
         .a_row = k,
         .a_column = 1,
         .b = c->in[1].p,
-        .b_row = sums_rows ? n : 1,
-        .b_column = sums_rows ? 1 : k,
+        .b_row = sums ? n : 1,
+        .b_column = sums ? 1 : k,
         .c_row = n,
-        .chunks = sums_rows ? chunks : 1,
-        .chunk = sums_rows ? TR_TAPS * chunk : k };
+        .chunks = sums ? chunks : 1,
+        .chunk = sums ? TR_TAPS * chunk : k };
+}
+
+/* A convolution, or the gradient of its input, which is one with the taps the other way round. */
+static void convolve(const struct tr_call *c)
+{
+    bool forward = c->op == TR_FILTERS || c->op == TR_CHANNELS;
+    struct tr_gemm g = product_of(c);
+    int64_t kernel = c->k->scratch_gemm(&g);
     for (int64_t s = 0; s < c->n; s++) {
-        g.a = patches(c, x, s, tr_scratch_gemm(t, n, k), sums_rows, forward ? 1 : -1);
-        g.c = c->out[0].p + s * t * n;
-        c->k->gemm(&g, c->scratch);
+        g.a = patches(c, &c->in[0], s, kernel, sums_rows(c), forward ? 1 : -1);
+        g.c = c->out[0].p + s * g.m * g.n;
+        c->k->gemm(c->x, &g, c->scratch);
     }
+}
+
+/* Of one sequence, without its operands. */
+static struct tr_gemm gradient_product_of(const struct tr_call *c)
+{
+    bool filters = of_filters(c);
+    int64_t k = TR_TAPS * c->in[1].d[2], width = c->in[0].d[2];
+    int64_t rows = filters ? width : k, columns = filters ? k : width;
+    return (struct tr_gemm){ .m = rows,
+        .n = columns,
+        .k = c->in[0].d[1],
+        .a_row = 1,
+        .a_column = rows,
+        .b_row = columns,
+        .b_column = 1,
+        .c_row = columns,
+        .chunks = c->in[0].d[1] / c->block,
+        .chunk = c->block };
 }
 
 /* dw = dy' patches, or for channels patches' dy, of each sequence. These are leaves; or else the tree over
@@ -65,30 +94,18 @@ static void convolve_dw(const struct tr_call *c)
 {
     bool filters = of_filters(c), leaves = gives_leaves(c);
     const struct tr_operand *dy = &c->in[0], *x = &c->in[1];
-    int64_t t = dy->d[1], k = TR_TAPS * x->d[2], rows = filters ? dy->d[2] : k,
-            columns = filters ? k : dy->d[2];
-    int64_t kernel = tr_scratch_gemm(rows, columns, t);
+    struct tr_gemm g = gradient_product_of(c);
+    int64_t t = dy->d[1], kernel = c->k->scratch_gemm(&g), count = g.m * g.n;
     float *level[32];
     if (!leaves)
-        tr_levels_of(c, tr_lines(kernel) + t * k, rows * columns, level);
+        tr_levels_of(c, tr_lines(kernel) + t * TR_TAPS * x->d[2], count, level);
     for (int64_t s = 0; s < c->n; s++) {
         const float *y = dy->p + s * t * dy->d[2], *taps = patches(c, x, s, kernel, !filters, 1);
-        struct tr_gemm g = { .m = rows,
-            .n = columns,
-            .k = t,
-            .a = filters ? y : taps,
-            .a_row = 1,
-            .a_column = rows,
-            .b = filters ? taps : y,
-            .b_row = columns,
-            .b_column = 1,
-            .c = c->out[0].p + (leaves ? s * rows * columns : 0),
-            .c_row = columns,
-            .chunks = t / c->block,
-            .chunk = c->block };
-        c->k->gemm(&g, c->scratch);
+        g.a = filters ? y : taps, g.b = filters ? taps : y;
+        g.c = c->out[0].p + (leaves ? s * count : 0);
+        c->k->gemm(c->x, &g, c->scratch);
         if (!leaves)
-            tr_tree_in(c->k, c->out[0].p, level, rows * columns, (int)s, (int)c->n);
+            c->k->tree_in(c->x, g.c, level, count, s, c->n);
     }
 }
 
@@ -96,13 +113,15 @@ static void convolve_dw(const struct tr_call *c)
 static int64_t convolve_scratch(const struct tr_call *c)
 {
     int64_t t = c->out[0].d[1], k = TR_TAPS * c->in[0].d[2]; /* the input may have a halo */
-    return tr_lines(tr_scratch_gemm(t, c->out[0].d[2], k)) + t * k;
+    struct tr_gemm g = product_of(c);
+    return tr_lines(c->k->scratch_gemm(&g)) + t * k;
 }
 
 static int64_t convolve_dw_scratch(const struct tr_call *c)
 {
     int64_t t = c->in[0].d[1], taps = TR_TAPS * c->in[1].d[2], columns = c->in[0].d[2];
-    int64_t product = of_filters(c) ? tr_scratch_gemm(columns, taps, t) : tr_scratch_gemm(taps, columns, t);
+    struct tr_gemm g = gradient_product_of(c);
+    int64_t product = c->k->scratch_gemm(&g);
     int64_t levels = gives_leaves(c) ? 0 : tr_levels(c->n);
     return tr_lines(product) + tr_lines(t * taps) + levels * columns * taps;
 }
@@ -121,19 +140,15 @@ static double convolve_dw_work(const struct tr_call *c)
 
 static void sum_cells(const struct tr_call *c)
 {
-    int64_t width = c->in[0].d[2], cells = c->in[0].d[1];
-    for (int64_t s = 0; s < c->n; s++)
-        c->k->sum_tokens(c->out[0].p + s * width, c->in[0].p + s * cells * width, cells, width, c->block);
+    struct tr_tokens t = tr_tokens_of(c, 1);
+    c->k->sum_tokens(c->x, c->out[0].p, c->in[0].p, &t);
 }
 
 /* That sum over the number of cells; backward each cell gets its part. */
 static void mean(const struct tr_call *c)
 {
-    int64_t width = c->in[0].d[2], out = c->out[0].d[1];
-    float cells = (float)c->g->context;
-    for (int64_t s = 0; s < c->n; s++)
-        for (int64_t i = 0; i < out * width; i++)
-            c->out[0].p[s * out * width + i] = c->in[0].p[s * width + i % width] / cells;
+    struct tr_tokens t = { c->n, c->out[0].d[1], c->in[0].d[2], 1 };
+    c->k->mean(c->x, c->out[0].p, c->in[0].p, (float)c->g->context, &t);
 }
 
 /* ---- the rows ---- */

@@ -4,8 +4,6 @@
 #include "training/model/autodiff.h"
 #include "training/ops/site.h"
 
-#include <string.h>
-
 static int64_t rows_of(const struct tr_call *c)
 {
     return c->n * c->in[0].d[1];
@@ -13,44 +11,40 @@ static int64_t rows_of(const struct tr_call *c)
 
 static void bias(const struct tr_call *c)
 {
-    c->k->add_bias(c->out[0].p, c->in[0].p, c->in[1].p, rows_of(c), c->in[0].d[2]);
+    c->k->add_bias(c->x, c->out[0].p, c->in[0].p, c->in[1].p, rows_of(c), c->in[0].d[2]);
 }
 
 static void bias_leaves(const struct tr_call *c)
 {
-    int64_t t = c->in[0].d[1] / c->runs, width = c->in[0].d[2];
-    for (int64_t s = 0; s < c->n * c->runs; s++)
-        c->k->sum_tokens(c->out[0].p + s * c->out[0].d[1], c->in[0].p + s * t * width, t, width, c->block);
+    struct tr_tokens t = tr_tokens_of(c, c->runs);
+    c->k->sum_tokens(c->x, c->out[0].p, c->in[0].p, &t);
 }
 
 static void gelu(const struct tr_call *c)
 {
-    c->k->gelu(c->out[0].p, c->in[0].p, rows_of(c) * c->in[0].d[2]);
+    c->k->gelu(c->x, c->out[0].p, c->in[0].p, rows_of(c) * c->in[0].d[2]);
 }
 
 static void gelu_dx(const struct tr_call *c)
 {
-    c->k->gelu_dx(c->out[0].p, c->in[0].p, c->in[1].p, rows_of(c) * c->in[0].d[2]);
+    c->k->gelu_dx(c->x, c->out[0].p, c->in[0].p, c->in[1].p, rows_of(c) * c->in[0].d[2]);
 }
 
 static void add(const struct tr_call *c)
 {
-    c->k->add(c->out[0].p, c->in[0].p, c->in[1].p, rows_of(c) * c->in[0].d[2]);
+    c->k->add(c->x, c->out[0].p, c->in[0].p, c->in[1].p, rows_of(c) * c->in[0].d[2]);
 }
 
-/* The tree over the leaves, in place; the sum is in the first. Of a sequence there may be two, neighbours. */
+/* The tree over the leaves. Of a sequence there may be two, neighbours. */
 static void fold(const struct tr_call *c)
 {
-    int64_t count = c->out[0].count, n = c->in[0].count / count;
-    for (int64_t step = 1; step < n; step *= 2)
-        for (int64_t s = 0; s + step < n; s += 2 * step)
-            c->k->add(c->in[0].p + s * count, c->in[0].p + s * count, c->in[0].p + (s + step) * count, count);
-    memcpy(c->out[0].p, c->in[0].p, (size_t)count * sizeof(float));
+    int64_t count = c->out[0].count;
+    c->k->fold(c->x, c->out[0].p, c->in[0].p, c->in[0].count / count, count, 1);
 }
 
 static void round_sums(const struct tr_call *c)
 {
-    c->k->to_bfloat16((uint16_t *)(void *)c->out[0].p, c->in[0].p, c->in[0].count);
+    c->k->bfloat16.from_float(c->x, (uint16_t *)(void *)c->out[0].p, c->in[0].p, c->in[0].count, NULL);
 }
 
 /* ---- the rows ---- */

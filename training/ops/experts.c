@@ -5,12 +5,12 @@
  * segments: by ranks, then by experts. Rows are independent, so each segment goes through the expert's
  * matrices as it lies. What sums over tokens runs on one sequence after the other, whose rows are spread to
  * blocks of equal length with rows of 0 behind them: a chain that adds 0 stays as it is, but for the sign of
- * a 0, and + 0 makes that one. */
+ * a 0, and + 0 makes that one.
+ *
+ * Which rows are whose the processor reads in the counts, so these operations work in the host's memory. */
 #include "training/model/autodiff.h"
 #include "training/model/moe.h"
 #include "training/ops/site.h"
-
-#include <string.h>
 
 /* What an operation on rows works on. */
 struct segments {
@@ -62,7 +62,7 @@ static void multiply(const struct segments *s, float *y, const float *x, const f
         .c_row = n,
         .chunks = chunks,
         .chunk = k / chunks };
-    s->c->k->gemm(&g, scratch);
+    s->c->k->gemm(s->c->x, &g, scratch);
 }
 
 static void through_experts(const struct tr_call *c)
@@ -81,25 +81,25 @@ static void through_experts(const struct tr_call *c)
         if (rows == 0)
             continue;
         if (down)
-            c->k->gelu(active, x, rows * from);
+            c->k->gelu(c->x, active, x, rows * from);
         multiply(&s, y, down ? active : x, c->in[weight].p + e * s.hidden * s.channels, !back,
             back ? TR_CUT : 1, scratch, rows);
         if (down_dx)
-            c->k->gelu_dx(y, y, before, rows * to);
+            c->k->gelu_dx(c->x, y, y, before, rows * to);
         else if (!up_dx)
-            c->k->add_bias(y, y, c->in[3].p + e * to, rows, to);
+            c->k->add_bias(c->x, y, y, c->in[3].p + e * to, rows, to);
         x += rows * from, y += rows * to, before += rows * to;
     }
 }
 
 /* Rows of the blocks of a sequence, spread to blocks of `longest` rows. */
-static void spread(
-    float *to, const float *x, const int32_t *counts, int64_t blocks, int64_t longest, int64_t width)
+static void spread(const struct tr_call *c, float *to, const float *x, const int32_t *counts, int64_t blocks,
+    int64_t longest, int64_t width)
 {
     for (int64_t b = 0; b < blocks; b++) {
-        size_t here = (size_t)(counts[b] * width), rest = (size_t)((longest - counts[b]) * width);
-        memcpy(to, x, here * sizeof *to);
-        memset(to + here, 0, rest * sizeof *to);
+        int64_t here = counts[b] * width, rest = (longest - counts[b]) * width;
+        tr_copy_bytes(c->x, to, x, here * TR_FLOAT_BYTES);
+        c->k->fill(c->x, to + here, 0, rest * TR_FLOAT_BYTES);
         to += here + rest, x += here;
     }
 }
@@ -120,18 +120,19 @@ static void leaf(const struct segments *s, float *dw, float *db, const float *a,
     const int32_t *counts, int64_t blocks, bool up)
 {
     const struct tr_kernels *k = s->c->k;
+    struct tr_context *x = s->c->x;
     int64_t longest = 0, h = s->hidden, c = s->channels, width = up ? h : c;
-    memset(dw, 0, (size_t)(h * c) * sizeof *dw);
-    memset(db, 0, (size_t)width * sizeof *db);
+    k->fill(x, dw, 0, h * c * TR_FLOAT_BYTES);
+    k->fill(x, db, 0, width * TR_FLOAT_BYTES);
     for (int64_t i = 0; i < blocks; i++)
         longest = counts[i] > longest ? counts[i] : longest;
     if (longest == 0)
         return;
     float *left = s->c->scratch, *right = left + blocks * longest * h, *rest = right + blocks * longest * c;
-    spread(left, a, counts, blocks, longest, h);
-    spread(right, b, counts, blocks, longest, c);
+    spread(s->c, left, a, counts, blocks, longest, h);
+    spread(s->c, right, b, counts, blocks, longest, c);
     if (!up)
-        k->gelu(left, left, blocks * longest * h);
+        k->gelu(x, left, left, blocks * longest * h);
     struct tr_gemm g = { .m = h,
         .n = c,
         .k = blocks * longest,
@@ -146,15 +147,16 @@ static void leaf(const struct segments *s, float *dw, float *db, const float *a,
         .chunks = blocks,
         .chunk = longest,
         .add = true };
-    k->gemm(&g, rest);
-    k->sum_tokens(db, up ? left : right, blocks * longest, width, longest);
+    k->gemm(x, &g, rest);
+    k->sum_tokens(x, db, up ? left : right, &(struct tr_tokens){ 1, blocks * longest, width, longest });
 }
 
 /* Floats for the leaf of a sequence: its rows, spread, and the product. */
-static int64_t leaf_scratch(const struct tr_graph *g)
+static int64_t leaf_scratch(const struct tr_call *c)
 {
-    int64_t h = tr_moe_hidden(g), t = g->context + TR_BLOCKS;
-    return tr_lines(t * (h + g->channels) + tr_scratch_gemm(h, g->channels, t));
+    int64_t h = tr_moe_hidden(c->g), width = c->g->channels, t = c->g->context + TR_BLOCKS;
+    struct tr_gemm g = { .m = h, .n = width, .k = t, .chunks = TR_BLOCKS, .chunk = t / TR_BLOCKS };
+    return tr_lines(t * (h + width) + c->k->scratch_gemm(&g));
 }
 
 /* Of a gradient, or of the leaves of one: how many experts are here. */
@@ -185,7 +187,7 @@ static void weight_gradients(const struct tr_call *c)
     bool up = gives_up(c);
     struct segments s = segments_of(c, 2, experts_of(c));
     int64_t h = s.hidden, w = h * s.channels, width = up ? h : s.channels, n = s.ranks * c->n;
-    float *level[2][32], *p = c->scratch + leaf_scratch(c->g);
+    float *level[2][32], *p = c->scratch + leaf_scratch(c);
     for (int l = 0; l < 32 && (n - 1) >> l; l++, p += w + h)
         level[0][l] = p, level[1][l] = p + w;
     for (int64_t e = 0; e < s.experts; e++) {
@@ -195,8 +197,8 @@ static void weight_gradients(const struct tr_call *c)
             const int32_t *mine = counts_of(&s, i / c->n, e) + i % c->n * s.blocks;
             int64_t before = total(s.counts, mine - s.counts);
             leaf(&s, dw, db, first + before * h, second + before * s.channels, mine, s.blocks, up);
-            tr_tree_in(c->k, dw, level[0], w, (int)i, (int)n);
-            tr_tree_in(c->k, db, level[1], width, (int)i, (int)n);
+            c->k->tree_in(c->x, dw, level[0], w, i, n);
+            c->k->tree_in(c->x, db, level[1], width, i, n);
         }
     }
 }
@@ -205,14 +207,18 @@ static int64_t rows_scratch(const struct tr_call *c)
 {
     int64_t h = tr_moe_hidden(c->g), width = c->g->channels, tokens = c->n * c->g->context;
     bool down = c->op == TR_EXPERT_DOWN, from_hidden = down || c->op == TR_EXPERT_UP_DX;
-    return (down ? tokens * h : 0) +
-           (from_hidden ? tr_scratch_gemm(tokens, width, h) : tr_scratch_gemm(tokens, h, width));
+    struct tr_gemm g = { .m = tokens,
+        .n = from_hidden ? width : h,
+        .k = from_hidden ? h : width,
+        .chunks = from_hidden ? TR_CUT : 1,
+        .chunk = from_hidden ? h / TR_CUT : width };
+    return (down ? tokens * h : 0) + c->k->scratch_gemm(&g);
 }
 
 static int64_t weight_scratch(const struct tr_call *c)
 {
     int64_t h = tr_moe_hidden(c->g), sums = gives_leaves(c) ? 1 : c->n * (c->g->experts / experts_of(c));
-    return leaf_scratch(c->g) + tr_levels(sums) * (h * c->g->channels + h);
+    return leaf_scratch(c) + tr_levels(sums) * (h * c->g->channels + h);
 }
 
 /* Each rank has its share of the rows of all, whatever the run will say. */
@@ -267,40 +273,48 @@ const struct tr_op_row tr_op_expert_up = { .name = "expert_up",
     .gradient = up_gradient,
     .scratch = rows_scratch,
     .work = rows_work,
+    .on_host = true,
     .run = through_experts };
 const struct tr_op_row tr_op_expert_up_dx = { .name = "expert_up_dx",
     .rules = { "R R R -> R", "Sb Sb R -> Sb", "St St R -> St", "E E Sr -> E" },
     .scratch = rows_scratch,
     .work = rows_work,
+    .on_host = true,
     .run = through_experts };
 const struct tr_op_row tr_op_expert_up_dw = { .name = "expert_up_dw",
     .rules = { "R R R -> R R", "Sb Sb Sb -> Ps Ps", "E E E -> Sr Sr" },
     .scratch = weight_scratch,
     .work = weight_work,
+    .on_host = true,
     .run = weight_gradients };
 const struct tr_op_row tr_op_expert_down = { .name = "expert_down",
     .rules = { "R R R R -> R", "Sb Sb R R -> Sb", "St St R R -> St", "E E Sr Sr -> E" },
     .gradient = down_gradient,
     .scratch = rows_scratch,
     .work = rows_work,
+    .on_host = true,
     .run = through_experts };
 const struct tr_op_row tr_op_expert_down_dx = { .name = "expert_down_dx",
     .rules = { "R R R R -> R", "Sb Sb Sb R -> Sb", "St St St R -> St", "E E E Sr -> E" },
     .scratch = rows_scratch,
     .work = rows_work,
+    .on_host = true,
     .run = through_experts };
 const struct tr_op_row tr_op_expert_down_dw = { .name = "expert_down_dw",
     .rules = { "R R R -> R R", "Sb Sb Sb -> Ps Ps", "E E E -> Sr Sr" },
     .scratch = weight_scratch,
     .work = weight_work,
+    .on_host = true,
     .run = weight_gradients };
 const struct tr_op_row tr_op_expert_up_leaves = { .name = "expert_up_dw",
     .rules = { "R R R -> R R", "Sb Sb Sb -> Sb Sb", "St St St -> Pb Pb", "E E E -> Gr Gr" },
     .scratch = weight_scratch,
     .work = weight_work,
+    .on_host = true,
     .run = weight_leaves };
 const struct tr_op_row tr_op_expert_down_leaves = { .name = "expert_down_dw",
     .rules = { "R R R -> R R", "Sb Sb Sb -> Sb Sb", "St St St -> Pb Pb", "E E E -> Gr Gr" },
     .scratch = weight_scratch,
     .work = weight_work,
+    .on_host = true,
     .run = weight_leaves };

@@ -4,114 +4,51 @@
  *
  * The sums over the cells are operations of their own, for each channel, since an axis that cuts the cells
  * must complete them. A group is made of neighbouring channels and whole on its rank, so that what follows
- * from the sums is made here: one number for each group. */
+ * from the sums, one number for each group, is made by the kernels. */
 #include "training/model/autodiff.h"
 #include "training/ops/site.h"
 
-#include <math.h>
-
-enum { LANES = 16 };
-
-/* Lane i % 16 takes summand i, ascending, fused with a factor y[i] if there is one; then the tree. */
-static float along(const float *x, const float *y, int64_t n)
+static struct tr_grouped groups(const struct tr_call *c)
 {
-    float lane[LANES] = { 0 };
-    for (int64_t i = 0; i < n; i++)
-        lane[i % LANES] = y ? fmaf(x[i], y[i], lane[i % LANES]) : lane[i % LANES] + x[i];
-    for (int step = 1; step < LANES; step *= 2)
-        for (int i = 0; i < LANES; i += 2 * step)
-            lane[i] = lane[i] + lane[i + step];
-    return lane[0];
-}
-
-/* to[channel] = the mean over its group, of what sums[channel], times factor[channel], are the sums of. */
-static void means(const struct tr_call *c, float *to, const float *sums, const float *factor, int64_t width)
-{
-    int64_t size = c->g->channels / c->g->groups;
-    for (int64_t first = 0; first < width; first += size) {
-        float mean = along(sums + first, factor ? factor + first : NULL, size);
-        mean = mean / (float)(c->g->context * size);
-        for (int64_t i = first; i < first + size; i++)
-            to[i] = mean;
-    }
-}
-
-/* One over the deviation, from the sums of the squares. */
-static void scales(const struct tr_call *c, float *to, const float *squares, int64_t width)
-{
-    means(c, to, squares, NULL, width);
-    for (int64_t i = 0; i < width; i++)
-        to[i] = 1 / sqrtf(to[i] + 1e-5f);
+    return (struct tr_grouped){ tr_tokens_of(c, 1), c->g->channels / c->g->groups, c->g->context };
 }
 
 static int64_t scratch(const struct tr_call *c)
 {
-    return 3 * c->in[0].d[2];
+    struct tr_grouped g = groups(c);
+    return c->k->group_norm.scratch(&g);
 }
 
-/* Where sequence s of a tensor begins that has the rows of the first operand. */
-static int64_t at(const struct tr_call *c, int64_t s)
-{
-    return s * c->in[0].d[1] * c->in[0].d[2];
-}
-
-/* x less its mean. */
 static void centre(const struct tr_call *c)
 {
-    int64_t rows = c->in[0].d[1], width = c->in[0].d[2];
-    float *less = c->scratch;
-    for (int64_t s = 0; s < c->n; s++) {
-        means(c, less, c->in[1].p + s * width, NULL, width);
-        for (int64_t i = 0; i < width; i++)
-            less[i] = -less[i];
-        c->k->add_bias(c->out[0].p + at(c, s), c->in[0].p + at(c, s), less, rows, width);
-    }
+    struct tr_grouped g = groups(c);
+    c->k->group_norm.centre(c->x, c->out[0].p, c->in[0].p, c->in[1].p, &g, c->scratch);
 }
 
 static void sum_squares(const struct tr_call *c)
 {
-    int64_t rows = c->in[0].d[1], width = c->in[0].d[2];
-    for (int64_t s = 0; s < c->n; s++) {
-        const float *x = c->in[0].p + at(c, s);
-        c->k->sum_products(c->out[0].p + s * width, x, x, NULL, rows, width, c->block);
-    }
+    struct tr_tokens t = tr_tokens_of(c, 1);
+    c->k->sum_squares(c->x, c->out[0].p, c->in[0].p, &t);
 }
 
 static void norm(const struct tr_call *c)
 {
-    int64_t rows = c->in[0].d[1], width = c->in[0].d[2];
-    for (int64_t s = 0; s < c->n; s++) {
-        scales(c, c->scratch, c->in[1].p + s * width, width);
-        c->k->group_norm(
-            c->out[0].p + at(c, s), c->in[0].p + at(c, s), c->scratch, c->in[2].p, c->in[3].p, rows, width);
-    }
+    struct tr_grouped g = groups(c);
+    c->k->group_norm.forward(
+        c->x, c->out[0].p, c->in[0].p, c->in[1].p, c->in[2].p, c->in[3].p, &g, c->scratch);
 }
 
 static void norm_dw(const struct tr_call *c)
 {
-    int64_t rows = c->in[0].d[1], width = c->in[0].d[2];
-    for (int64_t s = 0; s < c->n; s++) {
-        const float *dy = c->in[0].p + at(c, s);
-        scales(c, c->scratch, c->in[2].p + s * width, width);
-        c->k->sum_products(
-            c->out[0].p + s * width, dy, c->in[1].p + at(c, s), c->scratch, rows, width, c->block);
-        c->k->sum_tokens(c->out[1].p + s * width, dy, rows, width, c->block);
-    }
+    struct tr_grouped g = groups(c);
+    c->k->group_norm.dw(c->x, c->out[0].p, c->out[1].p, c->in[0].p, c->in[1].p, c->in[2].p, &g, c->scratch);
 }
 
-/* The sums over a group follow from the gradients of scale and shift, each of this picture. */
 static void norm_dx(const struct tr_call *c)
 {
-    int64_t rows = c->in[0].d[1], width = c->in[0].d[2];
-    const float *w = c->in[3].p;
-    float *scale = c->scratch, *sum = scale + width, *dot = sum + width;
-    for (int64_t s = 0; s < c->n; s++) {
-        scales(c, scale, c->in[2].p + s * width, width);
-        means(c, sum, w, c->in[5].p + s * width, width);
-        means(c, dot, w, c->in[4].p + s * width, width);
-        c->k->group_norm_dx(c->out[0].p + at(c, s), c->in[0].p + at(c, s), c->in[1].p + at(c, s),
-            &(struct tr_group_norm){ scale, sum, dot }, w, rows, width);
-    }
+    struct tr_grouped g = groups(c);
+    c->k->group_norm.dx(c->x, c->out[0].p, c->in[0].p, c->in[1].p, c->in[2].p, c->in[3].p, c->in[4].p,
+        c->in[5].p, &g, c->scratch);
 }
 
 /* ---- the rows ---- */

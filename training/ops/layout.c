@@ -3,28 +3,24 @@
  * computes nothing; and the sum of the two halves of a sequence. */
 #include "training/ops/site.h"
 
-#include <string.h>
-
 /* Of all channels of each token, those of this rank. */
 static void slice(const struct tr_call *c)
 {
-    int64_t whole = c->in[0].d[2], here = c->out[0].d[2], tokens = c->n * c->in[0].d[1];
-    for (int64_t t = 0; t < tokens; t++)
-        memcpy(
-            c->out[0].p + t * here, c->in[0].p + t * whole + c->tp_rank * here, (size_t)here * sizeof(float));
+    int64_t whole = c->in[0].d[2] * TR_FLOAT_BYTES, here = c->out[0].d[2];
+    struct tr_copy rows = { { 1, 1, c->n * c->in[0].d[1] }, { 0, 0, here * TR_FLOAT_BYTES }, { 0, 0, whole },
+        here * TR_FLOAT_BYTES };
+    c->k->copy(c->x, c->out[0].p, c->in[0].p + c->tp_rank * here, &rows);
 }
 
 /* x[sequence][token][rank][width] becomes x[sequence][rank][token][width], or comes back. */
 static void pack(const struct tr_call *c)
 {
     bool back = c->op == TR_UNPACK;
-    int64_t t = c->in[0].d[1], width = c->in[0].d[2] / c->ranks, from = 0, blocks = c->n * c->ranks * t;
-    for (int64_t block = 0; block < blocks; block++) { /* in the packed order */
-        int64_t s = block / (c->ranks * t), rank = block / t % c->ranks, token = block % t;
-        from = ((s * t + token) * c->ranks + rank) * width;
-        memcpy(c->out[0].p + (back ? from : block * width), c->in[0].p + (back ? block * width : from),
-            (size_t)width * sizeof(float));
-    }
+    int64_t t = c->in[0].d[1], whole = c->in[0].d[2] * TR_FLOAT_BYTES, width = whole / c->ranks;
+    struct tr_copy rows = { { c->n, c->ranks, t }, { t * whole, t * width, width },
+        { t * whole, width, whole }, width };
+    const struct tr_operand *packed = back ? &c->in[0] : &c->out[0], *plain = back ? &c->out[0] : &c->in[0];
+    tr_carry(c, packed->p, plain->p, &rows, back);
 }
 
 /* x[sequence][rank][run][token][width] becomes x[sequence][token][width] in the order of the sequence. The
@@ -34,23 +30,20 @@ static void arrange(const struct tr_call *c)
 {
     bool deal = c->op == TR_DEAL;
     int64_t halves = deal ? TR_RUNS : 1, runs = c->map.cp * c->runs, width = c->in[0].d[2];
-    int64_t run = c->in[0].d[1] / runs * width;
-    for (int64_t x = 0; x < c->n * halves * runs; x++) { /* in the order of the sequence */
-        int64_t s = x / (halves * runs), half = x / runs % halves;
+    int64_t run = c->in[0].d[1] / runs * width, whole = halves * runs * run * TR_FLOAT_BYTES;
+    struct tr_copy rows = { { 1, 1, c->n }, { 0, 0, whole }, { 0, 0, whole }, run * TR_FLOAT_BYTES };
+    for (int64_t x = 0; x < halves * runs; x++) { /* in the order of the sequence */
         struct tr_owner owner = tr_owner_of(&c->map, (int)(x % runs));
-        int64_t dealt = (((s * c->map.cp + owner.rank) * halves + half) * c->runs + owner.run) * run;
-        memcpy(c->out[0].p + (deal ? dealt : x * run), c->in[0].p + (deal ? x * run : dealt),
-            (size_t)run * sizeof(float));
+        int64_t dealt = ((owner.rank * halves + x / runs) * c->runs + owner.run) * run;
+        c->k->copy(
+            c->x, c->out[0].p + (deal ? dealt : x * run), c->in[0].p + (deal ? x * run : dealt), &rows);
     }
 }
 
 /* x[sequence][half][token][width]: the halves are the two children of the root. */
 static void add_halves(const struct tr_call *c)
 {
-    int64_t count = c->out[0].d[1] * c->out[0].d[2];
-    for (int64_t s = 0; s < c->n; s++)
-        c->k->add(
-            c->out[0].p + s * count, c->in[0].p + 2 * s * count, c->in[0].p + (2 * s + 1) * count, count);
+    c->k->fold(c->x, c->out[0].p, c->in[0].p, TR_RUNS, c->out[0].d[1] * c->out[0].d[2], c->n);
 }
 
 const struct tr_op_row tr_op_pack = {

@@ -6,23 +6,21 @@
 static void forward(const struct tr_call *c)
 {
     const struct tr_operand *x = &c->in[0];
-    c->k->layer_norm(
-        c->out[0].p, c->out[1].p, c->out[2].p, x->p, c->in[1].p, c->in[2].p, c->n * x->d[1], x->d[2]);
+    c->k->layer_norm.forward(
+        c->x, c->out[0].p, c->out[1].p, c->out[2].p, x->p, c->in[1].p, c->in[2].p, c->n * x->d[1], x->d[2]);
 }
 
 static void backward(const struct tr_call *c)
 {
     const struct tr_operand *dy = &c->in[0];
-    c->k->layer_norm_dx(
-        c->out[0].p, dy->p, c->in[1].p, c->in[2].p, c->in[3].p, c->in[4].p, c->n * dy->d[1], dy->d[2]);
+    c->k->layer_norm.dx(
+        c->x, c->out[0].p, dy->p, c->in[1].p, c->in[2].p, c->in[3].p, c->in[4].p, c->n * dy->d[1], dy->d[2]);
 }
 
 static void leaves(const struct tr_call *c)
 {
-    int64_t t = c->in[0].d[1] / c->runs, width = c->in[0].d[2], out = c->out[0].d[1];
-    for (int64_t s = 0; s < c->n * c->runs; s++)
-        c->k->layer_norm_dw(c->out[0].p + s * out, c->out[1].p + s * out, c->in[0].p + s * t * width,
-            c->in[1].p + s * t * width, c->in[2].p + s * t, c->in[3].p + s * t, t, width, c->block);
+    struct tr_tokens t = tr_tokens_of(c, c->runs);
+    c->k->layer_norm.dw(c->x, c->out[0].p, c->out[1].p, c->in[0].p, c->in[1].p, c->in[2].p, c->in[3].p, &t);
 }
 
 /* ---- the rows ---- */

@@ -2,12 +2,13 @@
 /* router.c: which experts a token has; its way to them, and what comes back.
  *
  * A token has a row for each choice. Rows lie in the order of experts, and those of one in the order of
- * tokens; so where a row lies follows from the choices, and is told to nobody. */
+ * tokens; so where a row lies follows from the choices, and is told to nobody.
+ *
+ * Who looks at choices and counts here is the processor, so these operations work in the host's memory. */
 #include "training/model/autodiff.h"
 #include "training/ops/site.h"
 
 #include <math.h>
-#include <string.h>
 
 /* A choice that a full expert has refused has no row. */
 static bool admitted(const struct tr_call *c, int32_t choice)
@@ -19,7 +20,7 @@ static bool admitted(const struct tr_call *c, int32_t choice)
 static int32_t *first_rows(const struct tr_call *c, const int32_t *choice, int64_t count)
 {
     int32_t *next = (int32_t *)(void *)c->scratch, sum = 0;
-    memset(next, 0, (size_t)c->g->experts * sizeof *next);
+    c->k->fill(c->x, next, 0, c->g->experts * (int64_t)sizeof *next);
     for (int64_t i = 0; i < count; i++)
         if (admitted(c, choice[i]))
             next[choice[i]]++;
@@ -50,11 +51,12 @@ static void gate(const struct tr_call *c)
     float *p = c->out[0].p, *max = c->scratch, *sum = max + rows, *wanted = sum + rows;
     int32_t *choice = tr_integers(&c->out[1]);
     uint16_t *none = (uint16_t *)(void *)(wanted + rows);
-    for (int64_t t = 0; t < rows; t++)
-        memcpy(p + t * n, c->in[0].p + t * padded, (size_t)n * sizeof *p);
-    memset(none, 0, (size_t)rows * sizeof *none);
-    c->k->row_max(max, p, rows, n, n);
-    c->k->softmax(p, sum, wanted, max, none, rows, n, n, 0, padded / TR_CUT, TR_CUT);
+    struct tr_copy real = { { 1, 1, rows }, { 0, 0, n * TR_FLOAT_BYTES }, { 0, 0, padded * TR_FLOAT_BYTES },
+        n * TR_FLOAT_BYTES };
+    c->k->copy(c->x, p, c->in[0].p, &real);
+    c->k->fill(c->x, none, 0, rows * (int64_t)sizeof *none);
+    c->k->softmax.max(c->x, max, p, rows, n, n);
+    c->k->softmax.forward(c->x, p, sum, wanted, max, none, rows, n, n, 0, padded / TR_CUT, TR_CUT);
     for (int64_t t = 0; t < rows; t++, p += n, choice += top) {
         for (int64_t e = 0; e < n; e++)
             p[e] = p[e] / sum[t];
@@ -86,13 +88,13 @@ static void gate_gradient(const struct tr_call *c)
     const float *chosen = c->in[0].p, *p = c->in[1].p;
     const int32_t *choice = tr_integers(&c->in[2]);
     float *out = c->out[0].p, *each = c->scratch;
-    memset(each, 0, (size_t)n * sizeof *each);
+    c->k->fill(c->x, each, 0, n * TR_FLOAT_BYTES);
     if (c->op == TR_BALANCE_DX)
         balance_gradient(c, each);
     for (int64_t t = 0; t < rows; t++, chosen += top, choice += top, p += n, out += padded) {
         float along = 0;
-        memcpy(out, each, (size_t)n * sizeof *out);
-        memset(out + n, 0, (size_t)(padded - n) * sizeof *out);
+        for (int64_t e = 0; e < padded; e++)
+            out[e] = e < n ? each[e] : 0;
         for (int64_t j = 0; j < top; j++)
             if (admitted(c, choice[j]))
                 out[choice[j]] = chosen[j] + out[choice[j]];
@@ -108,7 +110,7 @@ static void count_wanted(const struct tr_call *c)
     int64_t block = c->block * c->g->choices, blocks = c->n * c->out[0].d[1];
     const int32_t *choice = tr_integers(&c->in[0]);
     int32_t *wanted = tr_integers(&c->out[0]);
-    memset(wanted, 0, (size_t)(blocks * c->g->experts) * sizeof *wanted);
+    c->k->fill(c->x, wanted, 0, blocks * c->g->experts * (int64_t)sizeof *wanted);
     for (int64_t i = 0; i < blocks * block; i++)
         wanted[i / block * c->g->experts + choice[i]]++;
 }
@@ -130,12 +132,13 @@ static void admit(const struct tr_call *c)
     const int32_t *choice = tr_integers(&c->in[0]), *wanted = tr_integers(&c->in[1]);
     int32_t *some = tr_integers(&c->out[0]), *before = (int32_t *)(void *)c->scratch, *taken = before + n;
     int64_t done = 0; /* blocks that are in `before` */
-    memset(before, 0, (size_t)n * sizeof *before);
+    c->k->fill(c->x, before, 0, n * (int64_t)sizeof *before);
     for (int64_t r = 0; r < runs; r++) {
         int64_t first = (r % c->runs ? c->second : c->first) / c->block,
                 blocks = (c->earlier + r / c->runs) * TR_BLOCKS + first;
         add_wanted(before, wanted + done * n, blocks - done, n);
-        memcpy(taken, before, (size_t)n * sizeof *taken);
+        for (int64_t e = 0; e < n; e++)
+            taken[e] = before[e];
         done = blocks;
         for (int64_t i = r * each; i < (r + 1) * each; i++)
             some[i] = (double)taken[choice[i]]++ < most ? choice[i] : (int32_t)n;
@@ -147,14 +150,14 @@ static void dispatch(const struct tr_call *c)
     int64_t t = c->in[0].d[1], width = c->in[0].d[2], top = c->g->choices, blocks = c->out[1].d[1];
     const int32_t *choice = tr_integers(&c->in[1]);
     int32_t *counts = tr_integers(&c->out[1]), *next = first_rows(c, choice, c->n * t * top);
-    memset(counts, 0, (size_t)(c->g->experts * c->n * blocks) * sizeof *counts);
+    c->k->fill(c->x, counts, 0, c->g->experts * c->n * blocks * (int64_t)sizeof *counts);
     for (int64_t i = 0; i < c->n * t * top; i++) {
         int64_t token = i / top, sequence = token / t, block = token % t / c->block;
         if (!admitted(c, choice[i]))
             continue;
         counts[(choice[i] * c->n + sequence) * blocks + block]++;
-        memcpy(c->out[0].p + next[choice[i]]++ * width, c->in[0].p + token * width,
-            (size_t)width * sizeof(float));
+        tr_copy_bytes(c->x, c->out[0].p + next[choice[i]]++ * width, c->in[0].p + token * width,
+            width * TR_FLOAT_BYTES);
     }
 }
 
@@ -164,7 +167,7 @@ static void gather(const struct tr_call *c, const float *p, const int32_t *choic
 {
     int64_t rows = c->n * c->out[0].d[1], width = c->out[0].d[2], top = c->g->choices;
     int32_t *next = first_rows(c, choice, rows * top);
-    memset(c->out[0].p, 0, (size_t)(rows * width) * sizeof(float));
+    c->k->fill(c->x, c->out[0].p, 0, rows * width * TR_FLOAT_BYTES);
     for (int64_t i = 0; i < rows * top; i++) {
         if (!admitted(c, choice[i]))
             continue;
@@ -278,38 +281,46 @@ const struct tr_op_row tr_op_gate = { .name = "gate",
     .rules = { "R -> R R", "Sb -> Sb Sb", "St -> St St" },
     .gradient = give_gate,
     .scratch = gate_scratch,
+    .on_host = true,
     .run = gate };
 const struct tr_op_row tr_op_gate_dx = { .name = "gate_dx",
     .rules = { "R R R -> R", "Sb Sb Sb -> Sb", "St St St -> St" },
+    .on_host = true,
     .run = gate_gradient,
     .scratch = experts_scratch };
 const struct tr_op_row tr_op_balance_dx = { .name = "balance_dx",
     .rules = { "R R R R -> R", "Sb Sb Sb Gb -> Sb", "St St St R -> St" },
+    .on_host = true,
     .run = gate_gradient,
     .scratch = experts_scratch };
 const struct tr_op_row tr_op_wanted = {
-    .name = "wanted", .rules = { "R -> R", "Sb -> Sb", "St -> St" }, .run = count_wanted
+    .name = "wanted", .rules = { "R -> R", "Sb -> Sb", "St -> St" }, .on_host = true, .run = count_wanted
 };
 const struct tr_op_row tr_op_admit = { .name = "admit",
     .rules = { "R R -> R", "Sb Gb -> Sb", "St R -> St" },
     .tokens_of = 1,
+    .on_host = true,
     .run = admit,
     .scratch = admit_scratch };
 const struct tr_op_row tr_op_dispatch = { .name = "dispatch",
     .rules = { "R R -> R R", "Sb Sb -> Sb Sb", "St St -> St St" },
     .gradient = give_dispatch,
+    .on_host = true,
     .run = dispatch,
     .scratch = experts_scratch };
 const struct tr_op_row tr_op_dispatch_dx = { .name = "dispatch_dx",
     .rules = { "R R -> R", "Sb Sb -> Sb", "St St -> St" },
+    .on_host = true,
     .run = dispatch_gradient,
     .scratch = experts_scratch };
 const struct tr_op_row tr_op_combine = { .name = "combine",
     .rules = { "R R R -> R", "Sb Sb Sb -> Sb", "St St St -> St" },
     .gradient = give_combine,
+    .on_host = true,
     .run = combine,
     .scratch = experts_scratch };
 const struct tr_op_row tr_op_combine_dx = { .name = "combine_dx",
     .rules = { "R R R R R -> R R", "Sb Sb Sb Sb Sb -> Sb Sb", "St St St St St -> St St" },
+    .on_host = true,
     .run = combine_gradient,
     .scratch = experts_scratch };

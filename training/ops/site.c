@@ -2,37 +2,25 @@
 /* site.c: what operations have in common: trees over sequences, and parts of weights. */
 #include "training/ops/site.h"
 
-#include <string.h>
-
-void tr_tree_in(const struct tr_kernels *k, float *x, float *const *level, int64_t count, int j, int n)
-{
-    int l = 0;
-    for (; j >> l & 1; l++)
-        k->add(x, level[l], x, count);
-    if (j + 1 < n) {
-        memcpy(level[l], x, (size_t)count * sizeof *x);
-        return;
-    }
-    for (l = 0; !(n >> l & 1); l++)
-        continue;
-    for (l++; n >> l; l++)
-        if (n >> l & 1)
-            k->add(x, level[l], x, count);
-}
-
-int64_t tr_levels(int64_t n)
-{
-    int64_t levels = 0;
-    while ((n - 1) >> levels)
-        levels++;
-    return levels;
-}
-
 void tr_levels_of(const struct tr_call *c, int64_t kernel_floats, int64_t count, float *level[32])
 {
     float *p = c->scratch + tr_lines(kernel_floats);
     for (int l = 0; (c->n - 1) >> l && l < 32; l++, p += count)
         level[l] = p;
+}
+
+void tr_carry(const struct tr_call *c, float *to, float *from, const struct tr_copy *pieces, bool back)
+{
+    const struct tr_copy *p = pieces;
+    struct tr_copy turned = { { p->n[0], p->n[1], p->n[2] }, { p->from[0], p->from[1], p->from[2] },
+        { p->to[0], p->to[1], p->to[2] }, p->bytes };
+    c->k->copy(c->x, back ? from : to, back ? to : from, back ? &turned : p);
+}
+
+struct tr_tokens tr_tokens_of(const struct tr_call *c, int64_t runs)
+{
+    const struct tr_operand *x = &c->in[0];
+    return (struct tr_tokens){ c->n * runs, x->d[1] / runs, x->d[2], c->block };
 }
 
 void tr_chunks_of(const struct tr_tensor *w, int64_t local, int64_t *chunks, int64_t *chunk)

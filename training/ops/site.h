@@ -4,7 +4,8 @@
  * executor.
  *
  * Rows are independent, so what has no sum over tokens runs on all sequences of the micro-batch at once. What
- * sums over tokens runs on one sequence after the other, and the sums enter the tree over sequences. */
+ * sums over tokens says how many sequences there are: each has a sum, and these enter the tree over
+ * sequences. */
 #ifndef TRAINING_OPS_SITE_H
 #define TRAINING_OPS_SITE_H
 
@@ -21,7 +22,8 @@ struct tr_operand {
 };
 
 struct tr_call {
-    const struct tr_kernels *k;
+    const struct tr_kernels *k; /* that run it, or that it is planned for */
+    struct tr_context *x; /* where it runs; NULL where it is planned, and not run */
     const struct tr_graph *g;
     int op;
     int part; /* of attention in parts: keys of the rank so many before */
@@ -40,20 +42,17 @@ struct tr_call {
     float *scratch;
 };
 
-/* Floats, in whole lines of the cache. */
-static inline int64_t tr_lines(int64_t floats)
-{
-    return (floats + 15) / 16 * 16;
-}
-
-/* Value j of n enters a tree that is summed as values come: x becomes the sum of all that it completes, and
- * is kept in a level if there is more to come. With the last one, x is the sum of all n. Levels are arrays
- * of count elements; there are as many as n - 1 has bits. */
-void tr_tree_in(const struct tr_kernels *k, float *x, float *const *level, int64_t count, int j, int n);
-/* How many levels a tree over n sums has. */
-int64_t tr_levels(int64_t n);
 /* The levels of the tree over sequences: they lie behind the scratch of the kernel that makes its leaves. */
 void tr_levels_of(const struct tr_call *c, int64_t kernel_floats, int64_t count, float *level[32]);
+
+enum { TR_FLOAT_BYTES = sizeof(float) };
+
+/* Pieces go from one array to the other, or `back`, by the same strides. */
+void tr_carry(const struct tr_call *c, float *to, float *from, const struct tr_copy *pieces, bool back);
+
+/* The rows of the first operand, for sums over tokens; each of the runs of a sequence's tokens is as if it
+ * were one. */
+struct tr_tokens tr_tokens_of(const struct tr_call *c, int64_t runs);
 
 /* Of a weight: how many of its chunks of rows are in `local` rows, and the rows of one. */
 void tr_chunks_of(const struct tr_tensor *w, int64_t local, int64_t *chunks, int64_t *chunk);
@@ -61,7 +60,7 @@ void tr_chunks_of(const struct tr_tensor *w, int64_t local, int64_t *chunks, int
 int64_t tr_first_row(const struct tr_call *c, const struct tr_tensor *whole, int64_t local);
 
 /* Tokens, choices and counts are integers. */
-static inline const uint16_t *tr_tokens(const struct tr_operand *o)
+static inline const uint16_t *tr_token_numbers(const struct tr_operand *o)
 {
     return (const uint16_t *)(const void *)o->p;
 }

@@ -132,7 +132,8 @@ double tr_flops(const struct tr_graph *g, const struct tr_node *n)
     for (int x = 0; x < n->ins + n->outs; x++) {
         struct tr_operand *o = x < n->ins ? &c.in[x] : &c.out[x - n->ins];
         o->of = &g->tensors[x < n->ins ? n->in[x] : n->out[x - n->ins]];
-        memcpy(o->d, o->of->size, sizeof o->d);
+        for (int i = 0; i < TR_DIMS; i++)
+            o->d[i] = o->of->size[i];
     }
     if (rows[n->op]->work)
         return rows[n->op]->work(&c);

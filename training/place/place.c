@@ -313,9 +313,10 @@ static bool place_node(struct tr_placed *p, const struct tr_node *n, struct tr_e
     return true;
 }
 
-bool tr_place(struct tr_placed *p, const struct tr_graph *g, const struct tr_plan *plan, struct tr_error *e)
+bool tr_place(struct tr_placed *p, const struct tr_graph *g, const struct tr_plan *plan,
+    const struct tr_kernels *kernels, struct tr_error *e)
 {
-    *p = (struct tr_placed){ .g = g, .plan = plan };
+    *p = (struct tr_placed){ .g = g, .plan = plan, .kernels = kernels };
     for (int i = 0; i < g->n_nodes; i++)
         if (!place_node(p, &g->nodes[i], e)) {
             tr_placed_free(p);

@@ -7,6 +7,7 @@
 #ifndef TRAINING_PLACE_PLACE_H
 #define TRAINING_PLACE_PLACE_H
 
+#include "training/kernels/kernels.h"
 #include "training/model/op.h"
 #include "training/parallel/paradigms.h"
 
@@ -64,12 +65,14 @@ struct tr_step {
 struct tr_placed {
     const struct tr_graph *g;
     const struct tr_plan *plan;
+    const struct tr_kernels *kernels; /* that scratch is planned for */
     struct tr_shard *shards;
     struct tr_step *steps;
     int n_shards, n_steps, room_shards, room_steps;
 };
 
-bool tr_place(struct tr_placed *p, const struct tr_graph *g, const struct tr_plan *plan, struct tr_error *e);
+bool tr_place(struct tr_placed *p, const struct tr_graph *g, const struct tr_plan *plan,
+    const struct tr_kernels *kernels, struct tr_error *e);
 void tr_placed_free(struct tr_placed *p);
 
 /* Elements that a rank holds of it, for `sequences` in the micro-batch. */

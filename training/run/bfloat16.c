@@ -18,7 +18,7 @@ void tr_operands_to_float(const struct tr_runner *r, const struct tr_instr *i, s
         o->p = c->scratch;
         c->scratch += tr_lines(tr_count(t, value));
         if (reads)
-            r->k->to_float(o->p, tr_at(r, value), tr_count(t, value));
+            r->x->k->bfloat16.to_float(r->x, o->p, tr_at(r, value), tr_count(t, value));
     }
 }
 
@@ -27,7 +27,7 @@ void tr_results_to_bfloat16(const struct tr_runner *r, const struct tr_instr *i,
     for (int x = 0; x < i->outs; x++) {
         int value = i->out[x];
         if (r->tape->values[value].element == TR_BFLOAT16)
-            r->k->to_bfloat16(tr_at(r, value), c->out[x].p, tr_count(r->tape, value));
+            r->x->k->bfloat16.from_float(r->x, tr_at(r, value), c->out[x].p, tr_count(r->tape, value), NULL);
     }
 }
 
@@ -37,7 +37,7 @@ double tr_number(const struct tr_runner *r, int value, int64_t i)
     enum tr_element e = r->tape->values[value].element;
     float x;
     if (e == TR_BFLOAT16)
-        r->k->to_float(&x, (const uint16_t *)at + i, 1);
+        r->x->k->bfloat16.to_float(r->x, &x, (const uint16_t *)at + i, 1);
     return e == TR_FLOAT64 ? ((const double *)at)[i] : e == TR_BFLOAT16 ? x : ((const float *)at)[i];
 }
 
@@ -46,15 +46,15 @@ void tr_add_values(
 {
     float left[PIECE], right[PIECE];
     if (e == TR_FLOAT32) {
-        r->k->add(sum, a, b, count);
+        r->x->k->add(r->x, sum, a, b, count);
         return;
     }
     for (int64_t i = 0; i < count; i += PIECE) {
         int64_t n = count - i < PIECE ? count - i : PIECE;
-        r->k->to_float(left, (const uint16_t *)a + i, n);
-        r->k->to_float(right, (const uint16_t *)b + i, n);
-        r->k->add(left, left, right, n);
-        r->k->to_bfloat16((uint16_t *)sum + i, left, n);
+        r->x->k->bfloat16.to_float(r->x, left, (const uint16_t *)a + i, n);
+        r->x->k->bfloat16.to_float(r->x, right, (const uint16_t *)b + i, n);
+        r->x->k->add(r->x, left, left, right, n);
+        r->x->k->bfloat16.from_float(r->x, (uint16_t *)sum + i, left, n, NULL);
     }
 }
 
@@ -62,11 +62,9 @@ void tr_round_masters(const struct tr_runner *r, int parameter, uint16_t *values
     int64_t from, int64_t count, int64_t updates)
 {
     const struct tr_graph *g = r->tape->placed->g;
-    if (!r->tape->placed->plan->numbers.stochastic) {
-        r->k->to_bfloat16(values, masters, count);
-        return;
-    }
     uint64_t key = tr_hash(tr_hash(tr_hash(r->data->seed) + (uint64_t)updates) +
                            (uint64_t)tr_ordinal(g, g->tensors[parameter].values_of));
-    r->k->to_bfloat16_by_chance(values, masters, from, count, key);
+    struct tr_chance chance = { from, key };
+    r->x->k->bfloat16.from_float(
+        r->x, values, masters, count, r->tape->placed->plan->numbers.stochastic ? &chance : NULL);
 }

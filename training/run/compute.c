@@ -33,7 +33,8 @@ void tr_compute(struct tr_runner *r, const struct tr_instr *i)
     struct tr_call c = { .op = i->op };
     if (!as_stored)
         c = site_of(r->tape, i);
-    c.k = r->k, c.scratch = i->scratch < 0 ? NULL : tr_at(r, i->scratch);
+    c.k = r->x->k, c.x = r->x;
+    c.scratch = i->scratch < 0 ? NULL : tr_at(r, i->scratch);
     c.first = i->first, c.second = i->second, c.striped = i->striped;
     c.valid = i->valid, c.earlier = i->place, c.scale = i->scale;
     for (int x = 0; x < i->ins; x++)

@@ -83,7 +83,8 @@ static bool take_memory(unsigned char **arena, int64_t bytes, int rank, struct t
 bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct tr_kernels *k,
     const struct tr_data *d, tutti_comm *world, struct tr_error *e)
 {
-    *r = (struct tr_runner){ .tape = t, .k = k, .data = d };
+    *r = (struct tr_runner){ .tape = t, .x = tr_new(1, sizeof *r->x), .data = d };
+    r->x->k = k;
     if (!take_memory(&r->arena[0], t->arena, t->rank, e) ||
         (t->host.arena && !take_memory(&r->arena[1], t->host.arena, t->rank, e)))
         return false;
@@ -128,6 +129,7 @@ void tr_runner_close(struct tr_runner *r)
     tr_threads_stop(r->threads);
     free(r->arena[0]);
     free(r->arena[1]);
+    free(r->x);
     free(r->points);
     free(r->clock);
     free(r->updates);
@@ -292,17 +294,15 @@ static void run_count(struct tr_runner *r, const struct tr_instr *i)
     float *level[32] = { NULL };
     for (int l = 0; l < 32 && h->level[l] >= 0; l++)
         level[l] = tr_at(r, h->level[l]);
-    tr_tree_in(r->k, tr_at(r, i->in[0]), level, i->count, i->micro % (int)i->times, (int)i->times);
+    r->x->k->tree_in(r->x, tr_at(r, i->in[0]), level, i->count, i->micro % (int)i->times, (int)i->times);
 }
 
 static void run_norm(struct tr_runner *r, const struct tr_instr *i)
 {
     double *to = (double *)tr_at(r, r->tape->leaves) + i->place;
     int64_t leaf = tr_leaf(&r->tape->placed->g->tensors[i->parameter]);
-    if (r->tape->values[i->in[0]].element == TR_BFLOAT16)
-        r->k->square_leaves_of_bfloat16(to, tr_at(r, i->in[0]), i->count, leaf);
-    else
-        r->k->square_leaves(to, tr_at(r, i->in[0]), i->count, leaf);
+    bool bfloat16 = r->tape->values[i->in[0]].element == TR_BFLOAT16;
+    r->x->k->square_leaves(r->x, to, tr_at(r, i->in[0]), bfloat16, i->count, leaf);
 }
 
 static void run_losses(struct tr_runner *r, const struct tr_instr *i)
@@ -352,7 +352,7 @@ static void run_update(struct tr_runner *r, const struct tr_instr *i)
         .count = i->count,
         .a = a };
     if (!none_waits)
-        tr_update(r->k, &u, offloaded ? r->threads : NULL);
+        tr_update(r->x, &u, offloaded ? r->threads : NULL);
     if (mixed) /* the optimizer goes over the masters, and the values are their rounding */
         tr_round_masters(r, i->parameter, (uint16_t *)tr_at(r, i->out[0]) + from, u.p, tr_updated_from(t, h),
             i->count, (int64_t)step);
@@ -433,10 +433,20 @@ static bool run_instr(struct tr_runner *r, int n, struct tr_error *e)
     }
 }
 
+/* Kernels say nothing; the first failure of the set stays in their context. */
+static bool kernels_ran(const struct tr_runner *r, int n, struct tr_error *e)
+{
+    const struct tr_instr *i = &r->tape->instrs[n];
+    return !r->x->status ||
+           tr_fail(e, "step %lld, rank %d: instruction %d, %s of %s: kernels %s: %s", (long long)r->step,
+               r->tape->rank, n, i->code == TR_COMPUTE ? tr_op(i->op)->name : tr_codes[i->code].name,
+               tr_instr_name(r->tape, i), r->x->k->name, r->x->k->words(r->x->status));
+}
+
 bool tr_runner_instr(struct tr_runner *r, int n, struct tr_error *e)
 {
     before(r, n);
-    if (!run_instr(r, n, e))
+    if (!run_instr(r, n, e) || !kernels_ran(r, n, e))
         return false;
     tr_note_used(r, &r->tape->instrs[n]);
     after(r, n);

@@ -15,7 +15,7 @@ struct tr_result {
 
 struct tr_runner {
     const struct tr_tape *tape;
-    const struct tr_kernels *k;
+    struct tr_context *x; /* where its kernels run */
     struct tr_threads *threads; /* of the update on the host; NULL */
     const struct tr_data *data;
     struct tr_groups groups;

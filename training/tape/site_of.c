@@ -14,7 +14,8 @@ struct tr_call tr_site_of(const struct tr_placed *p, const struct tr_step *s, co
 {
     const struct tr_plan *plan = p->plan;
     int tokens_of = tr_op(s->op)->tokens_of;
-    struct tr_call c = { .g = p->g,
+    struct tr_call c = { .k = p->kernels,
+        .g = p->g,
         .op = s->op,
         .part = s->turn,
         .n = tr_micro_batch(plan),

@@ -6,7 +6,7 @@
 #include "training/ops/site.h"
 #include "training/place/element.h"
 
-/* On the rank that stands at `at`; with no memory, and no kernels. */
+/* On the rank that stands at `at`; with no memory. */
 struct tr_call tr_site_of(const struct tr_placed *p, const struct tr_step *s, const int at[TR_AXES]);
 /* Floating-point operations of it. */
 double tr_work(const struct tr_placed *p, const struct tr_step *s, const struct tr_call *c);

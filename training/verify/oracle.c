@@ -131,10 +131,10 @@ static void apply(struct simulation *s, int server, const struct worker *w)
                 s->p->run.graph.tensors[t->states[h].parameter].dims > 1 ? (float)plan->optimizer.decay : 0,
             .correct1 = (float)(1 / (1 - pow(0.9, step))),
             .correct2 = (float)(1 / (1 - pow(0.95, step))) };
-        if (plan->optimizer.sgd)
-            s->k->sgd(s->values[h] + from, gradient + from, count, a.rate, scale);
-        else
-            s->k->adamw(s->values[h] + from, s->m[h] + from, s->v[h] + from, gradient + from, count, &a);
+        struct tr_update u = { .p = s->values[h] + from, .g = gradient + from, .count = count, .a = a };
+        if (!plan->optimizer.sgd)
+            u.m = s->m[h] + from, u.v = s->v[h] + from;
+        s->k->update(&(struct tr_context){ .k = s->k }, &u);
     }
 }
 

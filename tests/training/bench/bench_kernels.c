@@ -56,6 +56,7 @@ enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 struct work {
     const struct tr_kernels *set;
+    struct tr_context *on;
     struct tr_gemm product;
     struct tr_attention shape;
     float *a, *b, *c, *d, *e, *scratch;
@@ -83,16 +84,18 @@ static double measure(work_fn *run, const struct work *w)
 
 static void run_gemm(const struct work *w)
 {
-    w->set->gemm(&w->product, w->scratch);
+    w->set->gemm(w->on, &w->product, w->scratch);
 }
 
 static void bench_gemm(const struct tr_kernels *set, const struct shape *s)
 {
+    struct tr_context on = { .k = set };
     struct work w = { .set = set,
+        .on = &on,
         .a = numbers(s->m * s->k),
         .b = numbers(s->k * s->n),
         .c = numbers(s->m * s->n),
-        .scratch = numbers(tr_scratch_gemm(s->m, s->n, s->k)) };
+        .scratch = numbers(set->scratch_gemm(&(struct tr_gemm){ .m = s->m, .n = s->n, .k = s->k })) };
     double rate[2];
     for (int i = 0; i < 2; i++) {
         int64_t chunks = i ? 8 : 1;
@@ -120,26 +123,28 @@ static void bench_gemm(const struct tr_kernels *set, const struct shape *s)
 
 static void run_attention(const struct work *w)
 {
-    w->set->attention(w->b, w->c, w->a, w->a + w->shape.size, &w->shape, w->scratch);
+    w->set->attention.whole(w->on, w->b, w->c, w->a, w->a + w->shape.size, &w->shape, w->scratch);
 }
 static void run_attention_dx(const struct work *w)
 {
-    w->set->attention_dx(
-        w->d, w->d + w->shape.size, w->e, w->b, w->c, w->a, w->a + w->shape.size, &w->shape, w->scratch);
+    w->set->attention.dx(w->on, w->d, w->d + w->shape.size, w->e, w->b, w->c, w->a, w->a + w->shape.size,
+        &w->shape, w->scratch);
 }
 
 /* The products of a full square of scores count, two forwards and five backwards, as is usual. */
 static void bench_attention(const struct tr_kernels *set, int64_t tokens, int64_t heads, int64_t size)
 {
+    struct tr_context on = { .k = set };
     int64_t count = tokens * heads * size;
     struct work w = { .set = set,
-        .shape = { tokens, heads, size, tokens / 8, 0, tokens, false, 0, NULL },
+        .on = &on,
+        .shape = { tokens, heads, size, tokens / 8, 0, tokens, false, 0, NULL, false, 1, 1, 1, 1 },
         .a = numbers(3 * count),
         .b = numbers(count),
         .c = numbers(heads * tokens),
         .d = numbers(3 * count),
         .e = numbers(count) };
-    w.scratch = numbers(tr_scratch_attention(&w.shape));
+    w.scratch = numbers(set->attention.scratch(&w.shape));
     double forward = measure(run_attention, &w), backward = measure(run_attention_dx, &w);
     double product = 2e-9 * (double)(tokens * count);
     printf("%-8s attention %5ld tokens %3ld heads of %3ld: %9.1f us %7.1f GFLOP/s; back %9.1f us %7.1f\n",
@@ -156,45 +161,48 @@ static float ones[COLUMNS];
 
 static void run_layer_norm(const struct work *w)
 {
-    w->set->layer_norm(w->d, w->b, w->c, w->a, ones, ones, ROWS, COLUMNS);
+    w->set->layer_norm.forward(w->on, w->d, w->b, w->c, w->a, ones, ones, ROWS, COLUMNS);
 }
 static void run_layer_norm_dx(const struct work *w)
 {
-    w->set->layer_norm_dx(w->d, w->e, w->a, ones, w->b, w->c, ROWS, COLUMNS);
+    w->set->layer_norm.dx(w->on, w->d, w->e, w->a, ones, w->b, w->c, ROWS, COLUMNS);
 }
 static void run_layer_norm_dw(const struct work *w)
 {
-    w->set->layer_norm_dw(w->d, w->d + COLUMNS, w->e, w->a, w->b, w->c, ROWS, COLUMNS, ROWS / 8);
+    w->set->layer_norm.dw(w->on, w->d, w->d + COLUMNS, w->e, w->a, w->b, w->c,
+        &(struct tr_tokens){ 1, ROWS, COLUMNS, ROWS / 8 });
 }
 static void run_gelu(const struct work *w)
 {
-    w->set->gelu(w->d, w->a, ELEMENTS);
+    w->set->gelu(w->on, w->d, w->a, ELEMENTS);
 }
 static void run_gelu_dx(const struct work *w)
 {
-    w->set->gelu_dx(w->d, w->e, w->a, ELEMENTS);
+    w->set->gelu_dx(w->on, w->d, w->e, w->a, ELEMENTS);
 }
 static void run_add(const struct work *w)
 {
-    w->set->add(w->d, w->e, w->a, ELEMENTS);
+    w->set->add(w->on, w->d, w->e, w->a, ELEMENTS);
 }
 static void run_softmax(const struct work *w)
 {
-    w->set->softmax(w->d, w->b, w->c, ones, tokens, ROWS, COLUMNS, COLUMNS, 0, COLUMNS / 8, 8);
+    w->set->softmax.forward(w->on, w->d, w->b, w->c, ones, tokens, ROWS, COLUMNS, COLUMNS, 0, COLUMNS / 8, 8);
 }
 static void run_square_leaves(const struct work *w)
 {
     static double leaf[64];
-    w->set->square_leaves(leaf, w->a, ELEMENTS, ELEMENTS / 64);
+    w->set->square_leaves(w->on, leaf, w->a, false, ELEMENTS, ELEMENTS / 64);
 }
 static void run_adamw(const struct work *w)
 {
     struct tr_adamw a = { 1e-3f, 0.1f, 1, 1, 1 };
-    w->set->adamw(w->d, w->b, w->c, w->a, ELEMENTS, &a);
+    struct tr_update u = { w->d, w->b, w->c, w->a, NULL, ELEMENTS, a };
+    w->set->update(w->on, &u);
 }
 
 static void bench_elements(const struct tr_kernels *set)
 {
+    struct tr_context on = { .k = set };
     static const struct {
         const char *name;
         work_fn *run;
@@ -204,6 +212,7 @@ static void bench_elements(const struct tr_kernels *set)
         { "adamw", run_adamw } };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         struct work w = { .set = set,
+            .on = &on,
             .a = numbers(ELEMENTS),
             .b = numbers(ELEMENTS),
             .c = numbers(ELEMENTS),

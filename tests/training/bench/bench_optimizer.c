@@ -32,16 +32,16 @@ static void scalar(float *p, float *m, float *v, const float *g, int64_t count, 
 }
 
 struct work {
-    const struct tr_kernels *set; /* NULL: the scalar loop */
+    struct tr_context on; /* k: NULL for the scalar loop */
     int threads;
     struct tr_threads *pool; /* NULL: one */
     struct tr_update u;
 };
 
-static void run(const struct work *w)
+static void run(struct work *w)
 {
-    if (w->set)
-        tr_update(w->set, &w->u, w->pool);
+    if (w->on.k)
+        tr_update(&w->on, &w->u, w->pool);
     else
         scalar(w->u.p, w->u.m, w->u.v, w->u.g, w->u.count, &w->u.a);
 }
@@ -54,7 +54,7 @@ static double now(bool threads)
 }
 
 /* Seconds of one update. */
-static double measure(const struct work *w)
+static double measure(struct work *w)
 {
     double best = 1e9;
     for (int r = 0; r < RUNS; r++) {
@@ -75,10 +75,10 @@ static void fill(struct tr_update *u, float *memory)
 }
 
 /* Whether three updates leave what the scalar loop leaves. */
-static bool equal(const struct work *w, float *mine, float *wanted)
+static bool equal(struct work *w, float *mine, float *wanted)
 {
     struct work a = *w, b = *w;
-    b.set = NULL;
+    b.on.k = NULL;
     fill(&a.u, mine);
     fill(&b.u, wanted);
     for (int i = 0; i < 3; i++)
@@ -99,11 +99,11 @@ static int bench(int64_t count)
         struct tr_error e;
         struct tr_threads *pool = threads > 1 ? tr_threads_start(threads, &e) : NULL;
         for (size_t s = 0; s < sizeof sets / sizeof *sets; s++) {
-            struct work w = { .set = sets[s] ? tr_kernels_named(sets[s]) : NULL,
+            struct work w = { .on = { .k = sets[s] ? tr_kernels_named(sets[s]) : NULL },
                 .threads = threads,
                 .pool = pool,
                 .u = { .count = count, .a = { 1e-3f, 0.1f, 0.5f, 1.2f, 1.1f } } };
-            if ((sets[s] && !w.set) || (!sets[s] && threads > 1))
+            if ((sets[s] && !w.on.k) || (!sets[s] && threads > 1))
                 continue;
             wrong += !equal(&w, mine, wanted);
             fill(&w.u, mine);

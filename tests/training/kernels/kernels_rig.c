@@ -9,6 +9,13 @@
 
 const char *const rig_sets[RIG_SETS] = { "generic", "avx2", "avx512" };
 
+struct tr_context *rig_context(int set)
+{
+    static struct tr_context contexts[RIG_SETS];
+    contexts[set].k = tr_kernels_named(rig_sets[set]);
+    return &contexts[set];
+}
+
 enum { GUARD = 64, MOST_ARRAYS = 4096, LANES = 16, MOST_CHUNKS = 64 };
 static const uint32_t untouched = 0x7fc0dead;
 

@@ -10,6 +10,8 @@
 
 enum { RIG_SETS = 3 };
 extern const char *const rig_sets[RIG_SETS];
+/* Where the kernels of that set run; its k is NULL where this machine has none of it. */
+struct tr_context *rig_context(int set);
 
 /* From lo to hi, both included. */
 int64_t rig_between(int64_t lo, int64_t hi);

@@ -160,8 +160,9 @@ static void take_apart(float *q, float *kv, const float *qkv, const struct tr_at
 /* The queries in parts, each with all keys: results side by side, and the gradients of keys and values, each
  * a sum over some queries, joined by the tree, are those of the whole. */
 static void check_parts(
-    const struct tr_kernels *set, const struct tr_attention *s, const struct whole *w, int64_t parts)
+    struct tr_context *on, const struct tr_attention *s, const struct whole *w, int64_t parts)
 {
+    const struct tr_kernels *set = on->k;
     int64_t part = s->tokens / parts, row = s->heads * s->size, count = s->tokens * row;
     float *q = rig_empty(count), *kv = rig_empty(2 * count), *dq = rig_empty(count), *y = rig_empty(count),
           *mine = rig_empty(count), *dkv = rig_empty(parts * 2 * count), *l = rig_empty(s->heads * part),
@@ -169,13 +170,13 @@ static void check_parts(
     take_apart(q, kv, w->qkv, s);
     for (int64_t r = 0; r < parts; r++) {
         int64_t at = r * part;
-        struct tr_attention a = { s->tokens, s->heads, s->size, s->block, at, part, true, 0, NULL,
-            s->striped };
-        float *scratch = rig_empty(tr_scratch_attention(&a));
-        set->attention(y + at * row, l, q + at * row, kv, &a, scratch);
+        struct tr_attention a = { s->tokens, s->heads, s->size, s->block, at, part, true, 0, NULL, s->striped,
+            1, 1, 1, 1 };
+        float *scratch = rig_empty(set->attention.scratch(&a));
+        set->attention.whole(on, y + at * row, l, q + at * row, kv, &a, scratch);
         for (int64_t h = 0; h < s->heads; h++)
             rig_equal(l + h * part, w->lse + h * s->tokens + at, part, set->name, "lse of a part");
-        set->attention_dx(mine + at * row, dkv + r * 2 * count, w->dout + at * row, w->out + at * row, l,
+        set->attention.dx(on, mine + at * row, dkv + r * 2 * count, w->dout + at * row, w->out + at * row, l,
             q + at * row, kv, &a, scratch);
     }
     take_apart(dq, dkv_due, w->dqkv, s);
@@ -188,8 +189,9 @@ static void check_parts(
 /* Queries and keys in parts: what each pair gives, joined in the order of the keys, is the whole; the
  * gradients are the tree over parts of keys, and of queries. */
 static void check_pairs(
-    const struct tr_kernels *set, const struct tr_attention *s, const struct whole *w, int64_t parts)
+    struct tr_context *on, const struct tr_attention *s, const struct whole *w, int64_t parts)
 {
+    const struct tr_kernels *set = on->k;
     int64_t n = s->tokens / parts, row = s->heads * s->size, count = n * row;
     int64_t room = s->heads * n * (s->size + 2);
     float *q = rig_empty(parts * count), *kv = rig_empty(2 * parts * count),
@@ -198,20 +200,21 @@ static void check_pairs(
     take_apart(q, kv, w->qkv, s);
     take_apart(dq_due, dkv_due, w->dqkv, s);
     for (int64_t r = 0; r < parts; r++) {
-        float *part[BLOCKS], *dq = rig_empty(parts * count), *y = rig_empty(count),
-                             *l = rig_empty(s->heads * n);
-        struct tr_attention a = { n, s->heads, s->size, s->block, r * n, n, true, 0, NULL, s->striped };
-        float *scratch = rig_empty(tr_scratch_attention(&a));
+        struct tr_partial part[BLOCKS];
+        float *dq = rig_empty(parts * count), *y = rig_empty(count), *l = rig_empty(s->heads * n);
+        struct tr_attention a = { n, s->heads, s->size, s->block, r * n, n, true, 0, NULL, s->striped, 1, 1,
+            1, 1 };
+        float *scratch = rig_empty(set->attention.scratch(&a));
         for (int64_t k = 0; k < parts; k++) {
             a.begin = k * n;
-            part[k] = rig_empty(room);
-            set->attention_part(part[k], q + r * count, kv + 2 * k * count, &a, scratch);
+            part[k] = (struct tr_partial){ rig_empty(room), 0 };
+            set->attention.part(on, part[k].p, q + r * count, kv + 2 * k * count, &a, scratch);
         }
-        set->attention_merge(y, l, part, s->striped ? parts : r + 1, &a, scratch);
+        set->attention.merge(on, y, l, part, s->striped ? parts : r + 1, &a, scratch);
         rig_equal(y, w->out + r * count, count, set->name, "attention of pairs");
         for (int64_t k = 0; k < parts; k++) {
             a.begin = k * n;
-            set->attention_dx(dq + k * count, dkv + 2 * (k * parts + r) * count, w->dout + r * count,
+            set->attention.dx(on, dq + k * count, dkv + 2 * (k * parts + r) * count, w->dout + r * count,
                 w->out + r * count, l, q + r * count, kv + 2 * k * count, &a, scratch);
         }
         ref_tree(dq, parts, count, count);
@@ -234,20 +237,21 @@ static void check_attention(const struct tr_attention *s, float spread)
     ref_attention(out, lse, qkv, s);
     ref_attention_dx(dqkv, dout, out, lse, qkv, s);
     for (int i = 0; i < RIG_SETS; i++) {
-        const struct tr_kernels *set = tr_kernels_named(rig_sets[i]);
+        struct tr_context *on = rig_context(i);
+        const struct tr_kernels *set = on->k;
         float *y = rig_empty(count), *l = rig_empty(s->heads * s->tokens), *dx = rig_empty(3 * count);
         if (!set)
             continue;
-        set->attention(y, l, qkv, qkv + s->size, s, rig_empty(tr_scratch_attention(s)));
+        set->attention.whole(on, y, l, qkv, qkv + s->size, s, rig_empty(set->attention.scratch(s)));
         rig_equal(y, out, count, set->name, "attention");
         rig_equal(l, lse, s->heads * s->tokens, set->name, "lse");
-        set->attention_dx(
-            dx, dx + s->size, dout, out, lse, qkv, qkv + s->size, s, rig_empty(tr_scratch_attention(s)));
+        set->attention.dx(on, dx, dx + s->size, dout, out, lse, qkv, qkv + s->size, s,
+            rig_empty(set->attention.scratch(s)));
         rig_equal(dx, dqkv, 3 * count, set->name, "attention_dx");
         struct whole w = { qkv, dout, out, lse, dqkv };
         for (int64_t parts = 1; parts <= BLOCKS; parts *= 2) {
-            check_parts(set, s, &w, parts);
-            check_pairs(set, s, &w, parts);
+            check_parts(on, s, &w, parts);
+            check_pairs(on, s, &w, parts);
         }
     }
     rig_end();
@@ -258,11 +262,11 @@ Test(train_kernels, attention_has_the_bits_of_the_golden_program)
     for (int round = 0; round < 40; round++) {
         int64_t block = rig_between(1, 20);
         struct tr_attention s = { BLOCKS * block, rig_between(1, 3), rig_between(1, 40), block, 0,
-            BLOCKS * block, false, 0, NULL, round % 3 == 0 };
+            BLOCKS * block, false, 0, NULL, round % 3 == 0, 1, 1, 1, 1 };
         check_attention(&s, round % 4 ? 1 : 12); /* wide: some exponentials are 0 */
     }
-    check_attention(&(struct tr_attention){ 512, 1, 64, 64, 0, 512, false, 0, NULL, false }, 2);
-    check_attention(&(struct tr_attention){ 512, 1, 64, 64, 0, 512, false, 0, NULL, true }, 2);
+    check_attention(&(struct tr_attention){ 512, 1, 64, 64, 0, 512, false, 0, NULL, false, 1, 1, 1, 1 }, 2);
+    check_attention(&(struct tr_attention){ 512, 1, 64, 64, 0, 512, false, 0, NULL, true, 1, 1, 1, 1 }, 2);
 }
 
 /* ---- the softmax and the loss ---- */
@@ -316,18 +320,20 @@ static void check_softmax(const struct vocabulary *v)
     float *dx = rig_copy(e, all);
     ref_softmax_dx(dx, sum, target, v, 0.125f / 3);
     for (int i = 0; i < RIG_SETS; i++) {
-        const struct tr_kernels *set = tr_kernels_named(rig_sets[i]);
+        struct tr_context *on = rig_context(i);
+        const struct tr_kernels *set = on->k;
         float *y = rig_copy(x, all), *a = rig_empty(v->rows), *b = rig_empty(v->rows),
               *c = rig_empty(v->rows);
         if (!set)
             continue;
-        set->row_max(a, y, v->rows, v->columns, v->stride);
+        set->softmax.max(on, a, y, v->rows, v->columns, v->stride);
         rig_equal(a, max, v->rows, set->name, "row_max");
-        set->softmax(y, b, c, max, target, v->rows, v->columns, v->stride, v->first, v->chunk, v->chunks);
+        set->softmax.forward(
+            on, y, b, c, max, target, v->rows, v->columns, v->stride, v->first, v->chunk, v->chunks);
         rig_equal(y, e, all, set->name, "softmax");
         rig_equal(b, sum, v->rows, set->name, "sum");
         rig_equal(c, wanted, v->rows, set->name, "wanted");
-        set->softmax_dx(y, sum, target, v->rows, v->columns, v->stride, v->first, 0.125f / 3);
+        set->softmax.dx(on, y, sum, target, v->rows, v->columns, v->stride, v->first, 0.125f / 3);
         rig_equal(y, dx, all, set->name, "softmax_dx");
     }
     rig_end();
@@ -346,21 +352,74 @@ Test(train_kernels, softmax_over_a_part_of_the_vocabulary_has_the_bits_of_the_go
     }
 }
 
+/* Of two sequences, whose leaves have room for more blocks than they have. */
 Test(train_kernels, loss_is_summed_by_blocks_in_double_precision)
 {
-    int64_t block = 3, tokens = BLOCKS * block;
-    float *sum = rig_random(tokens), *max = rig_random(tokens), *wanted = rig_random(tokens);
-    double want[BLOCKS] = { 0 };
-    for (int64_t t = 0; t < tokens; t++) {
+    enum { SEQUENCES = 2, ROOM = BLOCKS + 3 };
+    int64_t block = 3, tokens = BLOCKS * block, all = SEQUENCES * tokens;
+    float *sum = rig_random(all), *max = rig_random(all), *wanted = rig_random(all);
+    double want[SEQUENCES * ROOM] = { 0 };
+    for (int64_t t = 0; t < all; t++) {
         sum[t] = fabsf(sum[t]) + 1;
-        want[t / block] += (double)((float)log((double)sum[t]) + max[t] - wanted[t]);
+        want[t / tokens * ROOM + t % tokens / block] +=
+            (double)((float)log((double)sum[t]) + max[t] - wanted[t]);
     }
     for (int i = 0; i < RIG_SETS; i++) {
-        const struct tr_kernels *set = tr_kernels_named(rig_sets[i]);
-        double leaf[BLOCKS + 1] = { 0 };
-        if (set)
-            set->loss(leaf, sum, max, wanted, tokens, block);
-        cr_assert(!set || (!memcmp(leaf, want, sizeof want) && leaf[BLOCKS] == 0), "loss of %s", rig_sets[i]);
+        struct tr_context *on = rig_context(i);
+        double leaf[SEQUENCES * ROOM + 1];
+        memset(leaf, 1, sizeof leaf);
+        double behind = leaf[SEQUENCES * ROOM];
+        if (!on->k)
+            continue;
+        on->k->softmax.loss(
+            on, leaf, ROOM, sum, max, wanted, &(struct tr_tokens){ SEQUENCES, tokens, 1, block });
+        cr_assert(!memcmp(leaf, want, sizeof want), "loss of %s", rig_sets[i]);
+        cr_assert(leaf[SEQUENCES * ROOM] == behind, "loss of %s wrote behind its leaves", rig_sets[i]);
+    }
+    rig_end();
+}
+
+/* Each sequence of a call has the bits that it has alone, wherever its arrays lie. */
+Test(train_kernels, attention_of_sequences_is_that_of_each)
+{
+    enum { SEQUENCES = 3, PAIRS = 2 };
+    int64_t size = 5, heads = 2, block = 3, n = BLOCKS * block, rows = heads * n, y = rows * size;
+    struct tr_attention one = { n, heads, size, block, n, n, true, 0, NULL, false, 1, 1, 1, 1 }, all = one;
+    all.sequences = SEQUENCES, all.by_queries = 2, all.by_keys = 3, all.by_pairs = PAIRS;
+    float *q = rig_random(SEQUENCES * 2 * y), *kv = rig_random(SEQUENCES * 3 * 2 * y),
+          *dout = rig_random(SEQUENCES * 2 * y), *none = rig_random(PAIRS * SEQUENCES * (2 * y + rows * n));
+    for (int s = 0; s < RIG_SETS; s++) {
+        struct tr_context *on = rig_context(s);
+        const struct tr_kernels *set = on->k;
+        if (!set)
+            continue;
+        float *scratch = rig_empty(set->attention.scratch(&all));
+        float *got[] = { rig_copy(none, SEQUENCES * 2 * y), rig_copy(none, SEQUENCES * 2 * rows),
+            rig_copy(none, SEQUENCES * PAIRS * y), rig_copy(none, SEQUENCES * PAIRS * 2 * y),
+            rig_copy(none, SEQUENCES * PAIRS * (y + 2 * rows)),
+            rig_copy(none, SEQUENCES * PAIRS * rows * n) };
+        int64_t count[] = { 2 * y, 2 * rows, PAIRS * y, PAIRS * 2 * y, PAIRS * (y + 2 * rows),
+            PAIRS * rows * n };
+        float *want[6];
+        for (int a = 0; a < 6; a++)
+            want[a] = rig_copy(got[a], SEQUENCES * count[a]);
+        all.scores = NULL;
+        set->attention.whole(on, got[0], got[1], q, kv, &all, scratch);
+        set->attention.dx(on, got[2], got[3], dout, got[0], got[1], q, kv, &all, scratch);
+        all.scores = got[5];
+        set->attention.part(on, got[4], q, kv, &all, scratch);
+        for (int64_t i = 0; i < SEQUENCES; i++) {
+            const float *my_q = q + i * 2 * y, *my_kv = kv + i * 6 * y;
+            float *out = want[0] + i * count[0], *lse = want[1] + i * count[1];
+            one.scores = NULL;
+            set->attention.whole(on, out, lse, my_q, my_kv, &one, scratch);
+            set->attention.dx(on, want[2] + i * count[2], want[3] + i * count[3], dout + i * 2 * y, out, lse,
+                my_q, my_kv, &one, scratch);
+            one.scores = want[5] + i * count[5];
+            set->attention.part(on, want[4] + i * count[4], my_q, my_kv, &one, scratch);
+        }
+        for (int a = 0; a < 6; a++)
+            rig_equal(got[a], want[a], SEQUENCES * count[a], set->name, "attention of sequences");
     }
     rig_end();
 }

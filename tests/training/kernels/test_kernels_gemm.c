@@ -33,11 +33,12 @@ static void check_product(struct tr_gemm g)
     g.c = want;
     ref_gemm(&g);
     for (int s = 0; s < RIG_SETS; s++) {
-        const struct tr_kernels *set = tr_kernels_named(rig_sets[s]);
+        struct tr_context *on = rig_context(s);
+        const struct tr_kernels *set = on->k;
         if (!set)
             continue;
         g.c = rig_copy(first, g.m * g.c_row);
-        set->gemm(&g, rig_empty(tr_scratch_gemm(g.m, g.n, g.k)));
+        set->gemm(on, &g, rig_empty(set->scratch_gemm(&g)));
         rig_equal(g.c, want, g.m * g.c_row, set->name, "gemm");
     }
     rig_end();
@@ -66,10 +67,44 @@ Test(train_kernels, gemm_of_large_matrices_which_it_packs_has_the_same_bits)
         check_product(product(rig_between(180, 200), rig_between(70, 100), 8, 32, rig_between(225, 256)));
 }
 
+/* Factors of sequences lie one behind the other, as tokens do: a[token][m], b[token][n]. With a place
+ * for each, the products are leaves. */
+Test(train_kernels, gemm_of_sequences_is_the_tree_over_their_products)
+{
+    for (int i = 0; i < 200; i++) {
+        int64_t m = rig_between(1, 30), n = rig_between(1, 60), sequences = rig_between(1, 9), count = m * n;
+        int64_t chunks = (int64_t)1 << rig_between(0, 3), chunk = rig_between(1, 12), k = chunks * chunk;
+        struct tr_gemm g = { m, n, k, rig_random(sequences * k * m), rig_random(sequences * k * n), NULL, 1,
+            m, n, 1, n, chunks, chunk, false, 0, 0 };
+        float *leaves = rig_empty(sequences * count);
+        for (int64_t s = 0; s < sequences; s++) {
+            struct tr_gemm one = g;
+            one.a += s * k * m, one.b += s * k * n, one.c = leaves + s * count;
+            ref_gemm(&one);
+        }
+        float *sum = rig_copy(leaves, sequences * count);
+        ref_tree(sum, sequences, count, count);
+        g.sequences = sequences;
+        for (int s = 0; s < RIG_SETS; s++) {
+            struct tr_context *on = rig_context(s);
+            if (!on->k)
+                continue;
+            g.c = rig_empty(count), g.c_next = 0;
+            on->k->gemm(on, &g, rig_empty(on->k->scratch_gemm(&g)));
+            rig_equal(g.c, sum, count, on->k->name, "gemm over sequences");
+            g.c = rig_empty(sequences * count), g.c_next = count;
+            on->k->gemm(on, &g, rig_empty(on->k->scratch_gemm(&g)));
+            rig_equal(g.c, leaves, sequences * count, on->k->name, "gemm of sequences");
+        }
+        rig_end();
+    }
+}
+
 /* Of OpenBLAS's product no bits are known, but how far off its sums may be: k roundings of what is added. */
 Test(train_kernels, gemm_in_free_order_is_the_same_product)
 {
     const struct tr_kernels *set = tr_kernels_free(tr_kernels_best());
+    struct tr_context on = { .k = set };
     for (int i = 0; i < 200; i++) {
         int64_t chunks = rig_between(1, 8), chunk = rig_between(1, 40), k = chunks * chunk;
         struct tr_gemm g = product(rig_between(1, 70), rig_between(1, 130), chunks, chunk, k);
@@ -78,7 +113,7 @@ Test(train_kernels, gemm_in_free_order_is_the_same_product)
         g.c = want;
         ref_gemm(&g);
         g.c = got;
-        set->gemm(&g, rig_empty(tr_scratch_gemm(g.m, g.n, g.k)));
+        set->gemm(&on, &g, rig_empty(set->scratch_gemm(&g)));
         for (int64_t row = 0; row < g.m; row++)
             for (int64_t at = row * g.c_row; at < (row + 1) * g.c_row; at++) {
                 bool between = at >= row * g.c_row + g.n;
@@ -97,7 +132,7 @@ Test(train_kernels, sets_have_the_names_they_are_asked_by)
     cr_assert_not_null(tr_kernels_best());
     cr_assert_null(tr_kernels_named("avx1024"));
     for (int s = 0; s < RIG_SETS; s++) {
-        const struct tr_kernels *set = tr_kernels_named(rig_sets[s]);
+        const struct tr_kernels *set = rig_context(s)->k;
         cr_assert(!set || !strcmp(set->name, rig_sets[s]));
         cr_assert(!set || set != tr_kernels_named("generic") || s == 0);
     }

@@ -38,19 +38,46 @@ Test(train_kernels, bfloat16_is_nearest_and_comes_back)
         cr_assert_eq(tutti_convert(x, TUTTI_FLOAT32, want, TUTTI_BFLOAT16, (size_t)n), TUTTI_OK);
         cr_assert_eq(tutti_convert(want, TUTTI_BFLOAT16, back, TUTTI_FLOAT32, (size_t)n), TUTTI_OK);
         for (int s = 0; s < RIG_SETS; s++) {
-            const struct tr_kernels *set = tr_kernels_named(rig_sets[s]);
+            struct tr_context *on = rig_context(s);
+            const struct tr_kernels *set = on->k;
             if (!set)
                 continue;
             got[n] = 77;
-            set->to_bfloat16(got, x, n);
+            set->bfloat16.from_float(on, got, x, n, NULL);
             cr_assert(!memcmp(got, want, sizeof *got * (size_t)n) && got[n] == 77, "%s", set->name);
-            set->to_float(wide, got, n);
+            set->bfloat16.to_float(on, wide, got, n);
             cr_assert(!memcmp(wide, back, sizeof *wide * (size_t)n), "%s", set->name);
             memcpy(wide, x, sizeof *wide * (size_t)n);
-            set->to_bfloat16((uint16_t *)(void *)wide, wide, n);
+            set->bfloat16.from_float(on, (uint16_t *)(void *)wide, wide, n, NULL);
             cr_assert(!memcmp(wide, want, sizeof *want * (size_t)n), "%s, in place", set->name);
         }
     }
+}
+
+/* Long enough for several pieces. */
+Test(train_kernels, bfloat16_is_added_in_float32_and_rounded)
+{
+    enum { LONG = 2500 };
+    static uint16_t a[LONG], b[LONG], want[LONG], got[LONG];
+    static float left[LONG], right[LONG];
+    float *x = rig_random(2 * LONG);
+    for (int s = 0; s < RIG_SETS; s++) {
+        struct tr_context *on = rig_context(s);
+        if (!on->k)
+            continue;
+        on->k->bfloat16.from_float(on, a, x, LONG, NULL);
+        on->k->bfloat16.from_float(on, b, x + LONG, LONG, NULL);
+        on->k->bfloat16.to_float(on, left, a, LONG);
+        on->k->bfloat16.to_float(on, right, b, LONG);
+        for (int i = 0; i < LONG; i++)
+            left[i] = left[i] + right[i];
+        on->k->bfloat16.from_float(on, want, left, LONG, NULL);
+        on->k->bfloat16.add(on, got, a, b, LONG);
+        cr_assert(!memcmp(got, want, sizeof got), "%s", rig_sets[s]);
+        on->k->bfloat16.add(on, a, a, b, LONG);
+        cr_assert(!memcmp(a, want, sizeof a), "%s, in place", rig_sets[s]);
+    }
+    rig_end();
 }
 
 /* Each result is one of the two neighbours; the mean is the number; and a part of an array has the bits that
@@ -64,12 +91,13 @@ Test(train_kernels, bfloat16_by_chance_keeps_the_mean)
     for (int i = 0; i < MANY; i++)
         x[i] = low + at * step;
     for (int s = 0; s < RIG_SETS; s++) {
-        const struct tr_kernels *set = tr_kernels_named(rig_sets[s]);
+        struct tr_context *on = rig_context(s);
+        const struct tr_kernels *set = on->k;
         double up = 0;
         if (!set)
             continue;
-        set->to_bfloat16_by_chance(got, x, 5, MANY, 0x123456789ABCDEFu);
-        set->to_float(wide, got, MANY);
+        set->bfloat16.from_float(on, got, x, MANY, &(struct tr_chance){ 5, 0x123456789ABCDEFu });
+        set->bfloat16.to_float(on, wide, got, MANY);
         for (int i = 0; i < MANY; i++) {
             cr_assert(wide[i] <= low + step && wide[i] >= low, "%s", set->name);
             up += wide[i] > low;
@@ -79,9 +107,9 @@ Test(train_kernels, bfloat16_by_chance_keeps_the_mean)
         if (s == 0)
             memcpy(first, got, sizeof got);
         cr_assert(!memcmp(first, got, sizeof got), "%s", set->name);
-        set->to_bfloat16_by_chance(got, x, 5 + 1001, 17, 0x123456789ABCDEFu);
+        set->bfloat16.from_float(on, got, x, 17, &(struct tr_chance){ 5 + 1001, 0x123456789ABCDEFu });
         cr_assert(!memcmp(first + 1001, got, 17 * sizeof *got), "%s", set->name);
-        set->to_bfloat16_by_chance(got, x, 5, MANY, 0x123456789ABCDF0u);
+        set->bfloat16.from_float(on, got, x, MANY, &(struct tr_chance){ 5, 0x123456789ABCDF0u });
         cr_expect(memcmp(first, got, sizeof got) != 0, "%s: another step has the same chance", set->name);
     }
 }
@@ -95,14 +123,15 @@ Test(train_kernels, square_leaves_of_bfloat16_are_those_of_its_float32)
         float wide[MOST];
         double got[MOST], want[MOST];
         for (int s = 0; s < RIG_SETS; s++) {
-            const struct tr_kernels *set = tr_kernels_named(rig_sets[s]);
+            struct tr_context *on = rig_context(s);
+            const struct tr_kernels *set = on->k;
             if (!set)
                 continue;
             float *random = rig_random(n);
-            set->to_bfloat16(x, random, n);
-            set->to_float(wide, x, n);
-            set->square_leaves(want, wide, n, leaf);
-            set->square_leaves_of_bfloat16(got, x, n, leaf);
+            set->bfloat16.from_float(on, x, random, n, NULL);
+            set->bfloat16.to_float(on, wide, x, n);
+            set->square_leaves(on, want, wide, false, n, leaf);
+            set->square_leaves(on, got, x, true, n, leaf);
             cr_assert(!memcmp(got, want, sizeof *got * (size_t)leaves), "%s", set->name);
         }
         rig_end();

@@ -9,11 +9,6 @@
 
 enum { ROUNDS = 60 };
 
-static const struct tr_kernels *set_of(int s)
-{
-    return tr_kernels_named(rig_sets[s]);
-}
-
 static float ref_tangent(float x)
 {
     return 1 - 2 / (ref_exponential(2 * x) + 1);
@@ -48,11 +43,12 @@ Test(train_kernels, layer_norm_has_the_bits_of_the_golden_program)
     for (int round = 0; round < ROUNDS; round++) {
         struct rows r = normed_rows(rig_between(1, 9));
         for (int s = 0; s < RIG_SETS; s++) {
-            const struct tr_kernels *set = set_of(s);
+            struct tr_context *on = rig_context(s);
+            const struct tr_kernels *set = on->k;
             float *y = rig_empty(r.rows * r.c), *mean = rig_empty(r.rows), *scale = rig_empty(r.rows);
             if (!set)
                 continue;
-            set->layer_norm(y, mean, scale, r.x, r.w, r.b, r.rows, r.c);
+            set->layer_norm.forward(on, y, mean, scale, r.x, r.w, r.b, r.rows, r.c);
             rig_equal(mean, r.mean, r.rows, set->name, "mean");
             rig_equal(scale, r.scale, r.rows, set->name, "scale");
             rig_equal(y, r.y, r.rows * r.c, set->name, "layer_norm");
@@ -110,11 +106,12 @@ Test(train_kernels, patches_are_the_neighbours_of_each_cell)
                         there ? x[((down + halo) * side + right) * c + channel] : 0;
                 }
         for (int s = 0; s < RIG_SETS; s++) {
-            const struct tr_kernels *set = set_of(s);
+            struct tr_context *on = rig_context(s);
+            const struct tr_kernels *set = on->k;
             float *got = rig_empty(rows * side * 9 * c);
             if (!set)
                 continue;
-            set->patches(got, x, &grid, c, outside, direction);
+            set->patches(on, got, x, &grid, c, outside, direction);
             rig_equal(got, want, rows * side * 9 * c, set->name, "patches");
         }
         rig_end();
@@ -133,51 +130,20 @@ Test(train_kernels, gradients_of_layer_norm_and_sums_over_tokens_have_the_bits_o
         ref_sum_tokens(dw, n, tokens, r.c, block);
         ref_sum_tokens(db, dy, tokens, r.c, block);
         for (int s = 0; s < RIG_SETS; s++) {
-            const struct tr_kernels *set = set_of(s);
+            struct tr_context *on = rig_context(s);
+            const struct tr_kernels *set = on->k;
             float *x = rig_empty(tokens * r.c), *w = rig_empty(r.c), *b = rig_empty(r.c),
                   *sum = rig_empty(r.c);
             if (!set)
                 continue;
-            set->layer_norm_dx(x, dy, r.x, r.w, r.mean, r.scale, tokens, r.c);
-            set->layer_norm_dw(w, b, dy, r.x, r.mean, r.scale, tokens, r.c, block);
-            set->sum_tokens(sum, dy, tokens, r.c, block);
+            set->layer_norm.dx(on, x, dy, r.x, r.w, r.mean, r.scale, tokens, r.c);
+            struct tr_tokens t = { 1, tokens, r.c, block };
+            set->layer_norm.dw(on, w, b, dy, r.x, r.mean, r.scale, &t);
+            set->sum_tokens(on, sum, dy, &t);
             rig_equal(x, dx, tokens * r.c, set->name, "layer_norm_dx");
             rig_equal(w, dw, r.c, set->name, "dw");
             rig_equal(b, db, r.c, set->name, "db");
             rig_equal(sum, db, r.c, set->name, "sum_tokens");
-        }
-        rig_end();
-    }
-}
-
-/* What group norm is made of: sums of products over tokens, and columns with a number each. */
-Test(train_kernels, group_norm_has_the_bits_of_the_golden_program)
-{
-    for (int round = 0; round < ROUNDS; round++) {
-        int64_t block = rig_between(1, 5), tokens = block * rig_between(1, 8), c = rig_between(1, 90);
-        float *x = rig_random(tokens * c), *dy = rig_random(tokens * c), *scale = rig_random(c),
-              *w = rig_random(c), *b = rig_random(c), *a = rig_random(c), *dot = rig_random(c);
-        float *y = rig_empty(tokens * c), *dx = rig_empty(tokens * c), *part = rig_empty(tokens / block * c);
-        struct tr_group_norm norm = { scale, a, dot };
-        memset(part, 0, sizeof(float) * (size_t)(tokens / block * c));
-        for (int64_t i = 0; i < tokens * c; i++) {
-            float normed = x[i] * scale[i % c], *acc = &part[i / c / block * c + i % c];
-            y[i] = fmaf(normed, w[i % c], b[i % c]);
-            dx[i] = (dy[i] * w[i % c] - a[i % c] - normed * dot[i % c]) * scale[i % c];
-            *acc = fmaf(dy[i], round % 2 ? normed : x[i], *acc);
-        }
-        ref_tree(part, tokens / block, c, c);
-        for (int s = 0; s < RIG_SETS; s++) {
-            const struct tr_kernels *set = set_of(s);
-            float *got = rig_empty(tokens * c), *d = rig_empty(tokens * c), *sum = rig_empty(c);
-            if (!set)
-                continue;
-            set->group_norm(got, x, scale, w, b, tokens, c);
-            set->group_norm_dx(d, dy, x, &norm, w, tokens, c);
-            set->sum_products(sum, dy, x, round % 2 ? scale : NULL, tokens, c, block);
-            rig_equal(got, y, tokens * c, set->name, "group_norm");
-            rig_equal(d, dx, tokens * c, set->name, "group_norm_dx");
-            rig_equal(sum, part, c, set->name, "sum_products");
         }
         rig_end();
     }
@@ -210,18 +176,19 @@ Test(train_kernels, gelu_and_additions_have_the_bits_of_the_golden_program)
         }
         ref_gelu(y, dx, dy, x, count);
         for (int s = 0; s < RIG_SETS; s++) {
-            const struct tr_kernels *set = set_of(s);
+            struct tr_context *on = rig_context(s);
+            const struct tr_kernels *set = on->k;
             float *out = rig_empty(count), *in_place = rig_copy(dy, count);
             if (!set)
                 continue;
-            set->gelu(out, x, count);
+            set->gelu(on, out, x, count);
             rig_equal(out, y, count, set->name, "gelu");
-            set->gelu_dx(in_place, in_place, x, count);
+            set->gelu_dx(on, in_place, in_place, x, count);
             rig_equal(in_place, dx, count, set->name, "gelu_dx");
-            set->add_bias(out, x, bias, rows, columns);
+            set->add_bias(on, out, x, bias, rows, columns);
             rig_equal(out, more, count, set->name, "add_bias");
             memcpy(out, x, sizeof(float) * (size_t)count);
-            set->add(out, out, dy, count);
+            set->add(on, out, out, dy, count);
             rig_equal(out, sum, count, set->name, "add");
         }
         rig_end();
@@ -259,13 +226,15 @@ Test(train_kernels, embedding_takes_and_sums_the_rows_that_are_here)
         }
         ref_embed_dw(dw, dy, token, tokens, c, first, rows, block);
         for (int s = 0; s < RIG_SETS; s++) {
-            const struct tr_kernels *set = set_of(s);
+            struct tr_context *on = rig_context(s);
+            const struct tr_kernels *set = on->k;
             float *got = rig_empty(tokens * c), *of_rows = rig_empty(rows * c);
             if (!set)
                 continue;
-            set->embed(got, w, token, tokens, c, first, rows);
+            set->embed.forward(on, got, w, token, tokens, c, first, rows);
             rig_equal(got, out, tokens * c, set->name, "embed");
-            set->embed_dw(of_rows, dy, token, tokens, c, first, rows, block);
+            set->embed.dw(on, of_rows, dy, token,
+                &(struct tr_embedded){ { 1, tokens, c, block }, first, rows, true }, NULL);
             rig_equal(of_rows, dw, rows * c, set->name, "embed_dw");
         }
         rig_end();
@@ -282,9 +251,10 @@ Test(train_kernels, the_two_logarithms_on_which_c_libraries_could_differ_are_the
     static const double want[] = { 0x1.1fcbdp+1, 0x1.330e4ap+3 };
     for (int s = 0; s < RIG_SETS; s++) {
         double got[2];
-        if (!set_of(s))
+        struct tr_context *on = rig_context(s);
+        if (!on->k)
             continue;
-        set_of(s)->loss(got, sum, zero, zero, 2, 1);
+        on->k->softmax.loss(on, got, 2, sum, zero, zero, &(struct tr_tokens){ 1, 2, 1, 1 });
         for (int i = 0; i < 2; i++)
             cr_expect(got[i] == want[i],
                 "%s: this C library says that log(%a) is %a as a float, and golden runs have %a: all losses "
@@ -317,9 +287,9 @@ Test(train_kernels, square_leaves_are_lanes_and_their_tree_in_double_precision)
         for (int64_t i = 0; i < n; i++)
             want[i] = ref_square_leaf(x + i * leaf, i < n - 1 ? leaf : count - i * leaf);
         for (int s = 0; s < RIG_SETS; s++)
-            if (set_of(s)) {
+            if (rig_context(s)->k) {
                 got[n] = -7;
-                set_of(s)->square_leaves(got, x, count, leaf);
+                rig_context(s)->k->square_leaves(rig_context(s), got, x, false, count, leaf);
                 cr_assert(!memcmp(got, want, sizeof(double) * (size_t)n), "square_leaves of %s", rig_sets[s]);
                 cr_assert(got[n] == -7, "square_leaves of %s wrote a leaf too many", rig_sets[s]);
             }
@@ -353,16 +323,18 @@ Test(train_kernels, optimizers_have_the_bits_of_the_golden_program)
         for (int64_t i = 0; i < count; i++)
             plain[i] = p[i] - 0.1f * (g[i] * 0.7f);
         for (int s = 0; s < RIG_SETS; s++) {
-            const struct tr_kernels *set = set_of(s);
+            struct tr_context *on = rig_context(s);
+            const struct tr_kernels *set = on->k;
             float *q = rig_copy(p, count), *n = rig_copy(m, count), *u = rig_copy(v, count);
             if (!set)
                 continue;
-            set->adamw(q, n, u, g, count, &a);
+            set->update(on, &(struct tr_update){ q, n, u, g, NULL, count, a });
             rig_equal(q, want_p, count, set->name, "adamw's parameters");
             rig_equal(n, want_m, count, set->name, "adamw's momentum");
             rig_equal(u, want_v, count, set->name, "adamw's variance");
             memcpy(q, p, sizeof(float) * (size_t)count);
-            set->sgd(q, g, count, 0.1f, 0.7f);
+            set->update(on,
+                &(struct tr_update){ .p = q, .g = g, .count = count, .a = { .rate = 0.1f, .scale = 0.7f } });
             rig_equal(q, plain, count, set->name, "sgd");
         }
         rig_end();

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test_run.c: what the executor says when something fails beneath it. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "training/commands/prepare.h"
+#include "training/run/run.h"
+
+enum { PLANTED = 7 };
+static int gelus;
+
+static const char *words(int status)
+{
+    return status == PLANTED ? "the planted failure" : "another failure";
+}
+
+/* The third one fails, and each behind it in its own way. */
+static void failing_gelu(struct tr_context *x, float *y, const float *from, int64_t count)
+{
+    tr_kernels_best()->gelu(x, y, from, count);
+    if (++gelus >= 3 && !x->status)
+        x->status = PLANTED + gelus - 3;
+}
+
+Test(run, a_kernel_that_fails_ends_the_step_and_is_named)
+{
+    struct tr_options o;
+    struct tr_prepared p;
+    struct tr_data data;
+    struct tr_runner r;
+    struct tr_error e = { .text = "" };
+    struct tr_kernels set = *tr_kernels_best();
+    set.name = "planted", set.gelu = failing_gelu, set.words = words;
+    tr_options_default(&o);
+    cr_assert(tr_prepare(&p, &o, &e), "%s", e.text);
+    const struct tr_graph *g = &p.run.graph;
+    cr_assert(tr_data_open(&data, NULL, 1, g->vocabulary, g->context, &e), "%s", e.text);
+    cr_assert(tr_runner_open(&r, p.tapes->of, &set, &data, NULL, &e), "%s", e.text);
+    cr_assert(!tr_runner_step(&r, &e));
+    cr_expect_eq(gelus, 3, "nothing is run behind what failed; there were %d", gelus);
+    const char *parts[] = { "step 0, rank 0: instruction ", ", gelu of layer2.",
+        "kernels planted: ", "the planted failure" };
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        cr_expect(strstr(e.text, parts[i]), "'%s' lacks '%s'", e.text, parts[i]);
+    tr_runner_close(&r);
+    tr_data_close(&data);
+    tr_prepared_free(&p);
+}
