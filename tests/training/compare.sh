@@ -215,7 +215,7 @@ refused 'legal are stash, two, newest, delay, server' async oldest
 refused 'legal are 3 and more' --steps 2
 refused 'legal is one of --json and --markdown' --json --markdown
 refused 'legal are all-reduce-missing' --inject nothing
-refused 'legal is a number with K, M, G or T' --memory much
+refused 'legal is a number of bytes, with K, M, G or T' --memory much
 refused '--host-memory much: legal is' --host-memory much
 
 [ "$failures" -eq 0 ] && echo "compare: configurations are told as they are"

@@ -115,7 +115,8 @@ static void leave_out(struct tr_comparison *c, const char *name, const char *why
 void tr_compare_add(struct tr_comparison *c, const char *name, struct tr_options *o, bool quiet)
 {
     struct tr_error e;
-    o->ranks = o->pp * o->dp * o->cp * o->tp + o->servers;
+    const struct tr_sizes *s = &o->plan.sizes;
+    o->ranks = s->pp * s->dp * s->cp * s->tp + s->servers;
     if (c->n == TR_COMPARED || c->n_left_out == TR_COMPARED)
         return;
     if (is_legal(o, &e)) {
@@ -130,7 +131,7 @@ void tr_compare_add(struct tr_comparison *c, const char *name, struct tr_options
 static struct tr_options meshed(const struct tr_comparison *c, long pp, long dp, long tp)
 {
     struct tr_options o = c->base;
-    o.pp = pp, o.dp = dp, o.tp = tp;
+    o.plan.sizes.pp = pp, o.plan.sizes.dp = dp, o.plan.sizes.tp = tp;
     return o;
 }
 
@@ -140,11 +141,12 @@ void tr_compare_add_pipeline(
     struct tr_comparison *c, const char *name, struct tr_options o, const char *schedule, bool quiet)
 {
     struct tr_error e;
-    bool chosen = o.micro == 1;
-    snprintf(o.schedule, sizeof o.schedule, "%s", schedule);
-    o.ranks = o.pp * o.dp * o.tp;
-    for (o.micro = chosen ? 2 * o.pp : o.micro; chosen && o.micro > 1 && !is_legal(&o, &e);)
-        o.micro--;
+    bool chosen = o.plan.micros == 1;
+    snprintf(o.plan.pipeline.schedule, sizeof o.plan.pipeline.schedule, "%s", schedule);
+    o.ranks = o.plan.sizes.pp * o.plan.sizes.dp * o.plan.sizes.tp;
+    for (o.plan.micros = chosen ? 2 * (int)o.plan.sizes.pp : o.plan.micros;
+         chosen && o.plan.micros > 1 && !is_legal(&o, &e);)
+        o.plan.micros--;
     tr_compare_add(c, name, &o, quiet);
 }
 
@@ -155,8 +157,8 @@ static void add_data(struct tr_comparison *c)
     char name[32];
     struct tr_options o = meshed(c, 1, c->base.ranks, 1);
     tr_compare_add(c, "data parallel", &o, false);
-    for (o.zero = 1; o.zero <= 3; o.zero++) {
-        snprintf(name, sizeof name, "ZeRO %ld", o.zero);
+    for (o.plan.zero.level = 1; o.plan.zero.level <= 3; o.plan.zero.level++) {
+        snprintf(name, sizeof name, "ZeRO %d", o.plan.zero.level);
         tr_compare_add(c, name, &o, true);
     }
 }
@@ -165,14 +167,14 @@ static void add_tensor(struct tr_comparison *c)
 {
     struct tr_options o = meshed(c, 1, 1, c->base.ranks);
     tr_compare_add(c, "tensor parallel", &o, false);
-    o.sp = true;
+    o.plan.tokens.sp = true;
     tr_compare_add(c, "tensor + sp", &o, true);
 }
 
 static void add_model_parallel(struct tr_comparison *c)
 {
     struct tr_options o = meshed(c, c->base.ranks, 1, 1);
-    snprintf(o.schedule, sizeof o.schedule, "naive");
+    snprintf(o.plan.pipeline.schedule, sizeof o.plan.pipeline.schedule, "naive");
     tr_compare_add(c, "naive pipeline", &o, false);
 }
 
@@ -183,15 +185,15 @@ static void add_pipelines(struct tr_comparison *c)
     bool quiet = !is_legal(&o, &e);
     tr_compare_add_pipeline(c, "gpipe", o, "gpipe", true);
     tr_compare_add_pipeline(c, "1f1b", o, "1f1b", true);
-    o.chunks = 2;
+    o.plan.pipeline.chunks = 2;
     tr_compare_add_pipeline(c, "interleaved", o, "interleaved", quiet);
-    o.chunks = 1;
+    o.plan.pipeline.chunks = 1;
     tr_compare_add_pipeline(c, "zb-h1", o, "zb-h1", true);
 }
 
 static void add_either(struct tr_comparison *c, const char *name, struct tr_options *o, bool quiet)
 {
-    if (o->pp > 1)
+    if (o->plan.sizes.pp > 1)
         tr_compare_add_pipeline(c, name, *o, "1f1b", quiet);
     else
         tr_compare_add(c, name, o, quiet);
@@ -207,9 +209,9 @@ static void add_product(struct tr_comparison *c, long pp, long dp, long tp)
             name + strlen(name), sizeof name - strlen(name), "%s%s", *name && *axes[i] ? " x " : "", axes[i]);
     struct tr_options o = meshed(c, pp, dp, tp);
     add_either(c, name, &o, false);
-    o.sp = tp > 1, o.zero = dp > 1;
-    snprintf(name + strlen(name), sizeof name - strlen(name), "%s%s", o.sp ? " + sp" : "",
-        o.zero ? " + ZeRO 1" : "");
+    o.plan.tokens.sp = tp > 1, o.plan.zero.level = dp > 1;
+    snprintf(name + strlen(name), sizeof name - strlen(name), "%s%s", o.plan.tokens.sp ? " + sp" : "",
+        o.plan.zero.level ? " + ZeRO 1" : "");
     add_either(c, name, &o, true);
 }
 
@@ -218,17 +220,17 @@ static void add_experts(struct tr_comparison *c)
 {
     long n = c->base.ranks;
     struct tr_options o = meshed(c, 1, n, 1);
-    for (o.ep = n; o.ep > 1; o.ep--)
-        if (n % o.ep == 0)
-            tr_compare_add(c, o.ep == n ? "expert parallel" : "dp x ep", &o, o.ep < n);
-    o.ep = n, o.zero = 1;
+    for (o.plan.sizes.ep = n; o.plan.sizes.ep > 1; o.plan.sizes.ep--)
+        if (n % o.plan.sizes.ep == 0)
+            tr_compare_add(c, o.plan.sizes.ep == n ? "expert parallel" : "dp x ep", &o, o.plan.sizes.ep < n);
+    o.plan.sizes.ep = n, o.plan.zero.level = 1;
     tr_compare_add(c, "ep + ZeRO 1", &o, true);
     for (long ep = 2; ep < n; ep++) {
         if (n % ep)
             continue;
-        o = meshed(c, 1, ep, n / ep), o.ep = ep;
+        o = meshed(c, 1, ep, n / ep), o.plan.sizes.ep = ep;
         tr_compare_add(c, "ep x tp", &o, true);
-        o = meshed(c, n / ep, ep, 1), o.ep = ep;
+        o = meshed(c, n / ep, ep, 1), o.plan.sizes.ep = ep;
         tr_compare_add_pipeline(c, "pp x ep", o, "1f1b", true);
     }
 }
@@ -254,7 +256,7 @@ static void add_forms(struct tr_comparison *c)
 {
     for (int i = 0; i < c->n_words; i++) {
         struct tr_options o = c->base;
-        snprintf(o.dp_reduce, sizeof o.dp_reduce, "%s", forms[c->words[i]]);
+        o.plan.reduce.form = (enum tr_dp_form)c->words[i];
         tr_compare_add(c, forms[c->words[i]], &o, false);
     }
 }
@@ -269,8 +271,8 @@ static void add_policies(struct tr_comparison *c, const struct tr_options *zero3
         { "ZeRO 3 persist", false, false, true }, { "ZeRO 3 all three", true, true, true } };
     for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
         struct tr_options o = *zero3;
-        o.zero3_keep = policies[i].keep, o.zero3_prefetch = policies[i].prefetch;
-        o.zero3_persist = policies[i].persist ? 4 * (long)channels + 1 : 0;
+        o.plan.zero.keep = policies[i].keep, o.plan.zero.prefetch = policies[i].prefetch;
+        o.plan.zero.persist = policies[i].persist ? 4 * (long)channels + 1 : 0;
         tr_compare_add(c, policies[i].name, &o, true);
     }
 }
@@ -280,10 +282,10 @@ static void add_stages(struct tr_comparison *c, int64_t channels)
     for (int i = 0; i < c->n_words; i++) {
         struct tr_options o = c->base;
         char name[32];
-        o.zero = c->words[i];
-        snprintf(name, sizeof name, "ZeRO %ld", o.zero);
+        o.plan.zero.level = c->words[i];
+        snprintf(name, sizeof name, "ZeRO %d", o.plan.zero.level);
         tr_compare_add(c, name, &o, false);
-        if (o.zero == 3)
+        if (o.plan.zero.level == 3)
             add_policies(c, &o, channels);
     }
 }
@@ -295,7 +297,7 @@ static struct tr_options alone(const struct tr_comparison *c, const struct tr_re
     struct tr_error e;
     char words[64], number[16], *rest = words, *argv[8];
     int n = 0;
-    o.cp = o.ep = 1;
+    o.plan.sizes.cp = o.plan.sizes.ep = 1;
     snprintf(words, sizeof words, "%s", x->alone);
     snprintf(number, sizeof number, "%ld", ranks);
     while (n < 8 && (argv[n] = strtok_r(rest, " ", &rest)) != NULL) {
@@ -322,8 +324,8 @@ static void add_numbers(struct tr_comparison *c)
     for (int i = 0; i < c->n_words; i++) {
         char name[32];
         struct tr_options o = meshed(c, 1, strtol(counts[c->words[i]], NULL, 10), 1);
-        snprintf(name, sizeof name, "%ld rank%s", o.dp, o.dp == 1 ? "" : "s");
-        if (o.dp <= c->base.ranks)
+        snprintf(name, sizeof name, "%ld rank%s", o.plan.sizes.dp, o.plan.sizes.dp == 1 ? "" : "s");
+        if (o.plan.sizes.dp <= c->base.ranks)
             tr_compare_add(c, name, &o, false);
         else if (c->by_name)
             leave_out(c, name, "there are not as many; more are with -n");
@@ -336,11 +338,11 @@ static void add_numbers(struct tr_comparison *c)
 static bool take_ranks(struct tr_comparison *c, struct tr_error *e)
 {
     struct tr_options *o = &c->base;
-    long others = o->pp * o->tp;
-    o->dp = o->dp ? o->dp : o->ranks / others;
-    if (o->dp * others != o->ranks || o->dp < 2)
+    long others = o->plan.sizes.pp * o->plan.sizes.tp;
+    o->plan.sizes.dp = o->plan.sizes.dp ? o->plan.sizes.dp : o->ranks / others;
+    if (o->plan.sizes.dp * others != o->ranks || o->plan.sizes.dp < 2)
         return tr_fail(e, "%ld ranks, but pp %ld x dp %ld x tp %ld is %ld; there must be 2 dp ranks at least",
-            o->ranks, o->pp, o->dp, o->tp, o->dp * others);
+            o->ranks, o->plan.sizes.pp, o->plan.sizes.dp, o->plan.sizes.tp, o->plan.sizes.dp * others);
     return true;
 }
 
@@ -409,10 +411,10 @@ bool tr_compare_make(struct tr_comparison *c, struct tr_error *e)
         tr_compare_async_options(&c->base);
     struct tr_options one = meshed(c, 1, 1, 1);
     struct tr_run run;
-    char inject[sizeof c->base.inject];
-    strcpy(inject, c->base.inject);
-    *c->base.inject = *one.inject = 0;
-    one.ranks = 1, one.chunks = 1;
+    char inject[sizeof c->base.tests.inject];
+    strcpy(inject, c->base.tests.inject);
+    *c->base.tests.inject = *one.tests.inject = 0;
+    one.ranks = 1, one.plan.pipeline.chunks = 1;
     c->all = tr_new(TR_COMPARED, sizeof *c->all);
     c->left_out = tr_new(TR_COMPARED, sizeof *c->left_out);
     if ((*inject && !is_injection(inject, e)) || !tr_run_make(&run, &one, e))

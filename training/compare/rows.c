@@ -150,8 +150,10 @@ static void when(const struct tr_comparison *c, const struct tr_contender *x, ch
 {
     const struct tr_registered *r = paradigm_of(x);
     append(to, "%s", r ? r->when : "the model and its step fit one device, and time is no matter");
-    if (c->limit)
-        append(to, "; %s --memory %s", x->fits ? "fits" : "does not fit", c->base.memory);
+    char limit[32];
+    if (c->base.shown.memory)
+        append(to, "; %s --memory %s", x->fits ? "fits" : "does not fit",
+            tr_bytes_text(c->base.shown.memory, limit));
 }
 
 static const struct {

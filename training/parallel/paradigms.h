@@ -62,15 +62,31 @@ enum { TR_STAGES_MAX = 64 };
 enum tr_async { TR_ASYNC_OFF, TR_ASYNC_STASH, TR_ASYNC_TWO, TR_ASYNC_NEWEST, TR_ASYNCS };
 extern const char *const tr_async_names[TR_ASYNCS];
 
+/* How layers are cut over stages: balance.h. */
+enum tr_balance { TR_BALANCE_EVEN, TR_BALANCE_AUTO, TR_BALANCE_MEASURED, TR_BALANCES };
+extern const char *const tr_balance_names[TR_BALANCES];
+
+/* How many ranks each axis was asked to have. */
+struct tr_sizes {
+    long pp, cp, tp;
+    long dp; /* with those of ep, which are among them; 0: the ranks that are left */
+    long ep;
+    long ulysses; /* those of cp that exchange tokens for heads, where there are two levels; 0: two */
+    long servers;
+};
+
 /* Which paradigms there are in a run, and what each was asked for. */
 struct tr_plan {
-    struct tr_mesh mesh;
+    struct tr_sizes sizes;
+    struct tr_mesh mesh; /* which follows */
     const struct tr_paradigm *paradigms[8]; /* NULL ends them; a later one beats an earlier one */
     int n_paradigms;
     int batch, micros; /* sequences of all ranks in a step; micro-batches in a step */
     struct {
-        char schedule[32];
+        char schedule[256]; /* its name, or a file */
         int chunks; /* stages of a rank */
+        char list[128]; /* layers of each stage, as they were asked for */
+        enum tr_balance balance;
         bool vee; /* its second one is on the way back */
         bool no_flush; /* ranks update before all have their gradients */
         enum tr_async async;
@@ -80,7 +96,12 @@ struct tr_plan {
         enum tr_cp_form form;
         enum tr_cp_map map;
         bool space; /* cp cuts pictures, not sequences of tokens */
+        bool sp; /* and tp cuts them between its matrices */
     } tokens;
+    struct {
+        enum tr_conv_split split; /* of the weights, by tp */
+        bool columns; /* of the grid, by cp; else rows */
+    } pictures;
     /* How gradients become whole: by which collectives, in buckets of how many bytes (0: each alone), and
      * whether beside the backward pass. */
     struct {
@@ -102,15 +123,19 @@ struct tr_plan {
         bool regathers; /* what sp has cut is gathered again for the gradient of a weight, and not held */
     } recompute;
     struct {
-        int what; /* tr_offload */
+        int what; /* tr_offload; -1: not said, and none or what --host-memory asks for */
         int threads; /* of the update on the host */
         int delay; /* 1: that is made with the gradient of the step before */
     } offload;
     /* Asynchronous: each gradient is applied by itself, and a worker waits while it is more than so many
-     * steps before the slowest (-1: never). Live: the server takes whoever comes first. */
+     * steps before the slowest (-1: never). Live: the server takes whoever comes first; else in the order of
+     * `arrivals`, push_order.h. */
     struct {
         bool async, live;
         long staleness;
+        char arrivals[512], arrivals_log[512]; /* files to read, and to write */
+        char workers[32]; /* compare server: numbers of them */
+        char slow[32]; /* RANK:FACTOR */
     } servers;
     struct {
         bool bfloat16; /* parameters, gradients and activations; optimizer and sums in float32 */

@@ -7,6 +7,19 @@
 
 #include "training/parallel/paradigms.h"
 
+/* One option: what it is called, what its value is and where that stands, and what --help says of it. */
+enum tr_option_kind { TR_HEADING, TR_FLAG, TR_WHOLE, TR_REAL, TR_TEXT, TR_CHOICE, TR_BYTES };
+struct tr_option {
+    const char *name;
+    enum tr_option_kind kind;
+    size_t offset, size; /* of its member */
+    const char *what;
+    long least; /* WHOLE: the smallest that is legal */
+    const char *const *names; /* CHOICE: of the values from 0 on */
+    int n_names;
+};
+#define TR_NAMES(list) .names = list, .n_names = sizeof list / sizeof *list
+
 struct tr_registered {
     const char *word; /* a user names it so to compare; NULL: it is not alone */
     const char *name;
