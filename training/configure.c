@@ -51,8 +51,6 @@ static bool has_options(const struct model *m, const struct tr_options *o, struc
         foreign = sizes->inputs ? "inputs" : NULL;
     else if (!m->grid && *data && strcmp(data, "grammar"))
         return tr_fail(e, "--data %s: %s learns rows that are made up; leave --data out", data, m->name);
-    else if (m->grid && o->plan.tokens.sp)
-        return tr_fail(e, "--sp: %s has no stream of tokens that it could cut; leave --sp out", m->name);
     else
         foreign = sizes->heads               ? "heads"
                   : sizes->context           ? "context"
@@ -64,16 +62,6 @@ static bool has_options(const struct model *m, const struct tr_options *o, struc
                            m->grid     ? ", --grid and --norm"
                            : m->inputs ? " and --inputs"
                                        : ", --heads, --context and --untied");
-}
-
-/* Parts of the keys that go round a ring; 0: none does. */
-static int ring_parts(const struct tr_plan *p)
-{
-    enum tr_cp_form form = p->tokens.form;
-    bool ring = form == TR_CP_RING || form == TR_CP_SCORES;
-    if (p->sizes.cp == 1 || p->sizes.cp > TR_BLOCKS || (!ring && form != TR_CP_TWO))
-        return 0;
-    return (int)(ring ? p->sizes.cp : p->sizes.cp / (p->sizes.ulysses ? p->sizes.ulysses : 2));
 }
 
 static const struct model *model_of(const struct tr_options *o)
@@ -89,12 +77,11 @@ static int64_t either(int64_t asked, int64_t own)
     return asked ? asked : own;
 }
 
-static bool make_model(struct tr_graph *g, const struct tr_options *o, struct tr_error *e)
+static bool make_model(
+    struct tr_graph *g, const struct tr_options *o, const struct tr_plan *p, struct tr_error *e)
 {
     const struct model *m = model_of(o);
-    const struct tr_plan *p = &o->plan;
     struct tr_model_options sizes = o->model.sizes;
-    bool cut = p->sizes.cp > 1;
     if (!m)
         return tr_fail(e, "--model %s: legal are " TR_MODELS, o->model.name);
     sizes.layers = either(sizes.layers, m->layers), sizes.channels = either(sizes.channels, m->channels);
@@ -102,12 +89,7 @@ static bool make_model(struct tr_graph *g, const struct tr_options *o, struct tr
     sizes.inputs = either(sizes.inputs, m->inputs);
     sizes.vocabulary = either(sizes.vocabulary, m->vocabulary);
     sizes.experts = either(sizes.experts, m->experts), sizes.choices = either(sizes.choices, m->choices);
-    sizes.split = p->pictures.split, sizes.columns = p->pictures.columns;
-    sizes.leaves = cut;
-    sizes.separate_kv = cut && p->tokens.form == TR_CP_GATHER;
-    sizes.parts = ring_parts(p);
-    sizes.scores = cut && p->tokens.form == TR_CP_SCORES;
-    sizes.windows = cut && p->tokens.form == TR_CP_LOCAL ? (int)p->sizes.cp : 0;
+    tr_plan_model(p, &sizes);
     return has_options(m, o, e) && tr_cnn_options(&sizes, o, m->name, m->grid, e) &&
            (m->grid        ? tr_model_cnn
                : m->inputs ? tr_model_mlp
@@ -195,18 +177,6 @@ static bool plan(struct tr_plan *p, const struct tr_options *o, struct tr_error 
     p->tokens.space = model_of(o) && model_of(o)->grid;
     p->offload.what = p->offload.what < 0 ? TR_OFFLOAD_NONE : p->offload.what;
     p->servers.live = p->servers.async && !strcmp(p->servers.arrivals, "live");
-    p->paradigms[p->n_paradigms++] = &tr_data_parallel;
-    p->paradigms[p->n_paradigms++] = &tr_tensor_parallel;
-    if (p->pictures.split)
-        p->paradigms[p->n_paradigms++] =
-            p->pictures.split == TR_CONV_FILTERS ? &tr_filter_parallel : &tr_channel_parallel;
-    if (p->sizes.ep > 1)
-        p->paradigms[p->n_paradigms++] = &tr_expert_parallel;
-    if (p->tokens.sp)
-        p->paradigms[p->n_paradigms++] = &tr_sequence_parallel;
-    p->paradigms[p->n_paradigms++] = tr_context_table(p);
-    if (p->tokens.form == TR_CP_TWO)
-        p->paradigms[p->n_paradigms++] = &tr_context_inside;
     return true;
 }
 
@@ -228,7 +198,7 @@ static bool schedule(struct tr_run *r, struct tr_error *e)
 static bool make(struct tr_run *r, const struct tr_options *o, struct tr_error *e)
 {
     *r = (struct tr_run){ .plan = { .batch = 0 } };
-    if (!plan(&r->plan, o, e) || !make_model(&r->graph, o, e))
+    if (!plan(&r->plan, o, e) || !make_model(&r->graph, o, &r->plan, e))
         return false;
     if (tr_cut_layers(r->plan.pipeline.stage_layers, &r->graph,
             r->plan.mesh.size[TR_PP] * r->plan.pipeline.chunks, r->plan.pipeline.list,

@@ -11,11 +11,6 @@ enum { GROUPS = 8, DIGITS = 16, PLANES = 3 };
 static bool has_no_pictures(const struct tr_options *o, const char *model, struct tr_error *e)
 {
     const struct tr_model_options *sizes = &o->model.sizes;
-    if (o->plan.pictures.columns)
-        return tr_fail(e, "--cnn-cut columns: %s has no pictures; leave it out", model);
-    if (o->plan.pictures.split)
-        return tr_fail(e, "--conv-split %s: %s has no convolutions; leave it out",
-            tr_conv_split_names[o->plan.pictures.split], model);
     if (o->model.norm)
         return tr_fail(e, "--norm group: legal with --model cnn:nano or cnn:micro, and %s is none", model);
     const char *foreign = sizes->groups      ? "norm-groups"

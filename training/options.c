@@ -17,13 +17,12 @@ enum { MOST = 1 << 30 };
     .offset = offsetof(struct tr_options, member), .size = sizeof((struct tr_options *)0)->member
 
 static const char *const norms[] = { "none", "group" }, *const optimizers[] = { "adamw", "sgd" },
-                         *const server_modes[] = { "sync", "async" }, *const cuts[] = { "rows", "columns" },
-                         *const comms[] = { "redo", "save" }, *const wgrads[] = { "hold", "regather" },
                          *const orders[] = { "canonical", "free" },
                          *const precisions[] = { "float32", "bfloat16" },
                          *const roundings[] = { "nearest", "stochastic" };
 
-static const struct tr_option options[] = {
+/* Those of paradigms, which are in the registry, stand between these and the last. */
+static const struct tr_option first[] = {
     { "The model", .kind = TR_HEADING },
     { "model", TR_TEXT, AT(model.name), TR_MODELS " (sizes below may be changed; gpt:small is not GPT-2's)" },
     { "layers", TR_WHOLE, AT(model.sizes.layers), "layers", .least = 1 },
@@ -62,77 +61,8 @@ static const struct tr_option options[] = {
     { "Ranks", .kind = TR_HEADING },
     { "ranks", TR_WHOLE, AT(ranks), "rank processes, forked here (-n N); without it what the mesh needs",
         .least = 1 },
-    { "dp", TR_WHOLE, AT(plan.sizes.dp), "data parallel; 0: the ranks that are left" },
-    { "dp-reduce", TR_CHOICE, AT(plan.reduce.form),
-        "gradients: ring (all-reduce), root (reduce, broadcast), sharded", TR_NAMES(tr_dp_form_names) },
-    { "bucket", TR_BYTES, AT(plan.reduce.bucket),
-        "gradients are reduced together up to so many bytes, as 64K" },
-    { "overlap", TR_FLAG, AT(plan.reduce.overlap), "gradients are reduced beside the backward pass" },
-    { "servers", TR_WHOLE, AT(plan.sizes.servers),
-        "parameter servers among the ranks; the others are workers" },
-    { "server-mode", TR_CHOICE, AT(plan.servers.async),
-        "sync: all gradients, then one update; async: each as it comes", TR_NAMES(server_modes) },
-    { "staleness", TR_WHOLE, AT(plan.servers.staleness),
-        "async: a worker waits while more than N steps before the slowest" },
-    { "arrivals", TR_TEXT, AT(plan.servers.arrivals),
-        "async: live, seed:N (an order by a seed), or a file of workers" },
-    { "arrivals-log", TR_TEXT, AT(plan.servers.arrivals_log),
-        "async: write who came to this file, which --arrivals reads" },
-    { "workers", TR_TEXT, AT(plan.servers.workers), "compare server: numbers of workers, as 1..8, or 2,4" },
-    { "slow", TR_TEXT, AT(plan.servers.slow),
-        "RANK:FACTOR, a worker that takes so many times as long to compute" },
-    { "ep", TR_WHOLE, AT(plan.sizes.ep), "moe: so many ranks of dp share the experts of each layer",
-        .least = 1 },
-    { "tp", TR_WHOLE, AT(plan.sizes.tp), "tensor parallel", .least = 1 },
-    { "sp", TR_FLAG, AT(plan.tokens.sp), "sequence parallel between the matrices of tp" },
-    { "cp", TR_WHOLE, AT(plan.sizes.cp),
-        "context parallel: each rank has a part of every sequence, or picture", .least = 1 },
-    { "cp-attention", TR_CHOICE, AT(plan.tokens.form),
-        "gather (all-gather of keys and values), ulysses (all-to-all), ring (shifts), ulysses+ring, scores, "
-        "local",
-        TR_NAMES(tr_cp_form_names) },
-    { "cp-ulysses", TR_WHOLE, AT(plan.sizes.ulysses),
-        "ulysses+ring: ranks that exchange tokens for heads; 0: two" },
-    { "cp-map", TR_CHOICE, AT(plan.tokens.map),
-        "tokens of a rank: contiguous; for equal work of attention zigzag or striped",
-        TR_NAMES(tr_cp_map_names) },
-    { "conv-split", TR_CHOICE, AT(plan.pictures.split),
-        "cnn: what tp cuts of the weights: pairs, filters, or channels", TR_NAMES(tr_conv_split_names) },
-    { "cnn-cut", TR_CHOICE, AT(plan.pictures.columns),
-        "cnn: what cp cuts of a picture's grid: rows, or columns", TR_NAMES(cuts) },
-    { "pp", TR_WHOLE, AT(plan.sizes.pp), "pipeline stages", .least = 1 },
-    { "chunks", TR_WHOLE, AT(plan.pipeline.chunks),
-        "stages of a rank, for --schedule interleaved; dualpipev: 2", .least = 1 },
-    { "micro", TR_WHOLE, AT(plan.micros), "micro-batches of a step", .least = 1 },
-    { "stage-layers", TR_TEXT, AT(plan.pipeline.list),
-        "layers of each stage, as 1,1,1,5; without it all alike" },
-    { "balance", TR_CHOICE, AT(plan.pipeline.balance),
-        "layers of the stages: even; auto by FLOPs, or measured by times", TR_NAMES(tr_balance_names) },
-    { "schedule", TR_TEXT, AT(plan.pipeline.schedule),
-        "naive, gpipe, 1f1b, interleaved, zb-h1, zb-h2, dualpipev, or a CSV file" },
-    { "async", TR_CHOICE, AT(plan.pipeline.async),
-        "each stage updates its weights at once: stash, two, newest; or off", TR_NAMES(tr_async_names) },
-    { "zero", TR_WHOLE, AT(plan.zero.level),
-        "ZeRO: 1 shards the optimizer, 2 and gradients, 3 and parameters" },
-    { "zero3-keep", TR_FLAG, AT(plan.zero.keep),
-        "gathered parameters stay until the backward pass has used them" },
-    { "zero3-prefetch", TR_WHOLE, AT(plan.zero.prefetch),
-        "parameters are gathered N units ahead, beside the computing" },
-    { "zero3-persist", TR_WHOLE, AT(plan.zero.persist),
-        "parameters of fewer than N elements stay whole on every rank" },
-    { "recompute", TR_CHOICE, AT(plan.recompute.what),
-        "not kept but computed again: none, gelu, selective (and attention), full",
-        TR_NAMES(tr_recompute_names) },
-    { "recompute-comm", TR_CHOICE, AT(plan.recompute.saves),
-        "full: collectives of a layer are called again (redo), or save", TR_NAMES(comms) },
-    { "wgrad", TR_CHOICE, AT(plan.recompute.regathers),
-        "what --sp has cut is held whole for a weight's gradient (hold), or regather", TR_NAMES(wgrads) },
-    { "offload", TR_CHOICE, AT(plan.offload.what),
-        "in the host's memory: none, optimizer (states and update), activations, both",
-        TR_NAMES(tr_offload_names) },
-    { "offload-delay", TR_WHOLE, AT(plan.offload.delay),
-        "1: the host updates with the gradient of the step before" },
-    { "optimizer-threads", TR_WHOLE, AT(plan.offload.threads), "of the update on the host", .least = 1 },
+};
+static const struct tr_option last[] = {
     { "What is kept and compared", .kind = TR_HEADING },
     { "save", TR_TEXT, AT(files.save),
         "a file: the state is written to it at the end; any mesh can read it" },
@@ -171,7 +101,34 @@ static const struct tr_option options[] = {
     { "quiet", TR_FLAG, AT(shown.quiet), "only what is asked for" },
     { "help", TR_FLAG, AT(help), "this text" },
 };
-enum { OPTIONS = sizeof options / sizeof *options };
+enum { FIRST = sizeof first / sizeof *first, LAST = sizeof last / sizeof *last };
+
+/* A paradigm's option, whose member is in the plan, as one of all. */
+static struct tr_option in_options(const struct tr_option *of_plan)
+{
+    struct tr_option x = *of_plan;
+    x.offset += offsetof(struct tr_options, plan);
+    return x;
+}
+
+/* Option i; false: there are no more. */
+static bool option_at(struct tr_option *to, int i)
+{
+    const struct tr_paradigm *p;
+    if (i < FIRST) {
+        *to = first[i];
+        return true;
+    }
+    i -= FIRST;
+    for (int n = 0; (p = tr_paradigm_at(n)); i -= p->n_options, n++)
+        if (i < p->n_options) {
+            *to = in_options(&p->options[i]);
+            return true;
+        }
+    if (i < LAST)
+        *to = last[i];
+    return i < LAST;
+}
 
 void tr_options_default(struct tr_options *o)
 {
@@ -192,14 +149,15 @@ void tr_options_default(struct tr_options *o)
 void tr_options_help(FILE *to)
 {
     static const char *const values[] = { "", "", " N", " X", " TEXT", " TEXT", " TEXT" };
-    for (int i = 0; i < OPTIONS; i++) {
+    struct tr_option x;
+    for (int i = 0; option_at(&x, i); i++) {
         char left[64];
-        if (options[i].kind == TR_HEADING) {
-            fprintf(to, "\n%s\n", options[i].name);
+        if (x.kind == TR_HEADING) {
+            fprintf(to, "\n%s\n", x.name);
             continue;
         }
-        snprintf(left, sizeof left, "--%s%s", options[i].name, values[options[i].kind]);
-        fprintf(to, "  %-22s %s\n", left, options[i].what);
+        snprintf(left, sizeof left, "--%s%s", x.name, values[x.kind]);
+        fprintf(to, "  %-22s %s\n", left, x.what);
     }
 }
 
@@ -224,35 +182,23 @@ static int distance(const char *a, const char *b)
     return row[n];
 }
 
-static const struct tr_option *find(const char *name, struct tr_error *e)
+static bool find(struct tr_option *to, const char *name, struct tr_error *e)
 {
-    const struct tr_option *nearest = NULL;
+    const char *nearest = "";
     int best = 100;
     if (!strcmp(name, "lr")) /* its usual name */
         name = "rate";
-    for (int i = 0; i < OPTIONS; i++) {
-        if (options[i].kind == TR_HEADING)
-            continue;
-        int far = distance(name, options[i].name);
+    for (int i = 0; option_at(to, i); i++) {
+        int far = to->kind == TR_HEADING ? 100 : distance(name, to->name);
         if (far == 0)
-            return &options[i];
+            return true;
         if (far < best)
-            best = far, nearest = &options[i];
+            best = far, nearest = to->name;
     }
-    tr_fail(e, "--%.60s is not an option; the nearest is --%s, and --help lists all", name, nearest->name);
-    return NULL;
+    return tr_fail(e, "--%.60s is not an option; the nearest is --%s, and --help lists all", name, nearest);
 }
 
 /* ---- values ---- */
-
-/* A whole number, a flag or a choice, of whatever width. */
-static long whole(const struct tr_option *x, const struct tr_options *o)
-{
-    const void *at = (const char *)o + x->offset;
-    return x->size == sizeof(bool)  ? *(const bool *)at
-           : x->size == sizeof(int) ? *(const int *)at
-                                    : (long)*(const int64_t *)at;
-}
 
 static void set_whole(const struct tr_option *x, struct tr_options *o, int64_t value)
 {
@@ -265,7 +211,7 @@ static void set_whole(const struct tr_option *x, struct tr_options *o, int64_t v
         *(int64_t *)at = value;
 }
 
-static bool refuse_number(const struct tr_option *x, const char *value, const char *end, struct tr_error *e)
+static bool is_number(const struct tr_option *x, const char *value, const char *end, struct tr_error *e)
 {
     return (*end == 0 && end != value && errno == 0) ||
            tr_fail(e, "--%s %.60s: a%s number is legal", x->name, value, x->kind == TR_WHOLE ? " whole" : "");
@@ -276,7 +222,7 @@ static bool take_whole(const struct tr_option *x, struct tr_options *o, const ch
     char *end;
     errno = 0;
     long n = strtol(value, &end, 10);
-    if (!refuse_number(x, value, end, e))
+    if (!is_number(x, value, end, e))
         return false;
     if (n < x->least || n > MOST)
         return tr_fail(e, "--%s %.60s: legal are %ld to %d", x->name, value, x->least, MOST);
@@ -289,7 +235,7 @@ static bool take_real(const struct tr_option *x, double *to, const char *value, 
     char *end;
     errno = 0;
     *to = strtod(value, &end);
-    return refuse_number(x, value, end, e) &&
+    return is_number(x, value, end, e) &&
            ((*to >= 0 && *to < INFINITY) ||
                tr_fail(
                    e, "--%s %.60s: legal is a number that is not negative, nor infinite", x->name, value));
@@ -339,18 +285,18 @@ bool tr_options_parse(struct tr_options *o, int argc, char **argv, struct tr_err
 {
     for (int i = 0; i < argc; i++) {
         const char *word = argv[i];
+        struct tr_option x;
         if (!strcmp(word, "-n"))
             word = "--ranks";
         if (strncmp(word, "--", 2))
             return tr_fail(e, "%.60s: an option begins with --", word);
-        const struct tr_option *option = find(word + 2, e);
-        if (!option)
+        if (!find(&x, word + 2, e))
             return false;
-        if (option->kind == TR_FLAG)
-            set_whole(option, o, true);
+        if (x.kind == TR_FLAG)
+            set_whole(&x, o, true);
         else if (i + 1 == argc)
-            return tr_fail(e, "%s needs a value: %s", word, option->what);
-        else if (!take(option, o, argv[++i], e))
+            return tr_fail(e, "%s needs a value: %s", word, x.what);
+        else if (!take(&x, o, argv[++i], e))
             return false;
     }
     return true;
@@ -363,7 +309,7 @@ static void value_text(const struct tr_option *x, const struct tr_options *o, ch
     char bytes[32];
     const char *value = at;
     if (x->kind == TR_WHOLE) {
-        snprintf(text, TR_OPTION_TEXT, "--%s %ld", x->name, whole(x, o));
+        snprintf(text, TR_OPTION_TEXT, "--%s %" PRId64, x->name, tr_option_value(x, o));
         return;
     }
     if (x->kind == TR_REAL) {
@@ -371,11 +317,11 @@ static void value_text(const struct tr_option *x, const struct tr_options *o, ch
         return;
     }
     if (x->kind == TR_FLAG)
-        value = whole(x, o) ? "" : NULL;
+        value = tr_option_value(x, o) ? "" : NULL;
     else if (x->kind == TR_CHOICE)
-        value = whole(x, o) < 0 ? NULL : x->names[whole(x, o)];
+        value = tr_option_value(x, o) < 0 ? NULL : x->names[tr_option_value(x, o)];
     else if (x->kind == TR_BYTES)
-        value = whole(x, o) ? tr_bytes_text(whole(x, o), bytes) : NULL;
+        value = tr_option_value(x, o) ? tr_bytes_text(tr_option_value(x, o), bytes) : NULL;
     else
         value = *value ? value : NULL;
     snprintf(
@@ -391,56 +337,60 @@ static bool same(const struct tr_option *x, const struct tr_options *a, const st
 bool tr_options_same(const struct tr_options *a, const struct tr_options *b, char of_a[TR_OPTION_TEXT],
     char of_b[TR_OPTION_TEXT])
 {
-    for (int i = 0; i < OPTIONS; i++) {
-        if (options[i].kind == TR_HEADING || same(&options[i], a, b))
+    struct tr_option x;
+    for (int i = 0; option_at(&x, i); i++) {
+        if (x.kind == TR_HEADING || same(&x, a, b))
             continue;
-        value_text(&options[i], a, of_a);
-        value_text(&options[i], b, of_b);
+        value_text(&x, a, of_a);
+        value_text(&x, b, of_b);
         return false;
     }
     return true;
 }
 
-size_t tr_options_beyond(char *to, size_t room, const struct tr_options *o, const struct tr_options *without,
+void tr_options_bits(struct tr_options *to, const struct tr_options *from)
+{
+    struct tr_option x;
+    for (int i = 0; option_at(&x, i); i++)
+        if (x.bits)
+            memcpy((char *)to + x.offset, (const char *)from + x.offset, x.size);
+}
+
+/* Adds the option if it differs, and has room. */
+static void tell(char *to, size_t room, const struct tr_option *x, const struct tr_options *o,
+    const struct tr_options *without)
+{
+    char text[TR_OPTION_TEXT];
+    size_t used = strlen(to);
+    if (same(x, o, without))
+        return;
+    value_text(x, o, text);
+    if (used + (used > 0) + strlen(text) < room)
+        snprintf(to + used, room - used, "%s%s", used ? " " : "", text);
+}
+
+void tr_options_beyond(char *to, size_t room, const struct tr_options *o, const struct tr_options *without,
     const char *const *names)
 {
-    size_t used = 0;
+    struct tr_option x;
     struct tr_error ignored;
     *to = 0;
-    for (; *names; names++) {
-        const struct tr_option *option = find(*names, &ignored);
-        char text[TR_OPTION_TEXT];
-        if (same(option, o, without))
-            continue;
-        value_text(option, o, text);
-        size_t more = strlen(text) + (used > 0);
-        if (used + more >= room)
-            break;
-        snprintf(to + used, room - used, "%s%s", used ? " " : "", text);
-        used += more;
-    }
-    return used;
+    for (; *names; names++)
+        if (find(&x, *names, &ignored))
+            tell(to, room, &x, o, without);
 }
 
 void tr_options_how(char *to, size_t room, const struct tr_options *o)
 {
     struct tr_options one;
-    const struct tr_registered *x;
-    size_t used = 0;
+    const struct tr_paradigm *p;
     tr_options_default(&one);
-    one.plan.sizes.dp = o->plan.sizes.dp > 0; /* 0: the ranks that are left */
     *to = 0;
-    for (int i = 0; (x = tr_registered_at(i)) && used + 2 < room; i++) {
-        const char *const with[] = { x->with, NULL };
-        char asked[TR_OPTION_TEXT];
-        size_t gap = used > 0;
-        if (x->with && !tr_options_beyond(asked, sizeof asked, o, &one, with))
-            continue;
-        size_t more = tr_options_beyond(to + used + gap, room - used - gap, o, &one, x->options);
-        if (gap)
-            to[used] = more ? ' ' : 0;
-        used += more ? gap + more : 0;
-    }
+    for (int n = 0; (p = tr_paradigm_at(n)); n++)
+        for (int i = 0; tr_paradigm_asked(p, &o->plan) && i < p->n_options; i++) {
+            struct tr_option x = in_options(&p->options[i]);
+            tell(to, room, &x, o, &one);
+        }
 }
 
 bool tr_parse_bytes(const char *text, int64_t *bytes)

@@ -51,9 +51,12 @@ enum { TR_OPTION_TEXT = 160 };
 bool tr_options_same(const struct tr_options *a, const struct tr_options *b, char of_a[TR_OPTION_TEXT],
     char of_b[TR_OPTION_TEXT]);
 
+/* Copies what says what one rank computes, of the options of paradigms. */
+void tr_options_bits(struct tr_options *to, const struct tr_options *from);
+
 /* "--tp 2 --sp": those of these options that differ from what `without` has, as far as there is room; NULL
- * ends the names. How long it is. */
-size_t tr_options_beyond(char *to, size_t room, const struct tr_options *o, const struct tr_options *without,
+ * ends the names. */
+void tr_options_beyond(char *to, size_t room, const struct tr_options *o, const struct tr_options *without,
     const char *const *names);
 
 /* Those in which it differs from one device, of the paradigms that it has. */

@@ -73,7 +73,7 @@ has "expert parallel" '"options": "--dp 4 --ep 4"' '"class": "B"' \
     "\"parameters\": $((2540032 - experts + experts / 4))"
 has "dp x ep" '"options": "--dp 4 --ep 2"' "\"parameters\": $((2540032 - experts + experts / 2))"
 has "ep x tp" '"options": "--dp 2 --ep 2 --tp 2"'
-has "pp x ep" '"options": "--pp 2 --dp 2 --ep 2 --micro 4"'
+has "pp x ep" '"options": "--dp 2 --ep 2 --pp 2 --micro 4"'
 
 # The forms of the reduction send alike; ZeRO-3 gathers less where it keeps.
 compared dp-reduce

@@ -20,13 +20,12 @@ static void say_tables(const struct tr_run *r)
     printf("mesh: %s\n\nparadigm  axis  tensors         placement\n", tr_mesh_text(&p->mesh, mesh));
     if (p->zero.level && tr_data_ranks(p) == 1)
         printf("--zero %d cuts among the ranks of dp, and there is one: nothing is cut\n", p->zero.level);
-    for (int i = 0; i < p->n_paradigms; i++) {
-        if (p->mesh.size[p->paradigms[i]->axis] == 1)
-            continue;
-        for (const struct tr_table_row *row = p->paradigms[i]->rows; row->tensors; row++)
-            printf("%-9s %-5s %-15s %s\n", p->paradigms[i]->name, tr_axis_names[p->paradigms[i]->axis],
-                row->tensors, row->placement);
-    }
+    const struct tr_table *table;
+    for (int i = 0; (table = tr_plan_table(p, i)); i++)
+        for (const struct tr_table_row *row = table->rows; p->mesh.size[table->axis] > 1 && row->tensors;
+             row++)
+            printf("%-9s %-5s %-15s %s\n", table->name, tr_axis_names[table->axis], row->tensors,
+                row->placement);
 }
 
 /* One layer stands for all; of the mlp, a pair. */

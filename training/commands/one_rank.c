@@ -14,13 +14,11 @@ void tr_one_rank_options(struct tr_options *to, const struct tr_options *from)
     memcpy(to->files.labels, from->files.labels, sizeof to->files.labels);
     to->steps = from->steps, to->seed = from->seed, to->plan.batch = from->plan.batch;
     to->plan.optimizer = from->plan.optimizer;
-    to->plan.pictures = from->plan.pictures;
     to->plan.numbers.bfloat16 = from->plan.numbers.bfloat16;
     to->plan.numbers.stochastic = from->plan.numbers.stochastic;
-    if (from->plan.offload.delay) { /* other mathematics, and so one rank's, too */
+    tr_options_bits(to, from);
+    if (to->plan.offload.delay) /* other mathematics, and so one rank's, too */
         to->plan.offload.what = TR_OFFLOAD_OPTIMIZER;
-        to->plan.offload.delay = from->plan.offload.delay;
-    }
     if (from->plan.tokens.map == TR_CP_STRIPED) /* the order of tokens is that of all */
         to->plan.tokens.map = TR_CP_STRIPED;
     to->plan.sizes.dp = 1;

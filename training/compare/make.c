@@ -33,8 +33,8 @@ static const char *legal_word(enum tr_form form, int i)
 {
     if (named[form].legal || form == TR_COMPARE_ALL)
         return named[form].legal ? named[form].legal[i] : NULL;
-    const struct tr_registered *x = NULL;
-    for (int n = 0; i >= 0 && (x = tr_registered_at(n)); n++)
+    const struct tr_paradigm *x = NULL;
+    for (int n = 0; i >= 0 && (x = tr_paradigm_at(n)); n++)
         i -= x->word != NULL;
     return x ? x->word : NULL;
 }
@@ -291,14 +291,14 @@ static void add_stages(struct tr_comparison *c, int64_t channels)
 }
 
 /* The options that ask for a paradigm alone over so many ranks. */
-static struct tr_options alone(const struct tr_comparison *c, const struct tr_registered *x, long ranks)
+static struct tr_options alone(const struct tr_comparison *c, const struct tr_paradigm *x, long ranks)
 {
     struct tr_options o = meshed(c, 1, 1, 1);
     struct tr_error e;
     char words[64], number[16], *rest = words, *argv[8];
     int n = 0;
     o.plan.sizes.cp = o.plan.sizes.ep = 1;
-    snprintf(words, sizeof words, "%s", x->alone);
+    snprintf(words, sizeof words, "%s", x->compared[0].options);
     snprintf(number, sizeof number, "%ld", ranks);
     while (n < 8 && (argv[n] = strtok_r(rest, " ", &rest)) != NULL) {
         argv[n] = strcmp(argv[n], "N") ? argv[n] : number;
@@ -312,7 +312,7 @@ static struct tr_options alone(const struct tr_comparison *c, const struct tr_re
 static void add_named(struct tr_comparison *c)
 {
     for (int i = 0; i < c->n_words; i++) {
-        const struct tr_registered *x = tr_registered_word(legal_word(c->form, c->words[i]));
+        const struct tr_paradigm *x = tr_paradigm_word(legal_word(c->form, c->words[i]));
         struct tr_options o = alone(c, x, c->base.ranks);
         tr_compare_add(c, x->name, &o, false);
     }
