@@ -348,6 +348,15 @@ bool tr_options_same(const struct tr_options *a, const struct tr_options *b, cha
     return true;
 }
 
+bool tr_options_given(const struct tr_options *o, const char *name)
+{
+    struct tr_options none;
+    struct tr_option x;
+    struct tr_error ignored;
+    tr_options_default(&none);
+    return find(&x, name, &ignored) && !same(&x, o, &none);
+}
+
 void tr_options_bits(struct tr_options *to, const struct tr_options *from)
 {
     struct tr_option x;

@@ -47,6 +47,8 @@ bool tr_options_parse(struct tr_options *o, int argc, char **argv, struct tr_err
 void tr_options_help(FILE *to);
 
 enum { TR_OPTION_TEXT = 160 };
+/* Whether it has another value than without a word. */
+bool tr_options_given(const struct tr_options *o, const char *name);
 /* Whether two ranks were given the same; else the first option that differs, as each of them has it. */
 bool tr_options_same(const struct tr_options *a, const struct tr_options *b, char of_a[TR_OPTION_TEXT],
     char of_b[TR_OPTION_TEXT]);

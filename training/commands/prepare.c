@@ -25,16 +25,12 @@ bool tr_begin(struct tr_options *o, int argc, char **argv, const char *usage, bo
 /* Options of one command, which another would ignore. */
 static bool refuse_foreign(const struct tr_options *o, const char *usage, struct tr_error *e)
 {
-    const struct {
-        bool given;
-        const char *option, *command;
-    } foreign[] = { { o->shown.tape != -1, "tape", "explain" }, { o->shown.markdown, "markdown", "compare" },
-        { o->tests.all, "all", "verify" }, { o->tests.quick, "quick", "verify" },
-        { o->tests.random > 0, "random", "verify" } };
+    static const char *const foreign[][2] = { { "tape", "explain" }, { "markdown", "compare" },
+        { "all", "verify" }, { "quick", "verify" }, { "random", "verify" } };
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
-        if (foreign[i].given && strncmp(usage, foreign[i].command, strlen(foreign[i].command)) != 0)
-            return tr_fail(e, "--%s is an option of %s, and this is another command", foreign[i].option,
-                foreign[i].command);
+        if (tr_options_given(o, foreign[i][0]) && strncmp(usage, foreign[i][1], strlen(foreign[i][1])) != 0)
+            return tr_fail(
+                e, "--%s is an option of %s, and this is another command", foreign[i][0], foreign[i][1]);
     return true;
 }
 

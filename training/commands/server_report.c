@@ -92,15 +92,12 @@ bool tr_server_report_check(const struct tr_options *o, const struct tr_plan *p,
             "--check-replicas %ld: asynchronous workers have the values of different updates, and no two "
             "servers the same part, so no two ranks have the same; legal with --server-mode sync",
             o->files.check_replicas);
-    const char *foreign = *o->files.save || o->files.save_every ? "save"
-                          : *o->files.load                      ? "load"
-                          : *o->shown.trace                     ? "trace"
-                          : o->shown.gantt                      ? "gantt"
-                          : o->shown.stage_memory               ? "stage-memory"
-                                                                : NULL;
-    if (foreign)
-        return tr_fail(
-            e, "--%s: asynchronous workers have no step in common; legal with --server-mode sync", foreign);
+    static const char *const foreign[] = { "save", "save-every", "load", "trace", "gantt", "stage-memory" };
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
+        if (tr_options_given(o, foreign[i]))
+            return tr_fail(e,
+                "--%s: asynchronous workers have no step in common; legal with --server-mode sync",
+                foreign[i]);
     if (!strcmp(o->plan.servers.arrivals,
             o->plan.servers.arrivals_log)) /* a server would write what another one still reads */
         return tr_fail(e, "--arrivals-log %s: --arrivals reads that file; legal is another one",
