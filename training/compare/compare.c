@@ -5,6 +5,7 @@
 
 #include "training/commands/commands.h"
 #include "training/launch.h"
+#include "training/parallel/registry.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@ static const char usage[] =
     "compare [-n N] [--memory BYTES] [--markdown | --json] [OPTION]...\n"
     "       tutti-train compare dp-reduce [root | ring | sharded]... [OPTION]...\n"
     "       tutti-train compare zero [0 | 1 | 2 | 3]... [OPTION]...\n"
-    "       tutti-train compare {dp | mp | tp | cp}... [OPTION]...\n"
+    "       tutti-train compare {dp | ep | tp | cp | mp}... [OPTION]...\n"
     "       tutti-train compare {server | ring}... [--workers 1..8] [--servers K] [OPTION]...\n"
     "       tutti-train compare async [stash | two | newest | delay | server]... [OPTION]...\n"
     "       tutti-train compare scaling [1 | 2 | 3 | 4 | 6 | 8 | 12 | 16]... [OPTION]...\n"
@@ -27,7 +28,7 @@ static const char usage[] =
     "how long a step takes, what is sent, what memory it needs and whether that fits. dp-reduce compares "
     "the\n"
     "forms of the gradients' reduction, zero the stages of ZeRO and the policies of stage 3.\n"
-    "dp, mp (layers in a row, without micro-batches), tp and cp compare these, each on all ranks, in six "
+    "dp, ep, tp, cp and mp (layers in a row, without micro-batches) compare these, each on all ranks, in six "
     "rows:\n"
     "what is cut, stored and sent, what is best and worst, and where to take which. scaling compares data\n"
     "parallelism over so many ranks, up to -n. server and ring compare parameter servers with the two\n"
@@ -40,16 +41,12 @@ static const char usage[] =
 static bool refuse_options(const struct tr_comparison *c, struct tr_error *e)
 {
     const struct tr_options *o = &c->base;
+    const struct tr_paradigm *p;
     bool all = c->form != TR_COMPARE_DP_REDUCE && c->form != TR_COMPARE_ZERO;
     const struct {
         bool given;
         const char *name, *why;
     } wrong[] = {
-        { all && o->plan.sizes.dp, "dp", "it makes the meshes itself" },
-        { all && o->plan.sizes.tp > 1, "tp", "it makes the meshes itself" },
-        { all && o->plan.sizes.pp > 1, "pp", "it makes the meshes itself" },
-        { all && o->plan.sizes.cp > 1, "cp", "it makes the meshes itself" },
-        { all && o->plan.sizes.ep > 1, "ep", "it makes the meshes itself" },
         { all && o->plan.tokens.sp, "sp", "it runs both" },
         { all && o->plan.pipeline.chunks > 1, "chunks", "it takes 2 where the model allows" },
         { all && strcmp(o->plan.pipeline.schedule, "1f1b"), "schedule", "it runs all of them" },
@@ -76,6 +73,10 @@ static bool refuse_options(const struct tr_comparison *c, struct tr_error *e)
         { o->tests.all || o->tests.quick, o->tests.all ? "all" : "quick", "legal with tutti-train verify" },
         { o->shown.json && o->shown.markdown, "markdown", "legal is one of --json and --markdown" },
     };
+    for (int i = 0; all && (p = tr_paradigm_at(i)); i++)
+        if (p->word && tr_options_given(o, p->options->name))
+            return tr_fail(
+                e, "--%s is no option of compare here: it makes the meshes itself", p->options->name);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         if (wrong[i].given)
             return tr_fail(e, "--%s is no option of compare here: %s", wrong[i].name, wrong[i].why);
