@@ -34,7 +34,6 @@ trap 'exit 1' HUP INT TERM
 # --- Structs of training/ that still have more members than are legal: "FILE MOST". The list only shrinks:
 # what needs its line no more is a violation, too.
 cat >"$scratch/exceptions" <<'END'
-training/options.h 87
 END
 
 # --- Code, line by line. `plain` is the line without comments and without what stands between quotes.

@@ -5,197 +5,159 @@
 #include "training/parallel/registry.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { HEADING, WHOLE, REAL, TEXT, FLAG };
-
-struct option {
-    const char *name;
-    enum kind kind;
-    size_t offset, room;
-    const char *what;
-    long least; /* WHOLE: the smallest that is legal */
-};
 enum { MOST = 1 << 30 };
 
-#define WHOLE_OF(name, field, least, what)                                                                   \
-    {                                                                                                        \
-        name, WHOLE, offsetof(struct tr_options, field), sizeof(long), what, least                           \
-    }
-#define REAL_OF(name, field, what)                                                                           \
-    {                                                                                                        \
-        name, REAL, offsetof(struct tr_options, field), sizeof(double), what, 0                              \
-    }
-#define FLAG_OF(name, field, what)                                                                           \
-    {                                                                                                        \
-        name, FLAG, offsetof(struct tr_options, field), sizeof(bool), what, 0                                \
-    }
-#define TEXT_OF(name, field, what)                                                                           \
-    {                                                                                                        \
-        name, TEXT, offsetof(struct tr_options, field), sizeof((struct tr_options *)0)->field, what, 0       \
-    }
+#define AT(member)                                                                                           \
+    .offset = offsetof(struct tr_options, member), .size = sizeof((struct tr_options *)0)->member
 
-static const struct option options[] = {
-    { "The model", HEADING, 0, 0, NULL, 0 },
-    TEXT_OF("model", model, TR_MODELS " (sizes below may be changed; gpt:small is not GPT-2's)"),
-    WHOLE_OF("layers", layers, 1, "layers"),
-    WHOLE_OF("channels", channels, 1, "channels, a multiple of 64; mlp: of a hidden layer"),
-    WHOLE_OF("heads", heads, 1, "gpt: attention heads"),
-    WHOLE_OF("context", context, 1, "gpt: tokens of a sequence, a multiple of 8"),
-    WHOLE_OF("inputs", inputs, 1, "mlp: numbers of a row; a sequence is 8 rows"),
-    WHOLE_OF("experts", experts, 1, "moe: experts of a layer"),
-    WHOLE_OF("top-k", top_k, 1, "moe: experts that a token goes to"),
-    REAL_OF("capacity-factor", capacity_factor, "moe: an expert takes so many times an equal share; 0: all"),
-    REAL_OF("aux-loss", aux_loss, "moe: weight of a loss that keeps experts equally busy"),
-    WHOLE_OF("vocabulary", vocabulary, 1, "tokens there are; mlp, cnn: classes"),
-    FLAG_OF("untied", untied, "gpt: the head has values of its own, not the embedding's"),
-    WHOLE_OF("grid", grid, 1, "cnn: cells a side, a multiple of 8; a cell is 2 x 2 pixels"),
-    WHOLE_OF("planes", planes, 1, "cnn: numbers of a pixel: 1, or 3 for coloured pictures in --data"),
-    TEXT_OF("norm", norm, "cnn: after each convolution none, or group: group norm"),
-    WHOLE_OF("norm-groups", norm_groups, 1, "cnn: of the channels, in group norm; 8"),
-    { "What is learned", HEADING, 0, 0, NULL, 0 },
-    TEXT_OF("data", data, "a file: tokens of llm.c (.bin), or bytes; 'grammar' and 'recall' are made up"),
-    TEXT_OF("labels", labels, "cnn: an IDX file, the classes of the pictures in the IDX file --data"),
-    WHOLE_OF("steps", steps, 0, "optimizer steps"),
-    WHOLE_OF("batch", batch, 1, "sequences of all ranks in a step"),
-    TEXT_OF("optimizer", optimizer, "adamw or sgd"),
-    REAL_OF("rate", rate, "learning rate; --lr is the same"),
-    REAL_OF("decay", decay, "weight decay of matrices"),
-    REAL_OF("clip", clip, "largest norm of the gradient; 0: any"),
-    WHOLE_OF("seed", seed, 0, "of initial values and of the choice of sequences"),
-    { "Ranks", HEADING, 0, 0, NULL, 0 },
-    WHOLE_OF("ranks", ranks, 1, "rank processes, forked here (-n N); without it what the mesh needs"),
-    WHOLE_OF("dp", dp, 0, "data parallel; 0: the ranks that are left"),
-    TEXT_OF("dp-reduce", dp_reduce, "gradients: ring (all-reduce), root (reduce, broadcast), sharded"),
-    TEXT_OF("bucket", bucket, "gradients are reduced together up to so many bytes, as 64K"),
-    FLAG_OF("overlap", overlap, "gradients are reduced beside the backward pass"),
-    WHOLE_OF("servers", servers, 0, "parameter servers among the ranks; the others are workers"),
-    TEXT_OF("server-mode", server_mode, "sync: all gradients, then one update; async: each as it comes"),
-    WHOLE_OF("staleness", staleness, 0, "async: a worker waits while more than N steps before the slowest"),
-    TEXT_OF("arrivals", arrivals, "async: live, seed:N (an order by a seed), or a file of workers"),
-    TEXT_OF("arrivals-log", arrivals_log, "async: write who came to this file, which --arrivals reads"),
-    TEXT_OF("workers", workers, "compare server: numbers of workers, as 1..8, or 2,4"),
-    TEXT_OF("slow", slow, "RANK:FACTOR, a worker that takes so many times as long to compute"),
-    WHOLE_OF("ep", ep, 1, "moe: so many ranks of dp share the experts of each layer"),
-    WHOLE_OF("tp", tp, 1, "tensor parallel"),
-    FLAG_OF("sp", sp, "sequence parallel between the matrices of tp"),
-    WHOLE_OF("cp", cp, 1, "context parallel: each rank has a part of every sequence, or picture"),
-    TEXT_OF("cp-attention", cp_attention,
-        "gather (all-gather of keys and values), ulysses (all-to-all), ring (shifts), ulysses+ring, scores, "
-        "local"),
-    WHOLE_OF("cp-ulysses", cp_ulysses, 0, "ulysses+ring: ranks that exchange tokens for heads; 0: two"),
-    TEXT_OF("cp-map", cp_map, "tokens of a rank: contiguous; for equal work of attention zigzag or striped"),
-    TEXT_OF("conv-split", conv_split, "cnn: what tp cuts of the weights: pairs, filters, or channels"),
-    TEXT_OF("cnn-cut", cnn_cut, "cnn: what cp cuts of a picture's grid: rows, or columns"),
-    WHOLE_OF("pp", pp, 1, "pipeline stages"),
-    WHOLE_OF("chunks", chunks, 1, "stages of a rank, for --schedule interleaved; dualpipev: 2"),
-    WHOLE_OF("micro", micro, 1, "micro-batches of a step"),
-    TEXT_OF("stage-layers", stage_layers, "layers of each stage, as 1,1,1,5; without it all alike"),
-    TEXT_OF("balance", balance, "layers of the stages: even; auto by FLOPs, or measured by times"),
-    TEXT_OF("schedule", schedule, "naive, gpipe, 1f1b, interleaved, zb-h1, zb-h2, dualpipev, or a CSV file"),
-    TEXT_OF("async", async, "each stage updates its weights at once: stash, two, newest; or off"),
-    WHOLE_OF("zero", zero, 0, "ZeRO: 1 shards the optimizer, 2 and gradients, 3 and parameters"),
-    FLAG_OF("zero3-keep", zero3_keep, "gathered parameters stay until the backward pass has used them"),
-    WHOLE_OF(
-        "zero3-prefetch", zero3_prefetch, 0, "parameters are gathered N units ahead, beside the computing"),
-    WHOLE_OF(
-        "zero3-persist", zero3_persist, 0, "parameters of fewer than N elements stay whole on every rank"),
-    TEXT_OF(
-        "recompute", recompute, "not kept but computed again: none, gelu, selective (and attention), full"),
-    TEXT_OF(
-        "recompute-comm", recompute_comm, "full: collectives of a layer are called again (redo), or save"),
-    TEXT_OF("wgrad", wgrad, "what --sp has cut is held whole for a weight's gradient (hold), or regather"),
-    TEXT_OF(
-        "offload", offload, "in the host's memory: none, optimizer (states and update), activations, both"),
-    WHOLE_OF("offload-delay", offload_delay, 0, "1: the host updates with the gradient of the step before"),
-    WHOLE_OF("optimizer-threads", optimizer_threads, 1, "of the update on the host"),
-    { "What is kept and compared", HEADING, 0, 0, NULL, 0 },
-    TEXT_OF("save", save, "a file: the state is written to it at the end; any mesh can read it"),
-    WHOLE_OF("save-every", save_every, 0, "and every N steps"),
-    TEXT_OF("load", load, "go on with the state in this file; --steps counts those done before"),
-    WHOLE_OF(
-        "check-replicas", check_replicas, 0, "every N steps, ranks compare what they have alike; 0: never"),
-    { "What is shown and done", HEADING, 0, 0, NULL, 0 },
-    TEXT_OF("memory", memory, "limit of a rank, as 64M; what does not fit says so before it starts"),
-    TEXT_OF("host-memory", host_memory, "and of the second memory, the host's, that --offload fills"),
-    TEXT_OF("order", order, "of sums: canonical, or free: OpenBLAS and faster collectives, other bits"),
-    TEXT_OF("precision", precision, "float32, or bfloat16 with float32 sums, masters and optimizer"),
-    TEXT_OF("rounding", rounding, "of updated bfloat16 parameters: nearest, or stochastic"),
-    TEXT_OF("kernels", kernels, "generic, avx2, avx512; without it the best of this machine"),
-    TEXT_OF("inject", inject, "plant an error by name, to see it caught; 'list' tells the names"),
-    WHOLE_OF("tape", tape, 0, "explain: print the list of this rank"),
-    FLAG_OF("json", json, "one JSON object a line: the run, then each step, with all messages"),
-    FLAG_OF("markdown", markdown, "compare: one table as Markdown"),
-    FLAG_OF("hex", hex, "lines of the golden program: loss and norm to the last bit"),
-    TEXT_OF("trace", trace, "write a step of all ranks to this file, for ui.perfetto.dev"),
-    WHOLE_OF("trace-step", trace_step, 0, "the step of --trace and --gantt; without it the last"),
-    FLAG_OF("gantt", gantt, "draw the pipeline of a step as it ran"),
-    FLAG_OF("stage-memory", stage_memory, "activations of each stage of a pipeline, planned and measured"),
-    FLAG_OF("all", all, "verify: every legal product"),
-    FLAG_OF("quick", quick, "verify: a cut with every paradigm and every pair"),
-    WHOLE_OF("random", random, 1, "verify: so many option sets drawn by --seed, legal or not"),
-    FLAG_OF("quiet", quiet, "only what is asked for"),
-    FLAG_OF("help", help, "this text"),
+static const char *const norms[] = { "none", "group" }, *const optimizers[] = { "adamw", "sgd" },
+                         *const orders[] = { "canonical", "free" },
+                         *const precisions[] = { "float32", "bfloat16" },
+                         *const roundings[] = { "nearest", "stochastic" };
+
+/* Those of paradigms, which are in the registry, stand between these and the last. */
+static const struct tr_option first[] = {
+    { "The model", .kind = TR_HEADING },
+    { "model", TR_TEXT, AT(model.name), TR_MODELS " (sizes below may be changed; gpt:small is not GPT-2's)" },
+    { "layers", TR_WHOLE, AT(model.sizes.layers), "layers", .least = 1 },
+    { "channels", TR_WHOLE, AT(model.sizes.channels), "channels, a multiple of 64; mlp: of a hidden layer",
+        .least = 1 },
+    { "heads", TR_WHOLE, AT(model.sizes.heads), "gpt: attention heads", .least = 1 },
+    { "context", TR_WHOLE, AT(model.sizes.context), "gpt: tokens of a sequence, a multiple of 8",
+        .least = 1 },
+    { "inputs", TR_WHOLE, AT(model.sizes.inputs), "mlp: numbers of a row; a sequence is 8 rows", .least = 1 },
+    { "experts", TR_WHOLE, AT(model.sizes.experts), "moe: experts of a layer", .least = 1 },
+    { "top-k", TR_WHOLE, AT(model.sizes.choices), "moe: experts that a token goes to", .least = 1 },
+    { "capacity-factor", TR_REAL, AT(model.sizes.capacity),
+        "moe: an expert takes so many times an equal share; 0: all" },
+    { "aux-loss", TR_REAL, AT(model.sizes.balance), "moe: weight of a loss that keeps experts equally busy" },
+    { "vocabulary", TR_WHOLE, AT(model.sizes.vocabulary), "tokens there are; mlp, cnn: classes", .least = 1 },
+    { "untied", TR_FLAG, AT(model.sizes.untied), "gpt: the head has values of its own, not the embedding's" },
+    { "grid", TR_WHOLE, AT(model.sizes.grid), "cnn: cells a side, a multiple of 8; a cell is 2 x 2 pixels",
+        .least = 1 },
+    { "planes", TR_WHOLE, AT(model.sizes.planes),
+        "cnn: numbers of a pixel: 1, or 3 for coloured pictures in --data", .least = 1 },
+    { "norm", TR_CHOICE, AT(model.norm), "cnn: after each convolution none, or group: group norm",
+        TR_NAMES(norms) },
+    { "norm-groups", TR_WHOLE, AT(model.sizes.groups), "cnn: of the channels, in group norm; 8", .least = 1 },
+    { "What is learned", .kind = TR_HEADING },
+    { "data", TR_TEXT, AT(files.data),
+        "a file: tokens of llm.c (.bin), or bytes; 'grammar' and 'recall' are made up" },
+    { "labels", TR_TEXT, AT(files.labels),
+        "cnn: an IDX file, the classes of the pictures in the IDX file --data" },
+    { "steps", TR_WHOLE, AT(steps), "optimizer steps" },
+    { "batch", TR_WHOLE, AT(plan.batch), "sequences of all ranks in a step", .least = 1 },
+    { "optimizer", TR_CHOICE, AT(plan.optimizer.sgd), "adamw or sgd", TR_NAMES(optimizers) },
+    { "rate", TR_REAL, AT(plan.optimizer.rate), "learning rate; --lr is the same" },
+    { "decay", TR_REAL, AT(plan.optimizer.decay), "weight decay of matrices" },
+    { "clip", TR_REAL, AT(plan.optimizer.clip), "largest norm of the gradient; 0: any" },
+    { "seed", TR_WHOLE, AT(seed), "of initial values and of the choice of sequences" },
+    { "Ranks", .kind = TR_HEADING },
+    { "ranks", TR_WHOLE, AT(ranks), "rank processes, forked here (-n N); without it what the mesh needs",
+        .least = 1 },
 };
-enum { OPTIONS = sizeof options / sizeof *options };
+static const struct tr_option last[] = {
+    { "What is kept and compared", .kind = TR_HEADING },
+    { "save", TR_TEXT, AT(files.save),
+        "a file: the state is written to it at the end; any mesh can read it" },
+    { "save-every", TR_WHOLE, AT(files.save_every), "and every N steps" },
+    { "load", TR_TEXT, AT(files.load),
+        "go on with the state in this file; --steps counts those done before" },
+    { "check-replicas", TR_WHOLE, AT(files.check_replicas),
+        "every N steps, ranks compare what they have alike; 0: never" },
+    { "What is shown and done", .kind = TR_HEADING },
+    { "memory", TR_BYTES, AT(shown.memory),
+        "limit of a rank, as 64M; what does not fit says so before it starts" },
+    { "host-memory", TR_BYTES, AT(shown.host_memory),
+        "and of the second memory, the host's, that --offload fills" },
+    { "order", TR_CHOICE, AT(plan.numbers.free_order),
+        "of sums: canonical, or free: OpenBLAS and faster collectives, other bits", TR_NAMES(orders) },
+    { "precision", TR_CHOICE, AT(plan.numbers.bfloat16),
+        "float32, or bfloat16 with float32 sums, masters and optimizer", TR_NAMES(precisions) },
+    { "rounding", TR_CHOICE, AT(plan.numbers.stochastic),
+        "of updated bfloat16 parameters: nearest, or stochastic", TR_NAMES(roundings) },
+    { "kernels", TR_TEXT, AT(kernels), "generic, avx2, avx512; without it the best of this machine" },
+    { "inject", TR_TEXT, AT(tests.inject),
+        "plant an error by name, to see it caught; 'list' tells the names" },
+    { "tape", TR_WHOLE, AT(shown.tape), "explain: print the list of this rank" },
+    { "json", TR_FLAG, AT(shown.json), "one JSON object a line: the run, then each step, with all messages" },
+    { "markdown", TR_FLAG, AT(shown.markdown), "compare: one table as Markdown" },
+    { "hex", TR_FLAG, AT(shown.hex), "lines of the golden program: loss and norm to the last bit" },
+    { "trace", TR_TEXT, AT(shown.trace), "write a step of all ranks to this file, for ui.perfetto.dev" },
+    { "trace-step", TR_WHOLE, AT(shown.trace_step), "the step of --trace and --gantt; without it the last" },
+    { "gantt", TR_FLAG, AT(shown.gantt), "draw the pipeline of a step as it ran" },
+    { "stage-memory", TR_FLAG, AT(shown.stage_memory),
+        "activations of each stage of a pipeline, planned and measured" },
+    { "all", TR_FLAG, AT(tests.all), "verify: every legal product" },
+    { "quick", TR_FLAG, AT(tests.quick), "verify: a cut with every paradigm and every pair" },
+    { "random", TR_WHOLE, AT(tests.random), "verify: so many option sets drawn by --seed, legal or not",
+        .least = 1 },
+    { "quiet", TR_FLAG, AT(shown.quiet), "only what is asked for" },
+    { "help", TR_FLAG, AT(help), "this text" },
+};
+enum { FIRST = sizeof first / sizeof *first, LAST = sizeof last / sizeof *last };
+
+/* A paradigm's option, whose member is in the plan, as one of all. */
+static struct tr_option in_options(const struct tr_option *of_plan)
+{
+    struct tr_option x = *of_plan;
+    x.offset += offsetof(struct tr_options, plan);
+    return x;
+}
+
+/* Option i; false: there are no more. */
+static bool option_at(struct tr_option *to, int i)
+{
+    const struct tr_paradigm *p;
+    if (i < FIRST) {
+        *to = first[i];
+        return true;
+    }
+    i -= FIRST;
+    for (int n = 0; (p = tr_paradigm_at(n)); i -= p->n_options, n++)
+        if (i < p->n_options) {
+            *to = in_options(&p->options[i]);
+            return true;
+        }
+    if (i < LAST)
+        *to = last[i];
+    return i < LAST;
+}
 
 void tr_options_default(struct tr_options *o)
 {
-    *o = (struct tr_options){ .model = "gpt:nano",
-        .data = "",
+    *o = (struct tr_options){ .model = { .name = "gpt:nano" },
+        .plan = { .sizes = { .pp = 1, .cp = 1, .tp = 1, .ep = 1 },
+            .batch = 8,
+            .micros = 1,
+            .pipeline = { .schedule = "1f1b", .chunks = 1 },
+            .offload = { .what = -1, .threads = 1 },
+            .servers = { .staleness = -1, .arrivals = "live" },
+            .optimizer = { .rate = 1e-3, .decay = 0.1, .clip = 1 } },
         .steps = 50,
-        .batch = 8,
         .seed = 1,
-        .rate = 1e-3,
-        .decay = 0.1,
-        .clip = 1,
-        .optimizer = "adamw",
-        .pp = 1,
-        .dp = 0,
-        .cp = 1,
-        .ep = 1,
-        .tp = 1,
-        .micro = 1,
-        .chunks = 1,
-        .optimizer_threads = 1,
-        .staleness = -1,
-        .server_mode = "sync",
-        .arrivals = "live",
-        .dp_reduce = "ring",
-        .cp_attention = "gather",
-        .cp_map = "contiguous",
-        .cnn_cut = "rows",
-        .norm = "none",
-        .conv_split = "pairs",
-        .bucket = "",
-        .order = "canonical",
-        .precision = "float32",
-        .rounding = "nearest",
-        .schedule = "1f1b",
-        .balance = "even",
-        .async = "off",
-        .recompute = "none",
-        .recompute_comm = "redo",
-        .wgrad = "hold",
-        .trace_step = -1,
-        .check_replicas = -1,
-        .tape = -1 };
+        .files = { .check_replicas = -1 },
+        .shown = { .trace_step = -1, .tape = -1 } };
 }
 
 void tr_options_help(FILE *to)
 {
-    for (int i = 0; i < OPTIONS; i++) {
-        static const char *const values[] = { "", " N", " X", " TEXT", "" };
+    static const char *const values[] = { "", "", " N", " X", " TEXT", " TEXT", " TEXT" };
+    struct tr_option x;
+    for (int i = 0; option_at(&x, i); i++) {
         char left[64];
-        if (options[i].kind == HEADING) {
-            fprintf(to, "\n%s\n", options[i].name);
+        if (x.kind == TR_HEADING) {
+            fprintf(to, "\n%s\n", x.name);
             continue;
         }
-        snprintf(left, sizeof left, "--%s%s", options[i].name, values[options[i].kind]);
-        fprintf(to, "  %-22s %s\n", left, options[i].what);
+        snprintf(left, sizeof left, "--%s%s", x.name, values[x.kind]);
+        fprintf(to, "  %-22s %s\n", left, x.what);
     }
 }
 
@@ -220,142 +182,224 @@ static int distance(const char *a, const char *b)
     return row[n];
 }
 
-static const struct option *find(const char *name, struct tr_error *e)
+static bool find(struct tr_option *to, const char *name, struct tr_error *e)
 {
-    const struct option *nearest = NULL;
+    const char *nearest = "";
     int best = 100;
     if (!strcmp(name, "lr")) /* its usual name */
         name = "rate";
-    for (int i = 0; i < OPTIONS; i++) {
-        if (options[i].kind == HEADING)
-            continue;
-        int far = distance(name, options[i].name);
+    for (int i = 0; option_at(to, i); i++) {
+        int far = to->kind == TR_HEADING ? 100 : distance(name, to->name);
         if (far == 0)
-            return &options[i];
+            return true;
         if (far < best)
-            best = far, nearest = &options[i];
+            best = far, nearest = to->name;
     }
-    tr_fail(e, "--%.60s is not an option; the nearest is --%s, and --help lists all", name, nearest->name);
-    return NULL;
+    return tr_fail(e, "--%.60s is not an option; the nearest is --%s, and --help lists all", name, nearest);
 }
 
-static bool set(struct tr_options *o, const struct option *option, const char *value, struct tr_error *e)
+/* ---- values ---- */
+
+static void set_whole(const struct tr_option *x, struct tr_options *o, int64_t value)
 {
-    char *at = (char *)o + option->offset, *end = NULL;
-    errno = 0;
-    if (option->kind == WHOLE)
-        *(long *)(void *)at = strtol(value, &end, 10);
-    else if (option->kind == REAL)
-        *(double *)(void *)at = strtod(value, &end);
-    else if (strlen(value) < option->room)
-        strcpy(at, value);
+    void *at = (char *)o + x->offset;
+    if (x->size == sizeof(bool))
+        *(bool *)at = value != 0;
+    else if (x->size == sizeof(int))
+        *(int *)at = (int)value;
     else
-        return tr_fail(e, "--%s: at most %zu characters are legal", option->name, option->room - 1);
-    if (end && (*end || end == value || errno))
-        return tr_fail(
-            e, "--%s %.60s: a%s number is legal", option->name, value, option->kind == WHOLE ? " whole" : "");
-    if (option->kind == WHOLE && (*(long *)(void *)at < option->least || *(long *)(void *)at > MOST))
-        return tr_fail(e, "--%s %.60s: legal are %ld to %d", option->name, value, option->least, MOST);
-    if (option->kind == REAL && !(*(double *)(void *)at >= 0 && *(double *)(void *)at < INFINITY))
-        return tr_fail(
-            e, "--%s %.60s: legal is a number that is not negative, nor infinite", option->name, value);
+        *(int64_t *)at = value;
+}
+
+static bool is_number(const struct tr_option *x, const char *value, const char *end, struct tr_error *e)
+{
+    return (*end == 0 && end != value && errno == 0) ||
+           tr_fail(e, "--%s %.60s: a%s number is legal", x->name, value, x->kind == TR_WHOLE ? " whole" : "");
+}
+
+static bool take_whole(const struct tr_option *x, struct tr_options *o, const char *value, struct tr_error *e)
+{
+    char *end;
+    errno = 0;
+    long n = strtol(value, &end, 10);
+    if (!is_number(x, value, end, e))
+        return false;
+    if (n < x->least || n > MOST)
+        return tr_fail(e, "--%s %.60s: legal are %ld to %d", x->name, value, x->least, MOST);
+    set_whole(x, o, n);
     return true;
+}
+
+static bool take_real(const struct tr_option *x, double *to, const char *value, struct tr_error *e)
+{
+    char *end;
+    errno = 0;
+    *to = strtod(value, &end);
+    return is_number(x, value, end, e) &&
+           ((*to >= 0 && *to < INFINITY) ||
+               tr_fail(
+                   e, "--%s %.60s: legal is a number that is not negative, nor infinite", x->name, value));
+}
+
+/* No value is guessed. */
+static bool take_choice(
+    const struct tr_option *x, struct tr_options *o, const char *value, struct tr_error *e)
+{
+    char legal[200] = "";
+    for (int i = 0; i < x->n_names; i++) {
+        if (!strcmp(value, x->names[i])) {
+            set_whole(x, o, i);
+            return true;
+        }
+        snprintf(legal + strlen(legal), sizeof legal - strlen(legal), "%s%s",
+            i == 0                ? ""
+            : i + 1 == x->n_names ? " and "
+                                  : ", ",
+            x->names[i]);
+    }
+    return tr_fail(e, "--%s %.60s: legal are %s", x->name, value, legal);
+}
+
+static bool take(const struct tr_option *x, struct tr_options *o, const char *value, struct tr_error *e)
+{
+    void *at = (char *)o + x->offset;
+    switch (x->kind) {
+    case TR_WHOLE:
+        return take_whole(x, o, value, e);
+    case TR_REAL:
+        return take_real(x, at, value, e);
+    case TR_CHOICE:
+        return take_choice(x, o, value, e);
+    case TR_BYTES:
+        return tr_parse_bytes(value, at) ||
+               tr_fail(e, "--%s %.60s: legal is a number of bytes, with K, M, G or T", x->name, value);
+    default:
+        if (strlen(value) >= x->size)
+            return tr_fail(e, "--%s: at most %zu characters are legal", x->name, x->size - 1);
+        strcpy(at, value);
+        return true;
+    }
 }
 
 bool tr_options_parse(struct tr_options *o, int argc, char **argv, struct tr_error *e)
 {
     for (int i = 0; i < argc; i++) {
         const char *word = argv[i];
+        struct tr_option x;
         if (!strcmp(word, "-n"))
             word = "--ranks";
         if (strncmp(word, "--", 2))
             return tr_fail(e, "%.60s: an option begins with --", word);
-        const struct option *option = find(word + 2, e);
-        if (!option)
+        if (!find(&x, word + 2, e))
             return false;
-        if (option->kind == FLAG)
-            *(bool *)((char *)o + option->offset) = true;
+        if (x.kind == TR_FLAG)
+            set_whole(&x, o, true);
         else if (i + 1 == argc)
-            return tr_fail(e, "%s needs a value: %s", word, option->what);
-        else if (!set(o, option, argv[++i], e))
+            return tr_fail(e, "%s needs a value: %s", word, x.what);
+        else if (!take(&x, o, argv[++i], e))
             return false;
     }
     return true;
 }
 
 /* "--optimizer sgd", "no --sp" */
-static void value_text(const struct option *option, const struct tr_options *o, char text[TR_OPTION_TEXT])
+static void value_text(const struct tr_option *x, const struct tr_options *o, char text[TR_OPTION_TEXT])
 {
-    const char *at = (const char *)o + option->offset;
-    if (option->kind == FLAG)
-        snprintf(text, TR_OPTION_TEXT, "%s--%s", *(const bool *)at ? "" : "no ", option->name);
-    else if (option->kind == WHOLE)
-        snprintf(text, TR_OPTION_TEXT, "--%s %ld", option->name, *(const long *)(const void *)at);
-    else if (option->kind == REAL)
-        snprintf(text, TR_OPTION_TEXT, "--%s %.17g", option->name, *(const double *)(const void *)at);
+    const void *at = (const char *)o + x->offset;
+    char bytes[32];
+    const char *value = at;
+    if (x->kind == TR_WHOLE) {
+        snprintf(text, TR_OPTION_TEXT, "--%s %" PRId64, x->name, tr_option_value(x, o));
+        return;
+    }
+    if (x->kind == TR_REAL) {
+        snprintf(text, TR_OPTION_TEXT, "--%s %.17g", x->name, *(const double *)at);
+        return;
+    }
+    if (x->kind == TR_FLAG)
+        value = tr_option_value(x, o) ? "" : NULL;
+    else if (x->kind == TR_CHOICE)
+        value = tr_option_value(x, o) < 0 ? NULL : x->names[tr_option_value(x, o)];
+    else if (x->kind == TR_BYTES)
+        value = tr_option_value(x, o) ? tr_bytes_text(tr_option_value(x, o), bytes) : NULL;
     else
-        snprintf(text, TR_OPTION_TEXT, *at ? "--%s %.100s" : "no --%s", option->name, at);
+        value = *value ? value : NULL;
+    snprintf(
+        text, TR_OPTION_TEXT, value ? "--%s%s%.100s" : "no --%s", x->name, value && *value ? " " : "", value);
 }
 
-static bool same(const struct option *option, const struct tr_options *a, const struct tr_options *b)
+static bool same(const struct tr_option *x, const struct tr_options *a, const struct tr_options *b)
 {
-    const char *left = (const char *)a + option->offset, *right = (const char *)b + option->offset;
-    return option->kind == TEXT ? !strcmp(left, right) : !memcmp(left, right, option->room);
+    const char *left = (const char *)a + x->offset, *right = (const char *)b + x->offset;
+    return x->kind == TR_TEXT ? !strcmp(left, right) : !memcmp(left, right, x->size);
 }
 
 bool tr_options_same(const struct tr_options *a, const struct tr_options *b, char of_a[TR_OPTION_TEXT],
     char of_b[TR_OPTION_TEXT])
 {
-    for (int i = 0; i < OPTIONS; i++) {
-        if (options[i].kind == HEADING || same(&options[i], a, b))
+    struct tr_option x;
+    for (int i = 0; option_at(&x, i); i++) {
+        if (x.kind == TR_HEADING || same(&x, a, b))
             continue;
-        value_text(&options[i], a, of_a);
-        value_text(&options[i], b, of_b);
+        value_text(&x, a, of_a);
+        value_text(&x, b, of_b);
         return false;
     }
     return true;
 }
 
-size_t tr_options_beyond(char *to, size_t room, const struct tr_options *o, const struct tr_options *without,
+bool tr_options_given(const struct tr_options *o, const char *name)
+{
+    struct tr_options none;
+    struct tr_option x;
+    struct tr_error ignored;
+    tr_options_default(&none);
+    return find(&x, name, &ignored) && !same(&x, o, &none);
+}
+
+void tr_options_bits(struct tr_options *to, const struct tr_options *from)
+{
+    struct tr_option x;
+    for (int i = 0; option_at(&x, i); i++)
+        if (x.bits)
+            memcpy((char *)to + x.offset, (const char *)from + x.offset, x.size);
+}
+
+/* Adds the option if it differs, and has room. */
+static void tell(char *to, size_t room, const struct tr_option *x, const struct tr_options *o,
+    const struct tr_options *without)
+{
+    char text[TR_OPTION_TEXT];
+    size_t used = strlen(to);
+    if (same(x, o, without))
+        return;
+    value_text(x, o, text);
+    if (used + (used > 0) + strlen(text) < room)
+        snprintf(to + used, room - used, "%s%s", used ? " " : "", text);
+}
+
+void tr_options_beyond(char *to, size_t room, const struct tr_options *o, const struct tr_options *without,
     const char *const *names)
 {
-    size_t used = 0;
+    struct tr_option x;
     struct tr_error ignored;
     *to = 0;
-    for (; *names; names++) {
-        const struct option *option = find(*names, &ignored);
-        char text[TR_OPTION_TEXT];
-        if (same(option, o, without))
-            continue;
-        value_text(option, o, text);
-        size_t more = strlen(text) + (used > 0);
-        if (used + more >= room)
-            break;
-        snprintf(to + used, room - used, "%s%s", used ? " " : "", text);
-        used += more;
-    }
-    return used;
+    for (; *names; names++)
+        if (find(&x, *names, &ignored))
+            tell(to, room, &x, o, without);
 }
 
 void tr_options_how(char *to, size_t room, const struct tr_options *o)
 {
     struct tr_options one;
-    const struct tr_registered *x;
-    size_t used = 0;
+    const struct tr_paradigm *p;
     tr_options_default(&one);
-    one.dp = o->dp > 0; /* 0: the ranks that are left */
     *to = 0;
-    for (int i = 0; (x = tr_registered_at(i)) && used + 2 < room; i++) {
-        const char *const with[] = { x->with, NULL };
-        char asked[TR_OPTION_TEXT];
-        size_t gap = used > 0;
-        if (x->with && !tr_options_beyond(asked, sizeof asked, o, &one, with))
-            continue;
-        size_t more = tr_options_beyond(to + used + gap, room - used - gap, o, &one, x->options);
-        if (gap)
-            to[used] = more ? ' ' : 0;
-        used += more ? gap + more : 0;
-    }
+    for (int n = 0; (p = tr_paradigm_at(n)); n++)
+        for (int i = 0; tr_paradigm_asked(p, &o->plan) && i < p->n_options; i++) {
+            struct tr_option x = in_options(&p->options[i]);
+            tell(to, room, &x, o, &one);
+        }
 }
 
 bool tr_parse_bytes(const char *text, int64_t *bytes)
@@ -372,4 +416,14 @@ bool tr_parse_bytes(const char *text, int64_t *bytes)
         return false;
     *bytes = (int64_t)x;
     return true;
+}
+
+const char *tr_bytes_text(int64_t bytes, char text[32])
+{
+    static const char units[] = " KMGT";
+    int unit = 0;
+    while (units[unit + 1] && bytes && bytes % 1024 == 0)
+        bytes /= 1024, unit++;
+    snprintf(text, 32, "%" PRId64 "%.*s", bytes, unit > 0, &units[unit]);
+    return text;
 }

@@ -231,7 +231,7 @@ said 0 'no rank needs more than 11892224 bytes of the host, and --host-memory is
     explain --memory 4M --host-memory 1G
 said 1 'bytes of the host' explain --memory 4M --host-memory 1M --offload both
 said 0 '--zero 3 cuts among the ranks of dp, and there is one: nothing is cut' explain --zero 3 --tp 2
-said 1 '--memory much: legal is a number with' explain --memory much
+said 2 '--memory much: legal is a number of bytes' explain --memory much
 
 [ "$failures" -eq 0 ] && echo "commands: data, demo, mesh, explain and staleness are as they should be"
 exit "$failures"

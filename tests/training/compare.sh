@@ -45,12 +45,13 @@ refused()
 # (4 * 8 * 64 * 64): 18 reductions, and 3 of 4 * 8 * 64, over 4 ranks. Over each of 3 borders go 131072
 # bytes, there and back; the tied embedding of 65536 goes both ways; leaves are (8 * 64 + 53 * 512) * 6.
 compared
-[ "$(grep -c '"ran": true, "equal": true' "$scratch/out")" = 17 ] || fail "not 17 are equal"
-[ "$(wc -l <"$scratch/out")" -eq 17 ] || fail "not 17 lines"
+[ "$(grep -c '"ran": true, "equal": true' "$scratch/out")" = 18 ] || fail "not 18 are equal"
+[ "$(wc -l <"$scratch/out")" -eq 18 ] || fail "not 18 lines"
 has "one device" '"sent_all": 0,' '"activations": 9377280' '"class": "A"'
 has "data parallel" "\"dp\": $((6 * 947712))," "\"world\": $(((8 * 64 + 53 * 512) * 6))" '"class": "B"'
 has "ZeRO 1" "\"dp\": $((3 * (947712 + 882176))),"
 has "tensor parallel" "\"tp\": $((6 * (18 * 131072 + 3 * 2048)))," '"class": "B"'
+has "context parallel" '"options": "--cp 4"' '"class": "B"'
 has "naive pipeline" "\"pp\": $((3 * 2 * 131072))," "\"tied\": $((2 * 65536))" \
     '"bubble_formula": 0.75,' '"class": "A"'
 has "1f1b" '"options": "--pp 4 --micro 8"' "\"pp\": $((3 * 2 * 131072)),"
@@ -73,7 +74,13 @@ has "expert parallel" '"options": "--dp 4 --ep 4"' '"class": "B"' \
     "\"parameters\": $((2540032 - experts + experts / 4))"
 has "dp x ep" '"options": "--dp 4 --ep 2"' "\"parameters\": $((2540032 - experts + experts / 2))"
 has "ep x tp" '"options": "--dp 2 --ep 2 --tp 2"'
-has "pp x ep" '"options": "--pp 2 --dp 2 --ep 2 --micro 4"'
+has "pp x ep" '"options": "--dp 2 --ep 2 --pp 2 --micro 4"'
+
+# Of what cannot be alone one line says so, and none of its variants.
+"$train" compare -n 2 --steps 3 --layers 3 >"$scratch/out" 2>"$scratch/said" ||
+    fail "--layers 3: $(cat "$scratch/said")"
+[ "$(sed -n 's/^# left out, \([^:]*\):.*/\1/p' "$scratch/out" | tr '\n' ,)" = \
+    'expert parallel,naive pipeline,' ] || fail "--layers 3: $(grep '^# left out' "$scratch/out")"
 
 # The forms of the reduction send alike; ZeRO-3 gathers less where it keeps.
 compared dp-reduce
@@ -184,12 +191,12 @@ grep -q '^  1 one device .* equal ' "$scratch/out" || fail "one device differs"
 # Text and Markdown have a line for each; what the model cannot have is named.
 "$train" compare --steps 3 --markdown >"$scratch/out" 2>"$scratch/said" ||
     fail "--markdown: $(cat "$scratch/said")"
-[ "$(grep -c '^| .* |$' "$scratch/out")" = 18 ] || fail "--markdown: $(cat "$scratch/out")"
+[ "$(grep -c '^| .* |$' "$scratch/out")" = 19 ] || fail "--markdown: $(cat "$scratch/out")"
 for head in options loss class verdict ms spread tokens/s 'bubble: formula' 'exposed, %' 'extra FLOPs' \
     'sent: dp' 'sent: busiest rank' activations measured; do
     head -n 1 "$scratch/out" | grep -Fq "| $head |" || fail "--markdown: no $head"
 done
-awk -F '[|]' '/^[|]/ && NF != 28 && NF != w { if (w) bad = 1; w = NF } END { exit bad }' "$scratch/out" ||
+awk -F '[|]' '/^[|]/ && NF != 29 && NF != w { if (w) bad = 1; w = NF } END { exit bad }' "$scratch/out" ||
     fail "--markdown: rows of different lengths"
 grep -q '^# left out, interleaved: .* do not divide 4 layers' "$scratch/out" || fail "nothing is left out"
 [ "$(nproc)" -ge 4 ] || grep -q 'no measurement of scaling' "$scratch/out" || fail "nothing is said of cores"
@@ -215,7 +222,7 @@ refused 'legal are stash, two, newest, delay, server' async oldest
 refused 'legal are 3 and more' --steps 2
 refused 'legal is one of --json and --markdown' --json --markdown
 refused 'legal are all-reduce-missing' --inject nothing
-refused 'legal is a number with K, M, G or T' --memory much
+refused 'legal is a number of bytes, with K, M, G or T' --memory much
 refused '--host-memory much: legal is' --host-memory much
 
 [ "$failures" -eq 0 ] && echo "compare: configurations are told as they are"

@@ -8,12 +8,13 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-static struct tr_options options_of(const char *model, const char *async, long pp, long micro, long batch)
+static struct tr_options options_of(const char *model, enum tr_async async, long pp, int micro, int batch)
 {
     struct tr_options o;
     tr_options_default(&o);
-    strcpy(o.model, model), strcpy(o.data, "grammar"), strcpy(o.async, async);
-    o.pp = pp, o.micro = micro, o.batch = batch, o.clip = 0, o.untied = !strncmp(model, "gpt", 3);
+    strcpy(o.model.name, model), strcpy(o.files.data, "grammar"), o.plan.pipeline.async = async;
+    o.plan.sizes.pp = pp, o.plan.micros = micro, o.plan.batch = batch, o.plan.optimizer.clip = 0;
+    o.model.sizes.untied = !strncmp(model, "gpt", 3);
     return o;
 }
 
@@ -118,8 +119,8 @@ Test(async, simulator_of_one_stage_is_the_golden_program)
 {
     static const char *const models[] = { "gpt:nano", "mlp:nano", "cnn:nano" };
     for (int m = 0; m < 3; m++) {
-        struct tr_options plain = options_of(models[m], "off", 1, 1, 2),
-                          stale = options_of(models[m], "stash", 1, 2, 4);
+        struct tr_options plain = options_of(models[m], TR_ASYNC_OFF, 1, 1, 2),
+                          stale = options_of(models[m], TR_ASYNC_STASH, 1, 2, 4);
         struct tr_run run;
         struct tr_golden a, b;
         struct tr_error e = { .text = "" };
@@ -139,7 +140,7 @@ Test(async, simulator_of_one_stage_is_the_golden_program)
 /* With other stages each way to keep versions is another run, from the first stale gradient on. */
 Test(async, ways_to_keep_versions_differ)
 {
-    static const char *const ways[] = { "stash", "newest", "two" };
+    static const enum tr_async ways[] = { TR_ASYNC_STASH, TR_ASYNC_NEWEST, TR_ASYNC_TWO };
     double loss[3], first[3];
     for (int w = 0; w < 3; w++) {
         struct tr_options o = options_of("mlp:nano", ways[w], 2, 8, 16);
@@ -161,7 +162,7 @@ Test(async, ways_to_keep_versions_differ)
 /* The planned memory of parameters: so many times those of one version. */
 Test(async, memory_of_versions_is_planned)
 {
-    static const char *const ways[] = { "newest", "stash", "two" };
+    static const enum tr_async ways[] = { TR_ASYNC_NEWEST, TR_ASYNC_STASH, TR_ASYNC_TWO };
     int64_t one[2] = { 0 };
     for (int w = 0; w < 3; w++) {
         struct tr_options o = options_of("mlp:nano", ways[w], 2, 8, 16);
@@ -173,8 +174,8 @@ Test(async, memory_of_versions_is_planned)
             one[stage] = w == 0 ? bytes : one[stage];
             int least = w == 0 ? 1 : w == 1 ? 2 - stage : 2;
             cr_assert(bytes <= least * one[stage] && bytes > (least - 1) * one[stage],
-                "%s, stage %d: %lld bytes, of one version %lld", ways[w], stage, (long long)bytes,
-                (long long)one[stage]);
+                "%s, stage %d: %lld bytes, of one version %lld", tr_async_names[ways[w]], stage,
+                (long long)bytes, (long long)one[stage]);
         }
         tr_prepared_free(&p);
     }

@@ -17,7 +17,7 @@ static struct tr_error error;
 static void set_up(void)
 {
     tr_options_default(&options);
-    options.micro = 4;
+    options.plan.micros = 4;
     cr_assert(tr_prepare(&prepared, &options, &error), "%s", error.text);
     const struct tr_graph *g = &prepared.run.graph;
     cr_assert(tr_data_open(&data, NULL, 1, g->vocabulary, g->context, &error), "%s", error.text);

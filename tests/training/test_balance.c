@@ -41,8 +41,8 @@ static struct tr_run run_of(const char *model, long layers, long vocabulary)
     struct tr_options o;
     struct tr_error e;
     tr_options_default(&o);
-    strcpy(o.model, model);
-    o.layers = layers, o.vocabulary = vocabulary;
+    strcpy(o.model.name, model);
+    o.model.sizes.layers = layers, o.model.sizes.vocabulary = vocabulary;
     cr_assert(tr_run_make(&run, &o, &e), "%s", e.text);
     return run;
 }
@@ -55,7 +55,7 @@ Test(balance, no_cut_is_cheaper)
         int layers[TR_STAGES_MAX] = { 0 }, any[TR_STAGES_MAX], stages = 1 + i % 5, sum = 0;
         struct tr_error e;
         bool fits = stages <= run.graph.layers;
-        cr_assert_eq(tr_cut_layers(layers, &run.graph, stages, "", "auto", &e), fits);
+        cr_assert_eq(tr_cut_layers(layers, &run.graph, stages, "", TR_BALANCE_AUTO, &e), fits);
         for (int s = 0; s < stages && fits; s++) {
             cr_assert_geq(layers[s], 1);
             sum += layers[s];
@@ -76,11 +76,11 @@ Test(balance, ends_cost_too)
     int layers[TR_STAGES_MAX];
     struct tr_error e;
     struct tr_run run = run_of("gpt:nano8", 0, 0);
-    cr_assert(tr_cut_layers(layers, &run.graph, 4, "", "auto", &e));
+    cr_assert(tr_cut_layers(layers, &run.graph, 4, "", TR_BALANCE_AUTO, &e));
     cr_expect_str_eq(tr_cut_text(layers, 4, text), "2,2,2,2");
     tr_run_free(&run);
     run = run_of("gpt:nano8", 0, 2048);
-    cr_assert(tr_cut_layers(layers, &run.graph, 4, "", "auto", &e));
+    cr_assert(tr_cut_layers(layers, &run.graph, 4, "", TR_BALANCE_AUTO, &e));
     cr_expect_str_eq(tr_cut_text(layers, 4, text), "2,2,3,1", "%s", text);
     tr_run_free(&run);
 }
@@ -100,13 +100,11 @@ Test(balance, wrong_cuts_say_what_is_legal)
     struct tr_error e;
     int layers[TR_STAGES_MAX] = { 0 };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        cr_expect_not(tr_cut_layers(layers, &run.graph, 2, wrong[i][0], "even", &e));
+        cr_expect_not(tr_cut_layers(layers, &run.graph, 2, wrong[i][0], TR_BALANCE_EVEN, &e));
         cr_expect_not_null(strstr(e.text, wrong[i][1]), "%s", e.text);
     }
-    cr_expect_not(tr_cut_layers(layers, &run.graph, 2, "", "odd", &e));
-    cr_expect_str_eq(e.text, "--balance odd: legal are even, auto and measured");
-    cr_expect_not(tr_cut_layers(layers, &run.graph, 2, "1,3", "auto", &e));
-    cr_expect_not(tr_cut_layers(layers, &run.graph, 5, "", "auto", &e));
+    cr_expect_not(tr_cut_layers(layers, &run.graph, 2, "1,3", TR_BALANCE_AUTO, &e));
+    cr_expect_not(tr_cut_layers(layers, &run.graph, 5, "", TR_BALANCE_AUTO, &e));
     cr_expect_str_eq(e.text, "5 stages of 4 layers: legal are 4 stages at most");
     tr_run_free(&run);
 }

@@ -48,8 +48,8 @@ static struct rank rank_of(const struct tr_prepared *p, const struct tr_options 
         .parameters = 2 + 12 * g->layers + 3,
         .first = at[TR_PP] == 0,
         .last = at[TR_PP] == plan->mesh.size[TR_PP] - 1,
-        .tied = !o->untied,
-        .sp = o->sp && plan->mesh.size[TR_TP] > 1 };
+        .tied = !o->model.sizes.untied,
+        .sp = o->plan.tokens.sp && plan->mesh.size[TR_TP] > 1 };
 }
 
 /* Elements of what this rank computes gradients of. */

@@ -37,6 +37,57 @@ Test(options, sizes_beyond_all_bounds_are_refused)
     }
 }
 
+/* Before any of them has to fit another one. */
+Test(options, words_that_are_no_choice_are_refused_with_those_that_are)
+{
+    static const char *const cases[][2] = {
+        { "--cp-attention x",
+            "--cp-attention x: legal are gather, ulysses, ring, local, ulysses+ring and scores" },
+        { "--optimizer adam", "--optimizer adam: legal are adamw and sgd" },
+        { "--balance odd", "--balance odd: legal are even, auto and measured" },
+        { "--cnn-cut cells", "--cnn-cut cells: legal are rows and columns" },
+        { "--norm layer", "--norm layer: legal are none and group" },
+        { "--offload half", "--offload half: legal are none, optimizer, activations and both" },
+        { "--memory much", "--memory much: legal is a number of bytes, with K, M, G or T" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct tr_options o;
+        struct tr_error e = { .text = "" };
+        cr_assert(!rig_options(&o, cases[i][0], &e), "%s is taken", cases[i][0]);
+        cr_expect_str_eq(e.text, cases[i][1]);
+    }
+}
+
+/* Values are of several widths, and each says of itself what it is. */
+Test(options, what_differs_is_said_as_it_was_given)
+{
+    static const char *const cases[][3] = {
+        { "--steps 7", "--steps 7", "--steps 50" },
+        { "--tp 2", "--tp 2", "--tp 1" },
+        { "--micro 4", "--micro 4", "--micro 1" },
+        { "--zero3-persist 200", "--zero3-persist 200", "--zero3-persist 0" },
+        { "--lr 0.5", "--rate 0.5", "--rate 0.001" },
+        { "--sp", "--sp", "no --sp" },
+        { "--optimizer sgd", "--optimizer sgd", "--optimizer adamw" },
+        { "--cp-map striped", "--cp-map striped", "--cp-map contiguous" },
+        { "--offload none", "--offload none", "no --offload" },
+        { "--bucket 64K", "--bucket 64K", "no --bucket" },
+        { "--memory 1536", "--memory 1536", "no --memory" },
+        { "--host-memory 1024M", "--host-memory 1G", "no --host-memory" },
+        { "--data recall", "--data recall", "no --data" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct tr_options o, none;
+        struct tr_error e = { .text = "" };
+        char given[TR_OPTION_TEXT], own[TR_OPTION_TEXT];
+        tr_options_default(&none);
+        cr_assert(rig_options(&o, cases[i][0], &e), "%s", e.text);
+        cr_assert(!tr_options_same(&o, &none, given, own), "%s", cases[i][0]);
+        cr_expect_str_eq(given, cases[i][1]);
+        cr_expect_str_eq(own, cases[i][2]);
+    }
+}
+
 Test(options, bytes_are_a_number_that_fits)
 {
     static const char *const wrong[] = { "", "K", "nan", "inf", "-1", "-5M", "0", "0.5", "1e40", "8388608T",

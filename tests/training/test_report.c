@@ -37,7 +37,7 @@ Test(report, follows_from_the_clock)
     struct tr_runner r = { .step = 1 };
     int64_t recv = 0, talk = 0, pipeline = 0;
     tr_options_default(&o);
-    o.pp = 2, o.micro = 4;
+    o.plan.sizes.pp = 2, o.plan.micros = 4;
     cr_assert(tr_prepare(&p, &o, &e), "%s", e.text);
     const struct tr_tape *t = &p.tapes->of[0];
     r.tape = t;

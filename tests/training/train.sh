@@ -265,8 +265,8 @@ refused 'legal are adamw and sgd' --optimizer adam
 refused 'needs a value' --steps 1 --rate
 refused 'naive' --schedule fastest --pp 2
 refused 'and of activations with --recompute' --memory 1M
-refused 'legal is a number with K, M, G or T' --memory much
-refused '--host-memory much: legal is a number with' --offload both --host-memory much
+refused 'legal is a number of bytes, with K, M, G or T' --memory much
+refused '--host-memory much: legal is a number of bytes' --offload both --host-memory much
 refused 'with --offload optimizer 10930688 here and 2712064 on the host' --memory 8M
 refused 'legal with --offload optimizer or both' --optimizer-threads 2
 refused 'legal are 0 and 1' --offload both --offload-delay 2

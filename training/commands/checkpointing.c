@@ -18,24 +18,24 @@ enum { UNASKED = 100 };
 bool tr_checkpointing_check(const struct tr_options *o, const struct tr_run *run, struct tr_error *e)
 {
     struct tr_head head;
-    if (o->save_every < 0 || (o->save_every && !*o->save))
+    if (o->files.save_every < 0 || (o->files.save_every && !*o->files.save))
         return tr_fail(
-            e, "--save-every %ld: legal are whole numbers from 0, with --save FILE", o->save_every);
-    if (*o->save && !tr_checkpoint_writable(o->save, e))
+            e, "--save-every %ld: legal are whole numbers from 0, with --save FILE", o->files.save_every);
+    if (*o->files.save && !tr_checkpoint_writable(o->files.save, e))
         return false;
-    if (!*o->load)
+    if (!*o->files.load)
         return true;
-    if (!tr_checkpoint_peek(&head, o->load, &run->graph, &run->plan, (uint64_t)o->seed, e))
+    if (!tr_checkpoint_peek(&head, o->files.load, &run->graph, &run->plan, (uint64_t)o->seed, e))
         return false;
     return head.step < o->steps ||
            tr_fail(e, "%s is of a run after %" PRId64 " steps, and --steps counts these; legal is more",
-               o->load, head.step);
+               o->files.load, head.step);
 }
 
 /* JSON is for programs, so what is told to people stands beside it. */
 static FILE *people(const struct tr_checkpointing *k)
 {
-    return k->options->json ? stderr : stdout;
+    return k->options->shown.json ? stderr : stdout;
 }
 
 /* What was learned, where the file says it and it is not what is learned now. */
@@ -60,7 +60,7 @@ static void say_loaded(const struct tr_checkpointing *k, const struct tr_head *h
     const struct tr_graph *g = k->runner->tape->placed->g;
     FILE *to = people(k);
     bool all = h->version > 2; /* an older file has not the rest */
-    fprintf(to, "# %s: goes on after %" PRId64 " steps", k->options->load, h->step);
+    fprintf(to, "# %s: goes on after %" PRId64 " steps", k->options->files.load, h->step);
     if (h->batch != p->batch)
         fprintf(to, "; the batch was %" PRId64, h->batch);
     if (h->rate != p->optimizer.rate)
@@ -86,11 +86,11 @@ static bool load(struct tr_checkpointing *k, struct tr_error *e)
     const struct tr_options *o = k->options;
     const struct tr_placed *p = k->runner->tape->placed;
     struct tr_head head;
-    if (!tr_checkpoint_load(k->runner, o->load, k->ranks, e))
+    if (!tr_checkpoint_load(k->runner, o->files.load, k->ranks, e))
         return false;
-    if (k->runner->tape->rank || o->quiet)
+    if (k->runner->tape->rank || o->shown.quiet)
         return true;
-    if (!tr_checkpoint_peek(&head, o->load, p->g, p->plan, (uint64_t)o->seed, e))
+    if (!tr_checkpoint_peek(&head, o->files.load, p->g, p->plan, (uint64_t)o->seed, e))
         return false;
     say_loaded(k, &head);
     return true;
@@ -103,9 +103,9 @@ static bool say_compared(struct tr_checkpointing *k, struct tr_error *e)
     int64_t several = 0;
     if (k->ranks && !tr_replicas_count(&k->replicas, k->runner, k->ranks, &several, e))
         return false;
-    if (k->runner->tape->rank == 0 && !o->quiet && !o->json)
+    if (k->runner->tape->rank == 0 && !o->shown.quiet && !o->shown.json)
         printf("# replicas: %" PRId64 " arrays are on several ranks, and compared every %ld steps\n", several,
-            o->check_replicas);
+            o->files.check_replicas);
     return true;
 }
 
@@ -118,18 +118,18 @@ bool tr_checkpointing_open(struct tr_checkpointing *k, const struct tr_options *
         return tr_fail(e, "group keeper: %s", tutti_get_last_error(world));
     if (world)
         tr_replicas_open(&k->replicas, r);
-    if (o->check_replicas > 0 && !say_compared(k, e))
+    if (o->files.check_replicas > 0 && !say_compared(k, e))
         return false;
-    return !*o->load || load(k, e);
+    return !*o->files.load || load(k, e);
 }
 
 bool tr_checkpointing_save(struct tr_checkpointing *k, struct tr_error *e)
 {
     const struct tr_options *o = k->options;
-    if (!tr_checkpoint_save(k->runner, o->save, k->ranks, e))
+    if (!tr_checkpoint_save(k->runner, o->files.save, k->ranks, e))
         return false;
-    if (k->runner->tape->rank == 0 && !o->quiet) {
-        fprintf(people(k), "# saved %s after %" PRId64 " steps\n", o->save, k->runner->step);
+    if (k->runner->tape->rank == 0 && !o->shown.quiet) {
+        fprintf(people(k), "# saved %s after %" PRId64 " steps\n", o->files.save, k->runner->step);
         fflush(people(k));
     }
     return true;
@@ -153,8 +153,8 @@ static void say_ended(const struct tr_checkpointing *k, int32_t asked)
         return;
     fprintf(stderr, "tutti-train: ended by %s after %" PRId64 " of %ld steps; ",
         asked == SIGINT ? "^C" : "SIGTERM", k->runner->step, o->steps);
-    if (*o->save)
-        fprintf(stderr, "--load %s goes on\n", o->save);
+    if (*o->files.save)
+        fprintf(stderr, "--load %s goes on\n", o->files.save);
     else
         fprintf(stderr, "nothing is saved, as there was no --save\n");
 }
@@ -164,14 +164,14 @@ bool tr_checkpointing_after(struct tr_checkpointing *k, bool *stop, struct tr_er
     const struct tr_options *o = k->options;
     int64_t done = k->runner->step;
     int32_t asked = 0;
-    long every = o->check_replicas < 0 ? UNASKED : o->check_replicas;
+    long every = o->files.check_replicas < 0 ? UNASKED : o->files.check_replicas;
     if (k->ranks && every && done % every == 0 && !tr_replicas_check(&k->replicas, k->runner, k->ranks, e))
         return false;
     if (done < o->steps && !agree(k, &asked, e))
         return false;
     *stop = asked || done >= o->steps;
-    bool due = *stop || (o->save_every && done % o->save_every == 0);
-    if (*o->save && due && !tr_checkpointing_save(k, e))
+    bool due = *stop || (o->files.save_every && done % o->files.save_every == 0);
+    if (*o->files.save && due && !tr_checkpointing_save(k, e))
         return false;
     if (asked)
         say_ended(k, asked);

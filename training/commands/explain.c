@@ -20,13 +20,12 @@ static void say_tables(const struct tr_run *r)
     printf("mesh: %s\n\nparadigm  axis  tensors         placement\n", tr_mesh_text(&p->mesh, mesh));
     if (p->zero.level && tr_data_ranks(p) == 1)
         printf("--zero %d cuts among the ranks of dp, and there is one: nothing is cut\n", p->zero.level);
-    for (int i = 0; i < p->n_paradigms; i++) {
-        if (p->mesh.size[p->paradigms[i]->axis] == 1)
-            continue;
-        for (const struct tr_table_row *row = p->paradigms[i]->rows; row->tensors; row++)
-            printf("%-9s %-5s %-15s %s\n", p->paradigms[i]->name, tr_axis_names[p->paradigms[i]->axis],
-                row->tensors, row->placement);
-    }
+    const struct tr_table *table;
+    for (int i = 0; (table = tr_plan_table(p, i)); i++)
+        for (const struct tr_table_row *row = table->rows; p->mesh.size[table->axis] > 1 && row->tensors;
+             row++)
+            printf("%-9s %-5s %-15s %s\n", table->name, tr_axis_names[table->axis], row->tensors,
+                row->placement);
 }
 
 /* One layer stands for all; of the mlp, a pair. */
@@ -139,19 +138,20 @@ static void say_stages(const struct tr_prepared *p)
 /* As train would, which refuses what does not fit; said last, where it is seen. */
 static bool say_limits(const struct tr_prepared *p, const struct tr_options *o, struct tr_error *e)
 {
-    if (!*o->memory && !*o->host_memory)
+    if (!o->shown.memory && !o->shown.host_memory)
         return true;
     fflush(stdout);
     if (!tr_limits_kept(p, o, e))
         return false;
     int64_t most[2];
+    char limit[32];
     tr_limits_needs(p, most);
-    if (*o->memory)
-        printf(
-            "\nit fits: no rank needs more than %" PRId64 " bytes, and --memory is %s\n", most[0], o->memory);
-    if (*o->host_memory)
+    if (o->shown.memory)
+        printf("\nit fits: no rank needs more than %" PRId64 " bytes, and --memory is %s\n", most[0],
+            tr_bytes_text(o->shown.memory, limit));
+    if (o->shown.host_memory)
         printf("\nit fits: no rank needs more than %" PRId64 " bytes of the host, and --host-memory is %s\n",
-            most[1], o->host_memory);
+            most[1], tr_bytes_text(o->shown.host_memory, limit));
     return true;
 }
 
@@ -164,10 +164,11 @@ int tr_command_explain(int argc, char **argv)
     if (!tr_begin(&o, argc, argv,
             "explain [OPTION]...: the options of train, and what would follow from them", true, &status))
         return status;
-    if (!tr_limits_offload(&o, &e) || !tr_prepare(&p, &o, &e))
+    tr_limits_offload(&o);
+    if (!tr_prepare(&p, &o, &e))
         return tr_refuse(1, &e);
-    if (o.tape >= p.run.plan.mesh.n) {
-        tr_fail(&e, "--tape %ld: legal are ranks 0 to %d", o.tape, p.run.plan.mesh.n - 1);
+    if (o.shown.tape >= p.run.plan.mesh.n) {
+        tr_fail(&e, "--tape %ld: legal are ranks 0 to %d", o.shown.tape, p.run.plan.mesh.n - 1);
         tr_prepared_free(&p);
         return tr_refuse(1, &e);
     }
@@ -183,13 +184,13 @@ int tr_command_explain(int argc, char **argv)
         say_messages(tr_tapes_of(p.tapes, grid));
         say_memory(tr_tapes_of(p.tapes, grid));
     }
-    if (p.run.graph.grid && o.tp * o.cp > 1)
+    if (p.run.graph.grid && o.plan.sizes.tp * o.plan.sizes.cp > 1)
         tr_explain_cuts(&o);
     printf(
         "\nchecked: %d tapes, %" PRId64 " instructions in all\n", p.run.plan.mesh.n, p.tapes->instructions);
-    if (o.tape >= 0) {
-        printf("\ntape of rank %ld\n\n", o.tape);
-        tr_tape_print(tr_tapes_of(p.tapes, (int)o.tape), stdout);
+    if (o.shown.tape >= 0) {
+        printf("\ntape of rank %ld\n\n", o.shown.tape);
+        tr_tape_print(tr_tapes_of(p.tapes, (int)o.shown.tape), stdout);
     }
     bool fits = say_limits(&p, &o, &e);
     tr_prepared_free(&p);

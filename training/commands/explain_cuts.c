@@ -31,20 +31,12 @@ static void say(const struct tr_options *o, const char *name)
     tr_prepared_free(&p);
 }
 
-static void say_space(struct tr_options o, const char *cut)
-{
-    char name[32];
-    snprintf(o.cnn_cut, sizeof o.cnn_cut, "%s", cut);
-    snprintf(name, sizeof name, "by space, %s", cut);
-    say(&o, name);
-}
-
 void tr_explain_cuts(const struct tr_options *asked)
 {
-    long n = asked->tp * asked->cp;
+    long n = asked->plan.sizes.tp * asked->plan.sizes.cp;
     struct tr_options o = *asked;
-    o.inject[0] = 0;
-    snprintf(o.cnn_cut, sizeof o.cnn_cut, "rows"); /* beside another cut; by columns bytes are the same */
+    o.tests.inject[0] = 0;
+    o.plan.pictures.columns = false; /* rows, beside another cut; by columns bytes are the same */
     printf(
         "\ncuts of convolutions over %ld ranks; bytes of rank 0: its weights, the peak of its activations, "
         "and what it\nsends in a step at least of activations and of gradients\n\n"
@@ -53,13 +45,15 @@ void tr_explain_cuts(const struct tr_options *asked)
     for (long tp = n; tp > 1; tp--)
         for (int split = 0; n % tp == 0 && split < TR_CONV_SPLITS; split++) {
             char name[32];
-            o.tp = tp, o.cp = n / tp;
-            snprintf(o.conv_split, sizeof o.conv_split, "%s", tr_conv_split_names[split]);
-            snprintf(name, sizeof name, "by %s%s", tr_conv_split_names[split], o.cp > 1 ? " and space" : "");
+            o.plan.sizes.tp = tp, o.plan.sizes.cp = n / tp;
+            o.plan.pictures.split = (enum tr_conv_split)split;
+            snprintf(name, sizeof name, "by %s%s", tr_conv_split_names[split],
+                o.plan.sizes.cp > 1 ? " and space" : "");
             say(&o, name);
         }
-    o.tp = 1, o.cp = n;
-    snprintf(o.conv_split, sizeof o.conv_split, "%s", asked->conv_split);
-    say_space(o, "rows");
-    say_space(o, "columns");
+    o.plan.sizes.tp = 1, o.plan.sizes.cp = n;
+    o.plan.pictures.split = asked->plan.pictures.split;
+    say(&o, "by space, rows");
+    o.plan.pictures.columns = true;
+    say(&o, "by space, columns");
 }

@@ -11,6 +11,6 @@ bool tr_limits_kept(const struct tr_prepared *p, const struct tr_options *o, str
 /* The most bytes that a rank needs of the device's memory, and of the host's. */
 void tr_limits_needs(const struct tr_prepared *p, int64_t most[2]);
 /* With --host-memory and no word of --offload, the least of it that keeps to the limits. */
-bool tr_limits_offload(struct tr_options *o, struct tr_error *e);
+void tr_limits_offload(struct tr_options *o);
 
 #endif

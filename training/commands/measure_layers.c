@@ -18,11 +18,12 @@ enum { STEPS = 5 };
 /* A micro-batch of one rank. dp may be what -n leaves; whether the mesh fits is found out when it is made. */
 static void options_of(struct tr_options *to, const struct tr_options *o)
 {
-    long others = o->pp * o->tp * o->cp, dp = o->dp ? o->dp : o->ranks / (others > 0 ? others : 1);
-    long sequences = o->batch / (dp > 0 ? dp : 1) / (o->micro > 0 ? o->micro : 1);
+    const struct tr_sizes *s = &o->plan.sizes;
+    long others = s->pp * s->tp * s->cp, dp = s->dp ? s->dp : o->ranks / (others > 0 ? others : 1);
+    long sequences = o->plan.batch / (dp > 0 ? dp : 1) / (o->plan.micros > 0 ? o->plan.micros : 1);
     tr_one_rank_options(to, o);
-    memcpy(to->recompute, o->recompute, sizeof to->recompute);
-    to->batch = sequences > 0 ? sequences : 1;
+    to->plan.recompute.what = o->plan.recompute.what;
+    to->plan.batch = sequences > 0 ? (int)sequences : 1;
 }
 
 /* Of each unit in the last step; the ends take what belongs to no layer. */
@@ -64,17 +65,17 @@ static void say(const double *unit, int64_t layers, const char *cut)
 static bool cut(struct tr_options *o, const struct tr_prepared *p, struct tr_runner *r, struct tr_error *e)
 {
     int64_t layers = p->run.graph.layers;
-    int stages = (int)(o->pp * o->chunks), cut[TR_STAGES_MAX];
+    int stages = (int)(o->plan.sizes.pp * o->plan.pipeline.chunks), cut[TR_STAGES_MAX];
     char text[200];
     double *unit = tr_new((size_t)layers + 2, sizeof *unit);
     bool ok = measure(unit, r, layers, e) && tr_cut_by_costs(cut, layers, stages, unit, e);
-    if (ok && strlen(tr_cut_text(cut, stages, text)) >= sizeof o->stage_layers)
+    if (ok && strlen(tr_cut_text(cut, stages, text)) >= sizeof o->plan.pipeline.list)
         ok = tr_fail(e, "--balance measured: the cut into %d stages is too long a list", stages);
     if (ok) {
-        strcpy(o->stage_layers, text);
-        strcpy(o->balance, "even");
+        strcpy(o->plan.pipeline.list, text);
+        o->plan.pipeline.balance = TR_BALANCE_EVEN;
     }
-    if (ok && !o->json && !o->hex && !o->quiet)
+    if (ok && !o->shown.json && !o->shown.hex && !o->shown.quiet)
         say(unit, layers, text);
     free(unit);
     return ok;
@@ -86,11 +87,11 @@ bool tr_warm_up(struct tr_options *o, struct tr_error *e)
     struct tr_prepared p;
     struct tr_data data;
     struct tr_runner r = { .tape = NULL };
-    if (strcmp(o->balance, "measured"))
+    if (o->plan.pipeline.balance != TR_BALANCE_MEASURED)
         return true;
-    if (*o->stage_layers)
+    if (*o->plan.pipeline.list)
         return tr_fail(e, "--stage-layers %s with --balance measured: both cut the layers; legal is one",
-            o->stage_layers);
+            o->plan.pipeline.list);
     if (tr_launched())
         return tr_fail(e, "--balance measured: each rank of a launcher would measure for itself; legal is "
                           "--stage-layers with what a run with -n measured");

@@ -83,19 +83,20 @@ static void say_all_groups(const struct tr_mesh *m)
 static int say_legal(const struct tr_options *o, long ranks, struct tr_error *e)
 {
     int legal = 0;
-    printf("meshes of %ld ranks that are legal for %s, batch %ld, %ld micro-batches:\n", ranks, o->model,
-        o->batch, o->micro);
+    printf("meshes of %ld ranks that are legal for %s, batch %d, %d micro-batches:\n", ranks, o->model.name,
+        o->plan.batch, o->plan.micros);
     for (long pp = 1; pp <= ranks; pp++)
         for (long tp = 1; tp <= ranks / pp; tp++) {
             struct tr_options each = *o;
             struct tr_run run;
-            each.ranks = ranks, each.pp = pp, each.tp = tp, each.dp = ranks / pp / tp / o->cp;
-            if (ranks % (pp * tp * o->cp) || !tr_run_make(&run, &each, e))
+            struct tr_sizes *s = &each.plan.sizes;
+            each.ranks = ranks, s->pp = pp, s->tp = tp, s->dp = ranks / pp / tp / s->cp;
+            if (ranks % (pp * tp * s->cp) || !tr_run_make(&run, &each, e))
                 continue;
-            printf("  --pp %ld --dp %ld --tp %ld", pp, each.dp, tp);
-            if (o->ep > 1)
-                printf(" --ep %ld", o->ep);
-            printf(o->cp > 1 ? " --cp %ld\n" : "\n", o->cp);
+            printf("  --pp %ld --dp %ld --tp %ld", pp, s->dp, tp);
+            if (s->ep > 1)
+                printf(" --ep %ld", s->ep);
+            printf(s->cp > 1 ? " --cp %ld\n" : "\n", s->cp);
             legal++;
             tr_run_free(&run);
         }
@@ -117,23 +118,25 @@ int tr_command_mesh(int argc, char **argv)
             "first form says so at its end if they do not fit.",
             false, &status))
         return status;
-    if (o.ranks && o.servers == 0 && o.dp == 0 && o.pp == 1 && o.tp == 1) {
+    const struct tr_sizes *s = &o.plan.sizes;
+    if (o.ranks && s->servers == 0 && s->dp == 0 && s->pp == 1 && s->tp == 1) {
         if (o.ranks > 4096)
             return tr_fail(&e, "-n %ld: legal are 1 to 4096", o.ranks), tr_refuse(1, &e);
         return say_legal(&o, o.ranks, &e) ? 0 : 1;
     }
-    struct tr_mesh mesh;
-    if (!tr_options_mesh(&mesh, &o, &e))
+    struct tr_plan plan;
+    const struct tr_mesh *mesh = &plan.mesh;
+    if (!tr_options_mesh(&plan, &o, &e))
         return tr_refuse(1, &e);
-    if (mesh.n > MOST)
-        return tr_fail(&e, "%d ranks: legal are up to %d", mesh.n, MOST), tr_refuse(1, &e);
+    if (mesh->n > MOST)
+        return tr_fail(&e, "%d ranks: legal are up to %d", mesh->n, MOST), tr_refuse(1, &e);
     char text[64];
-    printf("%s: %d ranks, the last axis runs fastest\n\n", tr_mesh_text(&mesh, text), mesh.n);
-    say_table(&mesh);
-    say_all_groups(&mesh);
+    printf("%s: %d ranks, the last axis runs fastest\n\n", tr_mesh_text(mesh, text), mesh->n);
+    say_table(mesh);
+    say_all_groups(mesh);
     if (tr_run_make(&run, &o, &e))
         tr_run_free(&run);
     else
-        printf("\n%s with a batch of %ld cannot be trained on it: %s\n", o.model, o.batch, e.text);
+        printf("\n%s with a batch of %d cannot be trained on it: %s\n", o.model.name, o.plan.batch, e.text);
     return 0;
 }

@@ -25,15 +25,12 @@ bool tr_begin(struct tr_options *o, int argc, char **argv, const char *usage, bo
 /* Options of one command, which another would ignore. */
 static bool refuse_foreign(const struct tr_options *o, const char *usage, struct tr_error *e)
 {
-    const struct {
-        bool given;
-        const char *option, *command;
-    } foreign[] = { { o->tape != -1, "tape", "explain" }, { o->markdown, "markdown", "compare" },
-        { o->all, "all", "verify" }, { o->quick, "quick", "verify" }, { o->random > 0, "random", "verify" } };
+    static const char *const foreign[][2] = { { "tape", "explain" }, { "markdown", "compare" },
+        { "all", "verify" }, { "quick", "verify" }, { "random", "verify" } };
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
-        if (foreign[i].given && strncmp(usage, foreign[i].command, strlen(foreign[i].command)) != 0)
-            return tr_fail(e, "--%s is an option of %s, and this is another command", foreign[i].option,
-                foreign[i].command);
+        if (tr_options_given(o, foreign[i][0]) && strncmp(usage, foreign[i][1], strlen(foreign[i][1])) != 0)
+            return tr_fail(
+                e, "--%s is an option of %s, and this is another command", foreign[i][0], foreign[i][1]);
     return true;
 }
 
@@ -74,11 +71,11 @@ bool tr_prepare(struct tr_prepared *p, const struct tr_options *o, struct tr_err
     *p = (struct tr_prepared){ .found_by = -1 };
     if (!tr_run_make(&p->run, o, e))
         return false;
-    bool planted = *o->inject, by_types = false;
+    bool planted = *o->tests.inject, by_types = false;
     p->tapes = tr_new(1, sizeof *p->tapes);
     bool ok = tr_place(&p->placed, &p->run.graph, &p->run.plan, tr_kernels_planned(o->kernels), e) &&
               tr_tapes_make(p->tapes, &p->placed, &p->run.schedule, planted, e) &&
-              (!planted || tr_inject(p->tapes->of, p->tapes->n, o->inject, e));
+              (!planted || tr_inject(p->tapes->of, p->tapes->n, o->tests.inject, e));
     if (ok && tr_tapes_check(p->tapes, &by_types, e))
         return true;
     tr_prepared_free(p);
@@ -98,18 +95,19 @@ void tr_prepared_free(struct tr_prepared *p)
 bool tr_open_data(struct tr_data *d, const struct tr_options *o, const struct tr_graph *g, struct tr_error *e)
 {
     uint64_t seed = (uint64_t)o->seed;
-    const struct tr_picture_files pictures = { o->data, o->labels };
-    if (g->grid && o->planes > 1)
-        return tr_cifar_open(d, o->data, seed, g->grid, g->vocabulary, e);
-    if (*o->labels)
+    const struct tr_picture_files pictures = { o->files.data, o->files.labels };
+    if (g->grid && o->model.sizes.planes > 1)
+        return tr_cifar_open(d, o->files.data, seed, g->grid, g->vocabulary, e);
+    if (*o->files.labels)
         return tr_idx_open(d, &pictures, seed, g->grid, g->vocabulary, e);
     if (g->inputs) {
         (g->grid ? tr_pictures_open : tr_rows_open)(d, seed);
         return true;
     }
-    if (!strcmp(o->data, "recall"))
+    if (!strcmp(o->files.data, "recall"))
         return tr_recall_open(d, seed, g->vocabulary, g->context, e);
-    if (!*o->data)
+    if (!*o->files.data)
         return tr_data_open_default(d, seed, g->vocabulary, g->context, e);
-    return tr_data_open(d, strcmp(o->data, "grammar") ? o->data : NULL, seed, g->vocabulary, g->context, e);
+    return tr_data_open(
+        d, strcmp(o->files.data, "grammar") ? o->files.data : NULL, seed, g->vocabulary, g->context, e);
 }

@@ -38,9 +38,9 @@ bool tr_slow_down(struct tr_runner *r, const struct tr_options *o, struct tr_err
 {
     int rank;
     double factor;
-    if (!*o->slow)
+    if (!*o->plan.servers.slow)
         return true;
-    if (!parse_slow(o->slow, r->tape->placed->plan, &rank, &factor, e))
+    if (!parse_slow(o->plan.servers.slow, r->tape->placed->plan, &rank, &factor, e))
         return false;
     r->slow = rank == r->tape->rank ? factor : 0;
     return true;
@@ -52,9 +52,9 @@ static bool open_log(
 {
     char name[600];
     *log = NULL;
-    if (!*o->arrivals_log)
+    if (!*o->plan.servers.arrivals_log)
         return true;
-    tr_push_order_name(name, sizeof name, o->arrivals_log, server, servers);
+    tr_push_order_name(name, sizeof name, o->plan.servers.arrivals_log, server, servers);
     return (*log = fopen(name, mode)) || tr_fail(e, "--arrivals-log %s: %s", name, strerror(errno));
 }
 
@@ -77,34 +77,32 @@ bool tr_server_report_check(const struct tr_options *o, const struct tr_plan *p,
     struct tr_push_order a;
     int rank;
     double factor;
-    if (*o->slow && !p->mesh.servers)
-        return tr_fail(
-            e, "--slow %s: it is a worker of parameter servers that is slow; legal with --servers", o->slow);
-    if (*o->slow && !parse_slow(o->slow, p, &rank, &factor, e))
+    if (*o->plan.servers.slow && !p->mesh.servers)
+        return tr_fail(e, "--slow %s: it is a worker of parameter servers that is slow; legal with --servers",
+            o->plan.servers.slow);
+    if (*o->plan.servers.slow && !parse_slow(o->plan.servers.slow, p, &rank, &factor, e))
         return false;
-    if (!p->servers.async && (*o->arrivals_log || strcmp(o->arrivals, "live")))
+    if (!p->servers.async && (*o->plan.servers.arrivals_log || strcmp(o->plan.servers.arrivals, "live")))
         return tr_fail(e, "--%s: pushes are taken in the order of workers; legal with --server-mode async",
-            *o->arrivals_log ? "arrivals-log" : "arrivals");
+            *o->plan.servers.arrivals_log ? "arrivals-log" : "arrivals");
     if (!p->servers.async)
         return true;
-    if (o->check_replicas > 0)
+    if (o->files.check_replicas > 0)
         return tr_fail(e,
             "--check-replicas %ld: asynchronous workers have the values of different updates, and no two "
             "servers the same part, so no two ranks have the same; legal with --server-mode sync",
-            o->check_replicas);
-    const char *foreign = *o->save || o->save_every ? "save"
-                          : *o->load                ? "load"
-                          : *o->trace               ? "trace"
-                          : o->gantt                ? "gantt"
-                          : o->stage_memory         ? "stage-memory"
-                                                    : NULL;
-    if (foreign)
-        return tr_fail(
-            e, "--%s: asynchronous workers have no step in common; legal with --server-mode sync", foreign);
-    if (!strcmp(o->arrivals, o->arrivals_log)) /* a server would write what another one still reads */
-        return tr_fail(
-            e, "--arrivals-log %s: --arrivals reads that file; legal is another one", o->arrivals_log);
-    if (!tr_push_order_make(&a, o->arrivals, p, o->steps, e))
+            o->files.check_replicas);
+    static const char *const foreign[] = { "save", "save-every", "load", "trace", "gantt", "stage-memory" };
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
+        if (tr_options_given(o, foreign[i]))
+            return tr_fail(e,
+                "--%s: asynchronous workers have no step in common; legal with --server-mode sync",
+                foreign[i]);
+    if (!strcmp(o->plan.servers.arrivals,
+            o->plan.servers.arrivals_log)) /* a server would write what another one still reads */
+        return tr_fail(e, "--arrivals-log %s: --arrivals reads that file; legal is another one",
+            o->plan.servers.arrivals_log);
+    if (!tr_push_order_make(&a, o->plan.servers.arrivals, p, o->steps, e))
         return false;
     tr_push_order_free(&a);
     return logs_writable(o, p, e);
@@ -114,7 +112,7 @@ bool tr_server_report_check(const struct tr_options *o, const struct tr_plan *p,
 
 void tr_say_push(FILE *to, const struct tr_options *o, const struct tr_push *p)
 {
-    if (o->json) {
+    if (o->shown.json) {
         fprintf(to,
             "{\"event\": \"push\", \"number\": %ld, \"worker\": %d, \"step\": %ld, \"behind\": %ld, "
             "\"ahead\": %ld",
@@ -122,7 +120,7 @@ void tr_say_push(FILE *to, const struct tr_options *o, const struct tr_push *p)
         tr_json_number(to, "loss", p->loss);
         tr_json_number(to, "norm", p->norm);
         fprintf(to, "}\n");
-    } else if (o->hex) {
+    } else if (o->shown.hex) {
         fprintf(to, "push %ld worker %d step %ld behind %ld ahead %ld loss %.6f %a norm %.6f %a\n", p->number,
             p->worker, p->clock, p->behind, p->ahead, p->loss, p->loss, p->norm, p->norm);
     } else {
@@ -135,13 +133,14 @@ void tr_say_push(FILE *to, const struct tr_options *o, const struct tr_push *p)
 void tr_say_values(FILE *to, const struct tr_options *o, uint64_t sum)
 {
     fprintf(to,
-        o->json ? "{\"event\": \"end\", \"values\": \"%016" PRIx64 "\"}\n" : "values %016" PRIx64 "\n", sum);
+        o->shown.json ? "{\"event\": \"end\", \"values\": \"%016" PRIx64 "\"}\n" : "values %016" PRIx64 "\n",
+        sum);
     fflush(to);
 }
 
 static void say_header(const struct tr_options *o)
 {
-    if (o->json || o->hex || o->quiet)
+    if (o->shown.json || o->shown.hex || o->shown.quiet)
         return;
     printf("# behind: updates since the worker was given its values; ahead: steps before the slowest worker\n"
            "# loss: the mean over the worker's sequences; norm: of its own gradient\n%6s %7s %6s %7s %6s "
@@ -205,7 +204,7 @@ static bool serve(const struct tr_options *o, struct tr_runner *r, struct histog
     struct tr_push_order a;
     struct tr_server s;
     FILE *log;
-    if (!tr_push_order_make(&a, o->arrivals, t->placed->plan, o->steps, e))
+    if (!tr_push_order_make(&a, o->plan.servers.arrivals, t->placed->plan, o->steps, e))
         return false;
     bool ok = open_log(&log, "w", o, t->server, t->placed->plan->mesh.servers, e) &&
               tr_server_open(&s, r, a.order ? a.order[t->server] : NULL, o->steps, e) &&
@@ -213,7 +212,7 @@ static bool serve(const struct tr_options *o, struct tr_runner *r, struct histog
     if (ok)
         tr_server_close(&s);
     if (log && fclose(log) && ok)
-        ok = tr_fail(e, "--arrivals-log %s: the file cannot be written", o->arrivals_log);
+        ok = tr_fail(e, "--arrivals-log %s: the file cannot be written", o->plan.servers.arrivals_log);
     tr_push_order_free(&a);
     return ok;
 }
@@ -244,7 +243,7 @@ bool tr_server_report_run(const struct tr_options *o, const struct tr_prepared *
         return tr_fail(e, "%s", tutti_get_last_error(world));
     if (r->tape->server != 0)
         return true;
-    if (!o->json && !o->quiet) {
+    if (!o->shown.json && !o->shown.quiet) {
         say_bins("pushes by updates behind", h.behind);
         say_bins("pushes by steps ahead", h.ahead);
         if (p->run.plan.servers.staleness >= 0)

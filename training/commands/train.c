@@ -82,11 +82,11 @@ static void say_run(const struct tr_run *r, const struct tr_tape *t, const struc
 
 static void say_step(const struct tr_options *o, const struct tr_report *report, const struct tr_runner *r)
 {
-    if (!o->json)
-        tr_line_updates(stdout, r, o->hex);
-    if (o->json)
+    if (!o->shown.json)
+        tr_line_updates(stdout, r, o->shown.hex);
+    if (o->shown.json)
         tr_json_step(stdout, report, r);
-    else if (o->hex)
+    else if (o->shown.hex)
         tr_line_hex(stdout, report);
     else
         tr_line(stdout, report);
@@ -95,15 +95,15 @@ static void say_step(const struct tr_options *o, const struct tr_report *report,
 static bool show_instructions(
     const struct tr_options *o, struct tr_prepared *p, struct tr_runner *r, FILE *trace, struct tr_error *e)
 {
-    return (!*o->trace || tr_trace_write(trace, r, e)) &&
-           (!o->gantt || tr_gantt(o->json ? stderr : stdout, r, &p->run.schedule, e));
+    return (!*o->shown.trace || tr_trace_write(trace, r, e)) &&
+           (!o->shown.gantt || tr_gantt(o->shown.json ? stderr : stdout, r, &p->run.schedule, e));
 }
 
 /* After a step, when all that is made at first use is there. */
 static void say_resident(const struct tr_options *o, const struct tr_runner *r)
 {
     struct tr_resident now = tr_resident_now();
-    if (!r->groups.world || o->quiet || o->json)
+    if (!r->groups.world || o->shown.quiet || o->shown.json)
         return;
     printf("# resident outside the arena of rank 0: %" PRId64
            " bytes that Tutti shares with other ranks, %" PRId64 " of its groups%s\n",
@@ -117,9 +117,9 @@ static bool steps(const struct tr_options *o, struct tr_prepared *p, struct tr_c
 {
     struct tr_runner *r = k->runner;
     struct tr_report report;
-    long shown = o->trace_step < 0 ? o->steps - 1 : o->trace_step;
+    long shown = o->shown.trace_step < 0 ? o->steps - 1 : o->shown.trace_step;
     bool stop = r->step >= o->steps;
-    if (stop && *o->save) /* --steps 0: the initial values */
+    if (stop && *o->files.save) /* --steps 0: the initial values */
         return tr_checkpointing_save(k, e);
     for (bool first = true; !stop; first = false) {
         long step = (long)r->step;
@@ -130,8 +130,8 @@ static bool steps(const struct tr_options *o, struct tr_prepared *p, struct tr_c
             say_step(o, &report, r);
         if (r->tape->rank == 0 && first)
             say_resident(o, r);
-        if (first && o->stage_memory &&
-            !tr_stages_measured(o->json ? stderr : stdout, r, p->tapes, &p->run.schedule, e))
+        if (first && o->shown.stage_memory &&
+            !tr_stages_measured(o->shown.json ? stderr : stdout, r, p->tapes, &p->run.schedule, e))
             return false;
         if ((step == shown && !show_instructions(o, p, r, trace, e)) || !tr_checkpointing_after(k, &stop, e))
             return false;
@@ -144,14 +144,14 @@ static bool open_trace(
     const struct tr_options *o, const struct tr_prepared *p, int rank, FILE **trace, struct tr_error *e)
 {
     *trace = NULL;
-    if (o->gantt && p->run.plan.mesh.size[TR_PP] == 1)
+    if (o->shown.gantt && p->run.plan.mesh.size[TR_PP] == 1)
         return tr_fail(e, "--gantt draws a pipeline, and there is none; legal with --pp 2 and more");
-    if (o->stage_memory && p->run.plan.mesh.size[TR_PP] == 1)
+    if (o->shown.stage_memory && p->run.plan.mesh.size[TR_PP] == 1)
         return tr_fail(e, "--stage-memory is of a pipeline, and there is none; legal with --pp 2 and more");
-    if (o->trace_step >= o->steps || o->trace_step < -1)
-        return tr_fail(e, "--trace-step %ld: legal are 0 to %ld", o->trace_step, o->steps - 1);
-    if (*o->trace && rank == 0 && !(*trace = fopen(o->trace, "w")))
-        return tr_fail(e, "--trace %s: the file cannot be written", o->trace);
+    if (o->shown.trace_step >= o->steps || o->shown.trace_step < -1)
+        return tr_fail(e, "--trace-step %ld: legal are 0 to %ld", o->shown.trace_step, o->steps - 1);
+    if (*o->shown.trace && rank == 0 && !(*trace = fopen(o->shown.trace, "w")))
+        return tr_fail(e, "--trace %s: the file cannot be written", o->shown.trace);
     return true;
 }
 
@@ -176,13 +176,13 @@ static void say_notes(const struct tr_run *r)
 static void say_begin(
     const struct tr_options *o, const struct tr_prepared *p, const struct tr_tape *t, const struct tr_data *d)
 {
-    if (o->json)
+    if (o->shown.json)
         tr_json_run(stdout, t, &p->run.schedule, d->name, tr_cores());
-    else if (!o->quiet) {
+    else if (!o->shown.quiet) {
         say_run(&p->run, t, d);
         say_notes(&p->run);
     }
-    if (!o->json && !o->hex && !o->quiet && !p->run.plan.servers.async)
+    if (!o->shown.json && !o->shown.hex && !o->shown.quiet && !p->run.plan.servers.async)
         tr_line_header(stdout);
 }
 
@@ -195,7 +195,10 @@ static bool train(tutti_comm *world, void *context, struct tr_error *e)
     int rank = world ? tutti_comm_rank(world) : 0, n = world ? tutti_comm_size(world) : 1;
     if (!o->ranks) /* a launcher's: dp takes what is left */
         o->ranks = n;
-    if (!tr_same_options(o, world, e) || !tr_limits_offload(o, e) || !tr_prepare(&p, o, e))
+    if (!tr_same_options(o, world, e))
+        return false;
+    tr_limits_offload(o);
+    if (!tr_prepare(&p, o, e))
         return false;
     if (p.run.plan.mesh.n != n)
         return tr_fail(e, "the mesh has %d ranks, and %d were started", p.run.plan.mesh.n, n);
@@ -206,7 +209,7 @@ static bool train(tutti_comm *world, void *context, struct tr_error *e)
     bool ok = kernels && tr_limits_kept(&p, o, e) && open_trace(o, &p, rank, &trace, e) &&
               tr_open_data(&data, o, g, e);
     if (ok) {
-        data.hash = *o->save || *o->load ? tr_data_hash(&data) : 0;
+        data.hash = *o->files.save || *o->files.load ? tr_data_hash(&data) : 0;
         ok = tr_runner_open(&runner, tape, kernels, &data, world, e) && tr_slow_down(&runner, o, e);
         if (ok && rank == 0)
             say_begin(o, &p, tape, &data);
@@ -238,7 +241,8 @@ int tr_command_train(int argc, char **argv)
     if (!tr_warm_up(&o, &e))
         return tr_refuse(1, &e);
     struct tr_options first = o;
-    if (!tr_limits_offload(&first, &e) || !tr_prepare(&p, &first, &e)) /* said before ranks are there */
+    tr_limits_offload(&first);
+    if (!tr_prepare(&p, &first, &e)) /* said before ranks are there */
         return tr_refuse(1, &e);
     int n = p.run.plan.mesh.n;
     bool ok = tr_checkpointing_check(&o, &p.run, &e) && tr_server_report_check(&o, &p.run.plan, &e);

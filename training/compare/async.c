@@ -10,30 +10,30 @@ enum { DELAY = TR_ASYNC_NEWEST, SERVER }; /* the words are the ways of --async, 
 /* An asynchronous pipeline has no norm of the whole gradient, and both ends have weights of their own. */
 void tr_compare_async_options(struct tr_options *o)
 {
-    o->clip = 0;
-    o->untied = !strncmp(o->model, "gpt", 3);
+    o->plan.optimizer.clip = 0;
+    o->model.sizes.untied = !strncmp(o->model.name, "gpt", 3);
 }
 
 static void add_pipelines(struct tr_comparison *c)
 {
     struct tr_options o = c->base;
-    o.pp = o.ranks, o.dp = 1;
+    o.plan.sizes.pp = o.ranks, o.plan.sizes.dp = 1;
     tr_compare_add_pipeline(c, "1f1b", o, "1f1b", false);
     for (int i = 0; i < c->n_words; i++) {
         if (c->words[i] >= DELAY)
             continue;
-        strcpy(o.async, tr_async_names[c->words[i] + 1]);
-        tr_compare_add_pipeline(c, o.async, o, "1f1b", false);
+        o.plan.pipeline.async = (enum tr_async)(c->words[i] + 1);
+        tr_compare_add_pipeline(c, tr_async_names[o.plan.pipeline.async], o, "1f1b", false);
     }
 }
 
 static void add_delay(struct tr_comparison *c)
 {
     struct tr_options o = c->base;
-    o.dp = o.ranks;
+    o.plan.sizes.dp = o.ranks;
     tr_compare_add(c, "data parallel", &o, false);
-    strcpy(o.offload, tr_offload_names[TR_OFFLOAD_OPTIMIZER]);
-    o.offload_delay = 1;
+    o.plan.offload.what = TR_OFFLOAD_OPTIMIZER;
+    o.plan.offload.delay = 1;
     tr_compare_add(c, "delayed offload", &o, false);
 }
 
@@ -44,18 +44,18 @@ static void add_servers(struct tr_comparison *c)
     struct tr_options o = c->base;
     struct tr_run run;
     struct tr_error e;
-    o.servers = 1;
-    for (o.dp = o.ranks - 1; o.dp > 1; o.dp--) {
-        o.ranks = o.dp + 1;
+    o.plan.sizes.servers = 1;
+    for (o.plan.sizes.dp = o.ranks - 1; o.plan.sizes.dp > 1; o.plan.sizes.dp--) {
+        o.ranks = o.plan.sizes.dp + 1;
         if (!tr_run_make(&run, &o, &e))
             continue;
         tr_run_free(&run);
         break;
     }
     tr_compare_add(c, "server, in step", &o, false);
-    strcpy(o.server_mode, "async");
-    if (!strcmp(o.arrivals, "live"))
-        strcpy(o.arrivals, "seed:1");
+    o.plan.servers.async = true;
+    if (!strcmp(o.plan.servers.arrivals, "live"))
+        strcpy(o.plan.servers.arrivals, "seed:1");
     tr_compare_add(c, "server, asynchronous", &o, true);
 }
 

@@ -5,6 +5,7 @@
 
 #include "training/commands/commands.h"
 #include "training/launch.h"
+#include "training/parallel/registry.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@ static const char usage[] =
     "compare [-n N] [--memory BYTES] [--markdown | --json] [OPTION]...\n"
     "       tutti-train compare dp-reduce [root | ring | sharded]... [OPTION]...\n"
     "       tutti-train compare zero [0 | 1 | 2 | 3]... [OPTION]...\n"
-    "       tutti-train compare {dp | mp | tp | cp}... [OPTION]...\n"
+    "       tutti-train compare {dp | ep | tp | cp | mp}... [OPTION]...\n"
     "       tutti-train compare {server | ring}... [--workers 1..8] [--servers K] [OPTION]...\n"
     "       tutti-train compare async [stash | two | newest | delay | server]... [OPTION]...\n"
     "       tutti-train compare scaling [1 | 2 | 3 | 4 | 6 | 8 | 12 | 16]... [OPTION]...\n"
@@ -27,7 +28,7 @@ static const char usage[] =
     "how long a step takes, what is sent, what memory it needs and whether that fits. dp-reduce compares "
     "the\n"
     "forms of the gradients' reduction, zero the stages of ZeRO and the policies of stage 3.\n"
-    "dp, mp (layers in a row, without micro-batches), tp and cp compare these, each on all ranks, in six "
+    "dp, ep, tp, cp and mp (layers in a row, without micro-batches) compare these, each on all ranks, in six "
     "rows:\n"
     "what is cut, stored and sent, what is best and worst, and where to take which. scaling compares data\n"
     "parallelism over so many ranks, up to -n. server and ring compare parameter servers with the two\n"
@@ -40,41 +41,42 @@ static const char usage[] =
 static bool refuse_options(const struct tr_comparison *c, struct tr_error *e)
 {
     const struct tr_options *o = &c->base;
+    const struct tr_paradigm *p;
     bool all = c->form != TR_COMPARE_DP_REDUCE && c->form != TR_COMPARE_ZERO;
     const struct {
         bool given;
         const char *name, *why;
     } wrong[] = {
-        { all && o->dp, "dp", "it makes the meshes itself" },
-        { all && o->tp > 1, "tp", "it makes the meshes itself" },
-        { all && o->pp > 1, "pp", "it makes the meshes itself" },
-        { all && o->cp > 1, "cp", "it makes the meshes itself" },
-        { all && o->ep > 1, "ep", "it makes the meshes itself" },
-        { all && o->sp, "sp", "it runs both" },
-        { all && o->chunks > 1, "chunks", "it takes 2 where the model allows" },
-        { all && strcmp(o->schedule, "1f1b"), "schedule", "it runs all of them" },
-        { c->form != TR_COMPARE_DP_REDUCE && strcmp(o->dp_reduce, "ring"), "dp-reduce",
+        { all && o->plan.tokens.sp, "sp", "it runs both" },
+        { all && o->plan.pipeline.chunks > 1, "chunks", "it takes 2 where the model allows" },
+        { all && strcmp(o->plan.pipeline.schedule, "1f1b"), "schedule", "it runs all of them" },
+        { c->form != TR_COMPARE_DP_REDUCE && o->plan.reduce.form, "dp-reduce",
             "that is tutti-train compare dp-reduce" },
-        { strcmp(o->async, "off") != 0, "async", "that is tutti-train compare async" },
-        { o->offload_delay > 0, "offload-delay", "that is tutti-train compare async" },
-        { o->zero > 0, "zero", c->form == TR_COMPARE_ZERO ? "name stages as words" : "that is compare zero" },
-        { o->servers > 0, "servers", "that is tutti-train compare server" },
-        { *o->workers != 0, "workers", "legal with compare server and ring" },
-        { c->form == TR_COMPARE_SERVER && strcmp(o->server_mode, "sync"), "server-mode",
+        { o->plan.pipeline.async != TR_ASYNC_OFF, "async", "that is tutti-train compare async" },
+        { o->plan.offload.delay > 0, "offload-delay", "that is tutti-train compare async" },
+        { o->plan.zero.level > 0, "zero",
+            c->form == TR_COMPARE_ZERO ? "name stages as words" : "that is compare zero" },
+        { o->plan.sizes.servers > 0, "servers", "that is tutti-train compare server" },
+        { *o->plan.servers.workers != 0, "workers", "legal with compare server and ring" },
+        { c->form == TR_COMPARE_SERVER && o->plan.servers.async, "server-mode",
             "its servers are synchronous" },
-        { o->zero3_keep, "zero3-keep", "that is tutti-train compare zero" },
-        { o->zero3_prefetch > 0, "zero3-prefetch", "that is tutti-train compare zero" },
-        { o->zero3_persist > 0, "zero3-persist", "that is tutti-train compare zero" },
-        { *o->save || o->save_every, "save", "nothing is kept" },
-        { *o->load, "load", "every configuration begins at step 0" },
-        { *o->trace || o->trace_step >= 0, "trace", "legal with tutti-train train" },
-        { o->gantt, "gantt", "legal with tutti-train train" },
-        { o->stage_memory, "stage-memory", "legal with tutti-train train" },
-        { o->hex, "hex", "--json has the loss to the last bit" },
-        { o->tape >= 0, "tape", "legal with tutti-train explain" },
-        { o->all || o->quick, o->all ? "all" : "quick", "legal with tutti-train verify" },
-        { o->json && o->markdown, "markdown", "legal is one of --json and --markdown" },
+        { o->plan.zero.keep, "zero3-keep", "that is tutti-train compare zero" },
+        { o->plan.zero.prefetch > 0, "zero3-prefetch", "that is tutti-train compare zero" },
+        { o->plan.zero.persist > 0, "zero3-persist", "that is tutti-train compare zero" },
+        { *o->files.save || o->files.save_every, "save", "nothing is kept" },
+        { *o->files.load, "load", "every configuration begins at step 0" },
+        { *o->shown.trace || o->shown.trace_step >= 0, "trace", "legal with tutti-train train" },
+        { o->shown.gantt, "gantt", "legal with tutti-train train" },
+        { o->shown.stage_memory, "stage-memory", "legal with tutti-train train" },
+        { o->shown.hex, "hex", "--json has the loss to the last bit" },
+        { o->shown.tape >= 0, "tape", "legal with tutti-train explain" },
+        { o->tests.all || o->tests.quick, o->tests.all ? "all" : "quick", "legal with tutti-train verify" },
+        { o->shown.json && o->shown.markdown, "markdown", "legal is one of --json and --markdown" },
     };
+    for (int i = 0; all && (p = tr_paradigm_at(i)); i++)
+        if (p->word && tr_options_given(o, p->options->name))
+            return tr_fail(
+                e, "--%s is no option of compare here: it makes the meshes itself", p->options->name);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         if (wrong[i].given)
             return tr_fail(e, "--%s is no option of compare here: %s", wrong[i].name, wrong[i].why);
@@ -257,12 +259,14 @@ struct work {
 static bool say(const struct tr_comparison *c, struct tr_error *e)
 {
     int wrong = 0, other = 0;
-    (c->base.json ? tr_compare_json : c->base.markdown ? tr_compare_markdown : tr_compare_text)(c, stdout);
-    if (c->form == TR_COMPARE_PARADIGMS && !c->base.json)
-        tr_compare_rows(c, c->base.markdown, stdout);
-    if (c->form == TR_COMPARE_SCALING && !c->base.json)
+    (c->base.shown.json          ? tr_compare_json
+        : c->base.shown.markdown ? tr_compare_markdown
+                                 : tr_compare_text)(c, stdout);
+    if (c->form == TR_COMPARE_PARADIGMS && !c->base.shown.json)
+        tr_compare_rows(c, c->base.shown.markdown, stdout);
+    if (c->form == TR_COMPARE_SCALING && !c->base.shown.json)
         tr_compare_scaling(c, stdout);
-    if (c->form == TR_COMPARE_SERVER && !c->base.json)
+    if (c->form == TR_COMPARE_SERVER && !c->base.shown.json)
         tr_compare_ratios(c, stdout);
     fflush(stdout);
     for (int i = 0; i < c->n; i++) {
@@ -299,10 +303,6 @@ static bool prepare(struct tr_comparison *c, struct tr_error *e)
 {
     if ((c->form == TR_COMPARE_SERVER && !tr_compare_workers(c, e)) || !refuse_options(c, e))
         return false;
-    if (*c->base.memory && !tr_parse_bytes(c->base.memory, &c->limit))
-        return tr_fail(e, "--memory %s: legal is a number with K, M, G or T", c->base.memory);
-    if (*c->base.host_memory && !tr_parse_bytes(c->base.host_memory, &c->host_limit))
-        return tr_fail(e, "--host-memory %s: legal is a number with K, M, G or T", c->base.host_memory);
     return tr_options_kernels(&c->base, e) && tr_compare_make(c, e);
 }
 
@@ -343,8 +343,8 @@ int tr_command_compare(int argc, char **argv)
     c.base.ranks = c.form == TR_COMPARE_SERVER ? 0 : 4, c.base.steps = 10;
     if (!tr_begin_with(&c.base, argc - words, argv + words, usage, true, &status))
         return status;
-    if (!*c.base.data)
-        strcpy(c.base.data, "grammar");
+    if (!*c.base.files.data)
+        strcpy(c.base.files.data, "grammar");
     status = prepare(&c, &e) ? run(&c) : tr_refuse(1, &e);
     tr_compare_free(&c);
     return status;

@@ -57,7 +57,6 @@ struct tr_comparison {
     enum tr_form form;
     bool by_name; /* there were such words, and not all that are legal are meant */
     int words[8], n_words; /* what was asked for of the form, by number */
-    int64_t limit, host_limit; /* bytes of a rank, here and on the host; 0: none */
     long workers[TR_COMPARE_WORKERS], n_workers, servers; /* of TR_COMPARE_SERVER */
     struct tr_contender *all; /* room for TR_COMPARED */
     struct tr_left_out *left_out; /* room for TR_COMPARED */

@@ -13,28 +13,29 @@
 
 /* ---- words ---- */
 
-static const char *const stages[] = { "0", "1", "2", "3", NULL };
-static const char *const forms[] = { "ring", "root", "sharded", NULL }; /* as tr_dp_form_names */
-static const char *const sides[] = { "server", "ring", NULL };
-static const char *const ways[] = { "stash", "two", "newest", "delay", "server", NULL };
-static const char *const counts[] = { "1", "2", "3", "4", "6", "8", "12", "16", NULL };
+static const char *const stages[] = { "0", "1", "2", "3" };
+static const char *const sides[] = { "server", "ring" };
+static const char *const ways[] = { "stash", "two", "newest", "delay", "server" };
+static const char *const counts[] = { "1", "2", "3", "4", "6", "8", "12", "16" };
+#define LEGAL(list) list, sizeof list / sizeof *list
 static const struct {
     const char *word;
     const char *const *legal; /* words that may follow; without any, all are meant. NULL: the registry's */
-} named[] = { [TR_COMPARE_ZERO] = { "zero", stages },
-    [TR_COMPARE_DP_REDUCE] = { "dp-reduce", forms },
-    [TR_COMPARE_PARADIGMS] = { NULL, NULL },
-    [TR_COMPARE_SCALING] = { "scaling", counts },
-    [TR_COMPARE_SERVER] = { NULL, sides },
-    [TR_COMPARE_ASYNC] = { "async", ways } };
+    int n;
+} named[] = { [TR_COMPARE_ZERO] = { "zero", LEGAL(stages) },
+    [TR_COMPARE_DP_REDUCE] = { "dp-reduce", LEGAL(tr_dp_form_names) },
+    [TR_COMPARE_PARADIGMS] = { NULL, NULL, 0 },
+    [TR_COMPARE_SCALING] = { "scaling", LEGAL(counts) },
+    [TR_COMPARE_SERVER] = { NULL, LEGAL(sides) },
+    [TR_COMPARE_ASYNC] = { "async", LEGAL(ways) } };
 
 /* Word i of those that may follow; NULL: there are no more. */
 static const char *legal_word(enum tr_form form, int i)
 {
     if (named[form].legal || form == TR_COMPARE_ALL)
-        return named[form].legal ? named[form].legal[i] : NULL;
-    const struct tr_registered *x = NULL;
-    for (int n = 0; i >= 0 && (x = tr_registered_at(n)); n++)
+        return i < named[form].n ? named[form].legal[i] : NULL;
+    const struct tr_paradigm *x = NULL;
+    for (int n = 0; i >= 0 && (x = tr_paradigm_at(n)); n++)
         i -= x->word != NULL;
     return x ? x->word : NULL;
 }
@@ -115,7 +116,8 @@ static void leave_out(struct tr_comparison *c, const char *name, const char *why
 void tr_compare_add(struct tr_comparison *c, const char *name, struct tr_options *o, bool quiet)
 {
     struct tr_error e;
-    o->ranks = o->pp * o->dp * o->cp * o->tp + o->servers;
+    const struct tr_sizes *s = &o->plan.sizes;
+    o->ranks = s->pp * s->dp * s->cp * s->tp + s->servers;
     if (c->n == TR_COMPARED || c->n_left_out == TR_COMPARED)
         return;
     if (is_legal(o, &e)) {
@@ -130,7 +132,7 @@ void tr_compare_add(struct tr_comparison *c, const char *name, struct tr_options
 static struct tr_options meshed(const struct tr_comparison *c, long pp, long dp, long tp)
 {
     struct tr_options o = c->base;
-    o.pp = pp, o.dp = dp, o.tp = tp;
+    o.plan.sizes.pp = pp, o.plan.sizes.dp = dp, o.plan.sizes.tp = tp;
     return o;
 }
 
@@ -140,58 +142,54 @@ void tr_compare_add_pipeline(
     struct tr_comparison *c, const char *name, struct tr_options o, const char *schedule, bool quiet)
 {
     struct tr_error e;
-    bool chosen = o.micro == 1;
-    snprintf(o.schedule, sizeof o.schedule, "%s", schedule);
-    o.ranks = o.pp * o.dp * o.tp;
-    for (o.micro = chosen ? 2 * o.pp : o.micro; chosen && o.micro > 1 && !is_legal(&o, &e);)
-        o.micro--;
+    bool chosen = o.plan.micros == 1;
+    snprintf(o.plan.pipeline.schedule, sizeof o.plan.pipeline.schedule, "%s", schedule);
+    o.ranks = o.plan.sizes.pp * o.plan.sizes.dp * o.plan.sizes.tp;
+    for (o.plan.micros = chosen ? 2 * (int)o.plan.sizes.pp : o.plan.micros;
+         chosen && o.plan.micros > 1 && !is_legal(&o, &e);)
+        o.plan.micros--;
     tr_compare_add(c, name, &o, quiet);
 }
 
 /* ---- all paradigms ---- */
 
-static void add_data(struct tr_comparison *c)
+/* The options that ask for a paradigm over so many ranks. */
+static struct tr_options over(const struct tr_comparison *c, const char *options, long ranks)
 {
-    char name[32];
-    struct tr_options o = meshed(c, 1, c->base.ranks, 1);
-    tr_compare_add(c, "data parallel", &o, false);
-    for (o.zero = 1; o.zero <= 3; o.zero++) {
-        snprintf(name, sizeof name, "ZeRO %ld", o.zero);
-        tr_compare_add(c, name, &o, true);
-    }
-}
-
-static void add_tensor(struct tr_comparison *c)
-{
-    struct tr_options o = meshed(c, 1, 1, c->base.ranks);
-    tr_compare_add(c, "tensor parallel", &o, false);
-    o.sp = true;
-    tr_compare_add(c, "tensor + sp", &o, true);
-}
-
-static void add_model_parallel(struct tr_comparison *c)
-{
-    struct tr_options o = meshed(c, c->base.ranks, 1, 1);
-    snprintf(o.schedule, sizeof o.schedule, "naive");
-    tr_compare_add(c, "naive pipeline", &o, false);
-}
-
-static void add_pipelines(struct tr_comparison *c)
-{
-    struct tr_options o = meshed(c, c->base.ranks, 1, 1);
+    struct tr_options o = meshed(c, 1, 1, 1);
     struct tr_error e;
-    bool quiet = !is_legal(&o, &e);
-    tr_compare_add_pipeline(c, "gpipe", o, "gpipe", true);
-    tr_compare_add_pipeline(c, "1f1b", o, "1f1b", true);
-    o.chunks = 2;
-    tr_compare_add_pipeline(c, "interleaved", o, "interleaved", quiet);
-    o.chunks = 1;
-    tr_compare_add_pipeline(c, "zb-h1", o, "zb-h1", true);
+    char words[64], number[16], *rest = words, *argv[8];
+    int n = 0;
+    o.plan.sizes.cp = o.plan.sizes.ep = 1;
+    snprintf(words, sizeof words, "%s", options);
+    snprintf(number, sizeof number, "%ld", ranks);
+    while (n < 8 && (argv[n] = strtok_r(rest, " ", &rest)) != NULL) {
+        argv[n] = strcmp(argv[n], "N") ? argv[n] : number;
+        n++;
+    }
+    tr_options_parse(&o, n, argv, &e);
+    return o;
+}
+
+/* What the registry has of it. What is left out for the reason of the first need not be named. */
+static void add_paradigm(struct tr_comparison *c, const struct tr_paradigm *x)
+{
+    bool quiet = !x->word;
+    int left_out = c->n_left_out;
+    for (size_t k = 0; k < sizeof x->compared / sizeof *x->compared && x->compared[k].name; k++) {
+        struct tr_options o = over(c, x->compared[k].options, c->base.ranks);
+        const char *schedule = o.plan.pipeline.schedule;
+        if (o.plan.sizes.pp > 1 && strcmp(schedule, "naive"))
+            tr_compare_add_pipeline(c, x->compared[k].name, o, schedule, quiet);
+        else
+            tr_compare_add(c, x->compared[k].name, &o, quiet);
+        quiet = quiet || c->n_left_out > left_out;
+    }
 }
 
 static void add_either(struct tr_comparison *c, const char *name, struct tr_options *o, bool quiet)
 {
-    if (o->pp > 1)
+    if (o->plan.sizes.pp > 1)
         tr_compare_add_pipeline(c, name, *o, "1f1b", quiet);
     else
         tr_compare_add(c, name, o, quiet);
@@ -207,41 +205,36 @@ static void add_product(struct tr_comparison *c, long pp, long dp, long tp)
             name + strlen(name), sizeof name - strlen(name), "%s%s", *name && *axes[i] ? " x " : "", axes[i]);
     struct tr_options o = meshed(c, pp, dp, tp);
     add_either(c, name, &o, false);
-    o.sp = tp > 1, o.zero = dp > 1;
-    snprintf(name + strlen(name), sizeof name - strlen(name), "%s%s", o.sp ? " + sp" : "",
-        o.zero ? " + ZeRO 1" : "");
+    o.plan.tokens.sp = tp > 1, o.plan.zero.level = dp > 1;
+    snprintf(name + strlen(name), sizeof name - strlen(name), "%s%s", o.plan.tokens.sp ? " + sp" : "",
+        o.plan.zero.level ? " + ZeRO 1" : "");
     add_either(c, name, &o, true);
 }
 
-/* Experts shared by all ranks and by some of them, and beside a cut of the rest of the model. */
+/* Experts shared by some of the ranks, and beside a cut of the rest of the model. */
 static void add_experts(struct tr_comparison *c)
 {
     long n = c->base.ranks;
-    struct tr_options o = meshed(c, 1, n, 1);
-    for (o.ep = n; o.ep > 1; o.ep--)
-        if (n % o.ep == 0)
-            tr_compare_add(c, o.ep == n ? "expert parallel" : "dp x ep", &o, o.ep < n);
-    o.ep = n, o.zero = 1;
-    tr_compare_add(c, "ep + ZeRO 1", &o, true);
-    for (long ep = 2; ep < n; ep++) {
+    for (long ep = n - 1; ep > 1; ep--) {
+        struct tr_options dp = meshed(c, 1, n, 1), tp = meshed(c, 1, ep, n / ep),
+                          pp = meshed(c, n / ep, ep, 1);
         if (n % ep)
             continue;
-        o = meshed(c, 1, ep, n / ep), o.ep = ep;
-        tr_compare_add(c, "ep x tp", &o, true);
-        o = meshed(c, n / ep, ep, 1), o.ep = ep;
-        tr_compare_add_pipeline(c, "pp x ep", o, "1f1b", true);
+        dp.plan.sizes.ep = tp.plan.sizes.ep = pp.plan.sizes.ep = ep;
+        tr_compare_add(c, "dp x ep", &dp, true);
+        tr_compare_add(c, "ep x tp", &tp, true);
+        tr_compare_add_pipeline(c, "pp x ep", pp, "1f1b", true);
     }
 }
 
 static void add_all(struct tr_comparison *c, bool experts)
 {
+    const struct tr_paradigm *x;
     long n = c->base.ranks;
-    add_data(c);
+    for (int i = 0; (x = tr_paradigm_at(i)); i++)
+        add_paradigm(c, x);
     if (experts)
         add_experts(c);
-    add_tensor(c);
-    add_model_parallel(c);
-    add_pipelines(c);
     for (long pp = 1; pp <= n; pp++)
         for (long dp = n / pp; dp >= 1; dp--)
             if (n % (pp * dp) == 0 && (pp > 1) + (dp > 1) + (n / pp / dp > 1) > 1)
@@ -254,8 +247,8 @@ static void add_forms(struct tr_comparison *c)
 {
     for (int i = 0; i < c->n_words; i++) {
         struct tr_options o = c->base;
-        snprintf(o.dp_reduce, sizeof o.dp_reduce, "%s", forms[c->words[i]]);
-        tr_compare_add(c, forms[c->words[i]], &o, false);
+        o.plan.reduce.form = (enum tr_dp_form)c->words[i];
+        tr_compare_add(c, tr_dp_form_names[o.plan.reduce.form], &o, false);
     }
 }
 
@@ -269,8 +262,8 @@ static void add_policies(struct tr_comparison *c, const struct tr_options *zero3
         { "ZeRO 3 persist", false, false, true }, { "ZeRO 3 all three", true, true, true } };
     for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
         struct tr_options o = *zero3;
-        o.zero3_keep = policies[i].keep, o.zero3_prefetch = policies[i].prefetch;
-        o.zero3_persist = policies[i].persist ? 4 * (long)channels + 1 : 0;
+        o.plan.zero.keep = policies[i].keep, o.plan.zero.prefetch = policies[i].prefetch;
+        o.plan.zero.persist = policies[i].persist ? 4 * (long)channels + 1 : 0;
         tr_compare_add(c, policies[i].name, &o, true);
     }
 }
@@ -280,38 +273,20 @@ static void add_stages(struct tr_comparison *c, int64_t channels)
     for (int i = 0; i < c->n_words; i++) {
         struct tr_options o = c->base;
         char name[32];
-        o.zero = c->words[i];
-        snprintf(name, sizeof name, "ZeRO %ld", o.zero);
+        o.plan.zero.level = c->words[i];
+        snprintf(name, sizeof name, "ZeRO %d", o.plan.zero.level);
         tr_compare_add(c, name, &o, false);
-        if (o.zero == 3)
+        if (o.plan.zero.level == 3)
             add_policies(c, &o, channels);
     }
-}
-
-/* The options that ask for a paradigm alone over so many ranks. */
-static struct tr_options alone(const struct tr_comparison *c, const struct tr_registered *x, long ranks)
-{
-    struct tr_options o = meshed(c, 1, 1, 1);
-    struct tr_error e;
-    char words[64], number[16], *rest = words, *argv[8];
-    int n = 0;
-    o.cp = o.ep = 1;
-    snprintf(words, sizeof words, "%s", x->alone);
-    snprintf(number, sizeof number, "%ld", ranks);
-    while (n < 8 && (argv[n] = strtok_r(rest, " ", &rest)) != NULL) {
-        argv[n] = strcmp(argv[n], "N") ? argv[n] : number;
-        n++;
-    }
-    tr_options_parse(&o, n, argv, &e);
-    return o;
 }
 
 /* Those that were named, each alone on all ranks. Model parallelism is the pipeline of one micro-batch. */
 static void add_named(struct tr_comparison *c)
 {
     for (int i = 0; i < c->n_words; i++) {
-        const struct tr_registered *x = tr_registered_word(legal_word(c->form, c->words[i]));
-        struct tr_options o = alone(c, x, c->base.ranks);
+        const struct tr_paradigm *x = tr_paradigm_word(legal_word(c->form, c->words[i]));
+        struct tr_options o = over(c, x->compared[0].options, c->base.ranks);
         tr_compare_add(c, x->name, &o, false);
     }
 }
@@ -322,8 +297,8 @@ static void add_numbers(struct tr_comparison *c)
     for (int i = 0; i < c->n_words; i++) {
         char name[32];
         struct tr_options o = meshed(c, 1, strtol(counts[c->words[i]], NULL, 10), 1);
-        snprintf(name, sizeof name, "%ld rank%s", o.dp, o.dp == 1 ? "" : "s");
-        if (o.dp <= c->base.ranks)
+        snprintf(name, sizeof name, "%ld rank%s", o.plan.sizes.dp, o.plan.sizes.dp == 1 ? "" : "s");
+        if (o.plan.sizes.dp <= c->base.ranks)
             tr_compare_add(c, name, &o, false);
         else if (c->by_name)
             leave_out(c, name, "there are not as many; more are with -n");
@@ -336,11 +311,11 @@ static void add_numbers(struct tr_comparison *c)
 static bool take_ranks(struct tr_comparison *c, struct tr_error *e)
 {
     struct tr_options *o = &c->base;
-    long others = o->pp * o->tp;
-    o->dp = o->dp ? o->dp : o->ranks / others;
-    if (o->dp * others != o->ranks || o->dp < 2)
+    long others = o->plan.sizes.pp * o->plan.sizes.tp;
+    o->plan.sizes.dp = o->plan.sizes.dp ? o->plan.sizes.dp : o->ranks / others;
+    if (o->plan.sizes.dp * others != o->ranks || o->plan.sizes.dp < 2)
         return tr_fail(e, "%ld ranks, but pp %ld x dp %ld x tp %ld is %ld; there must be 2 dp ranks at least",
-            o->ranks, o->pp, o->dp, o->tp, o->dp * others);
+            o->ranks, o->plan.sizes.pp, o->plan.sizes.dp, o->plan.sizes.tp, o->plan.sizes.dp * others);
     return true;
 }
 
@@ -350,9 +325,13 @@ static bool none_legal(const struct tr_comparison *c, struct tr_error *e)
     char legal[128] = "", why[400];
     snprintf(why, sizeof why, "%s", c->n_left_out ? c->left_out[0].why : "");
     for (long n = 2; n <= 64 && strlen(legal) < sizeof legal - 8; n++) {
-        struct tr_options data = meshed(c, 1, n, 1), tensor = meshed(c, 1, 1, n), pipe = meshed(c, n, 1, 1);
-        data.ranks = tensor.ranks = pipe.ranks = n;
-        if (is_legal(&data, e) || is_legal(&tensor, e) || is_legal(&pipe, e))
+        const struct tr_paradigm *x;
+        bool some = false;
+        for (int i = 0; !some && (x = tr_paradigm_at(i)); i++) {
+            struct tr_options o = x->word ? over(c, x->compared[0].options, n) : c->base;
+            some = x->word && is_legal(&o, e);
+        }
+        if (some)
             snprintf(legal + strlen(legal), sizeof legal - strlen(legal), "%s%ld", *legal ? ", " : "", n);
     }
     return tr_fail(e, "-n %ld: there is nothing to compare: %s. Legal numbers of ranks: %s", c->base.ranks,
@@ -409,10 +388,10 @@ bool tr_compare_make(struct tr_comparison *c, struct tr_error *e)
         tr_compare_async_options(&c->base);
     struct tr_options one = meshed(c, 1, 1, 1);
     struct tr_run run;
-    char inject[sizeof c->base.inject];
-    strcpy(inject, c->base.inject);
-    *c->base.inject = *one.inject = 0;
-    one.ranks = 1, one.chunks = 1;
+    char inject[sizeof c->base.tests.inject];
+    strcpy(inject, c->base.tests.inject);
+    *c->base.tests.inject = *one.tests.inject = 0;
+    one.ranks = 1, one.plan.pipeline.chunks = 1;
     c->all = tr_new(TR_COMPARED, sizeof *c->all);
     c->left_out = tr_new(TR_COMPARED, sizeof *c->left_out);
     if ((*inject && !is_injection(inject, e)) || !tr_run_make(&run, &one, e))

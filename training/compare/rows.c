@@ -37,18 +37,18 @@ static double percent(const struct tr_comparison *c, int64_t bytes, enum tr_memo
 }
 
 /* The paradigm that this configuration is; NULL: one device. */
-static const struct tr_registered *paradigm_of(const struct tr_contender *x)
+static const struct tr_paradigm *paradigm_of(const struct tr_contender *x)
 {
-    const struct tr_registered *r;
-    for (int i = 0; (r = tr_registered_at(i)); i++)
-        if (tr_registered_cuts(r, &x->prepared.run.plan))
+    const struct tr_paradigm *r;
+    for (int i = 0; (r = tr_paradigm_at(i)); i++)
+        if (tr_paradigm_cuts(r, &x->prepared.run.plan))
             return r;
     return NULL;
 }
 
 static void cut(const struct tr_comparison *c, const struct tr_contender *x, char to[TEXT])
 {
-    const struct tr_registered *r = paradigm_of(x);
+    const struct tr_paradigm *r = paradigm_of(x);
     (void)c;
     if (r)
         r->cuts(&x->prepared.run.plan, &x->prepared.run.graph, to, TEXT);
@@ -148,10 +148,12 @@ static void bad(const struct tr_comparison *c, const struct tr_contender *x, cha
 
 static void when(const struct tr_comparison *c, const struct tr_contender *x, char to[TEXT])
 {
-    const struct tr_registered *r = paradigm_of(x);
+    const struct tr_paradigm *r = paradigm_of(x);
     append(to, "%s", r ? r->when : "the model and its step fit one device, and time is no matter");
-    if (c->limit)
-        append(to, "; %s --memory %s", x->fits ? "fits" : "does not fit", c->base.memory);
+    char limit[32];
+    if (c->base.shown.memory)
+        append(to, "; %s --memory %s", x->fits ? "fits" : "does not fit",
+            tr_bytes_text(c->base.shown.memory, limit));
 }
 
 static const struct {

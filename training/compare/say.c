@@ -48,7 +48,7 @@ static double furthest(const struct tr_contender *x)
 
 static double tokens(const struct tr_contender *x)
 {
-    return (double)(x->options.batch * x->prepared.run.graph.context) / x->ms * 1000;
+    return (double)(x->options.plan.batch * x->prepared.run.graph.context) / x->ms * 1000;
 }
 
 /* ---- cells ---- */
@@ -224,7 +224,7 @@ static int columns_of(const struct tr_comparison *c, struct column *to)
     }
     to[n++] = (struct column){ MEMORY, "arena", false, -1, memory };
     to[n++] = (struct column){ MEMORY, "measured", true, 0, measured };
-    if (c->limit || c->host_limit) {
+    if (c->base.shown.memory || c->base.shown.host_memory) {
         to[n++] = (struct column){ LIMIT, "needs", false, -1, memory };
         to[n++] = (struct column){ LIMIT, "on the host", false, 0, host };
         to[n++] = (struct column){ LIMIT, "what to do", true, 0, fits };
@@ -265,9 +265,9 @@ static void say_begin(const struct tr_comparison *c, FILE *to)
 {
     int cores = tr_cores();
     const struct tr_graph *g = &c->all[0].prepared.run.graph;
-    fprintf(to,
-        "# %s: %" PRId64 " layers, %" PRId64 " channels; batch of %ld, %ld steps, %s; %ld ranks; %s\n",
-        g->model, g->layers, g->channels, c->base.batch, c->base.steps, c->base.optimizer, c->base.ranks,
+    fprintf(to, "# %s: %" PRId64 " layers, %" PRId64 " channels; batch of %d, %ld steps, %s; %ld ranks; %s\n",
+        g->model, g->layers, g->channels, c->base.plan.batch, c->base.steps,
+        c->base.plan.optimizer.sgd ? "sgd" : "adamw", c->base.ranks,
         c->by_turns ? "configurations take turns" : "configurations run one after the other");
     if (c->base.ranks > cores)
         fprintf(to, "# %ld ranks share %d core%s: these times are no measurement of scaling\n", c->base.ranks,

@@ -55,18 +55,18 @@ static bool asks_for(const struct tr_comparison *c, int side)
 static struct tr_options options_of(const struct tr_comparison *c, int side, long workers)
 {
     struct tr_options o = c->base;
-    o.dp = workers;
+    o.plan.sizes.dp = workers;
     if (side == SERVER)
-        o.servers = c->servers;
+        o.plan.sizes.servers = c->servers;
     else
-        strcpy(o.dp_reduce, tr_dp_form_names[TR_DP_SHARDED]);
+        o.plan.reduce.form = TR_DP_SHARDED;
     return o;
 }
 
 bool tr_compare_workers(struct tr_comparison *c, struct tr_error *e)
 {
     struct tr_options *o = &c->base;
-    const char *text = *o->workers ? o->workers : "1..8";
+    const char *text = *o->plan.servers.workers ? o->plan.servers.workers : "1..8";
     if (o->ranks)
         return tr_fail(e,
             "-n %ld is no option of compare server and ring: --workers says how many workers there are",
@@ -75,10 +75,11 @@ bool tr_compare_workers(struct tr_comparison *c, struct tr_error *e)
         return tr_fail(e,
             "--workers %s: legal are numbers from 1 to %d that grow, as 1..8, or 1,2,4, or 1,2..4", text,
             TR_COMPARE_WORKERS);
-    if (o->servers && !asks_for(c, SERVER))
-        return tr_fail(e, "--servers %ld: no servers are compared; legal with compare server", o->servers);
-    c->servers = o->servers ? o->servers : 1;
-    o->servers = 0, *o->workers = 0;
+    if (o->plan.sizes.servers && !asks_for(c, SERVER))
+        return tr_fail(
+            e, "--servers %ld: no servers are compared; legal with compare server", o->plan.sizes.servers);
+    c->servers = o->plan.sizes.servers ? o->plan.sizes.servers : 1;
+    o->plan.sizes.servers = 0, *o->plan.servers.workers = 0;
     o->ranks = c->workers[c->n_workers - 1] + (asks_for(c, SERVER) ? c->servers : 0);
     struct tr_options alone = options_of(c, SERVER, 1);
     struct tr_run run;
@@ -101,7 +102,8 @@ void tr_compare_add_servers(struct tr_comparison *c)
         for (int w = 0; w < c->n_workers; w++) {
             struct tr_options o = options_of(c, c->words[i], c->workers[w]);
             char name[40];
-            snprintf(name, sizeof name, "%s, %ld worker%s", names[c->words[i]], o.dp, o.dp == 1 ? "" : "s");
+            snprintf(name, sizeof name, "%s, %ld worker%s", names[c->words[i]], o.plan.sizes.dp,
+                o.plan.sizes.dp == 1 ? "" : "s");
             tr_compare_add(c, name, &o, i > 0);
         }
 }
@@ -113,7 +115,7 @@ bool tr_compare_no_workers(const struct tr_comparison *c, struct tr_error *e)
     for (long n = 1; n <= TR_COMPARE_WORKERS; n++) {
         struct tr_options o = options_of(c, c->words[0], n);
         struct tr_run run;
-        o.ranks = o.dp + o.servers;
+        o.ranks = o.plan.sizes.dp + o.plan.sizes.servers;
         if (!tr_run_make(&run, &o, e))
             continue;
         tr_run_free(&run);
@@ -207,7 +209,8 @@ bool tr_compare_flows_equal(const struct tr_contender *x)
 static const struct tr_contender *other_side(const struct tr_comparison *c, const struct tr_contender *x)
 {
     for (int i = 0; i < c->n; i++)
-        if (!c->all[i].options.servers && c->all[i].options.dp == x->options.dp)
+        if (!c->all[i].options.plan.sizes.servers &&
+            c->all[i].options.plan.sizes.dp == x->options.plan.sizes.dp)
             return &c->all[i];
     return NULL;
 }
@@ -216,10 +219,10 @@ void tr_compare_ratios(const struct tr_comparison *c, FILE *to)
 {
     for (int i = 0; i < c->n; i++) {
         const struct tr_contender *x = &c->all[i], *ring = other_side(c, x);
-        if (!x->options.servers || !ring || ring->options.dp == 1)
+        if (!x->options.plan.sizes.servers || !ring || ring->options.plan.sizes.dp == 1)
             continue;
         struct tr_flow s = tr_compare_ledger(&x->prepared), r = tr_compare_ledger(&ring->prepared);
-        fprintf(to, "# %ld workers: %.2f times the bytes of a rank in the ring\n", x->options.dp,
+        fprintf(to, "# %ld workers: %.2f times the bytes of a rank in the ring\n", x->options.plan.sizes.dp,
             (double)(s.in + s.out) / (double)(r.in + r.out));
     }
 }
@@ -231,7 +234,7 @@ void tr_compare_flows_json(const struct tr_contender *x, FILE *to)
     fprintf(to,
         ", \"workers\": %ld, \"servers\": %ld, \"hottest\": {\"in_formula\": %" PRId64
         ", \"in_ledger\": %" PRId64 ", \"out_formula\": %" PRId64 ", \"out_ledger\": %" PRId64,
-        x->options.dp, x->options.servers, f.in, l.in, f.out, l.out);
+        x->options.plan.sizes.dp, x->options.plan.sizes.servers, f.in, l.in, f.out, l.out);
     if (x->runs)
         fprintf(
             to, ", \"in_counted\": %" PRId64 ", \"out_counted\": %" PRId64, x->counted.in, x->counted.out);

@@ -10,44 +10,34 @@
 /* What can be changed without another mesh. Each has more and more of it. */
 enum change { MICRO, ZERO, SP, RECOMPUTE, OFFLOAD, CHANGES };
 
-static bool next_name(char *text, size_t room, const char *const *names, int n)
-{
-    int at = 0;
-    while (at < n && strcmp(text, names[at]))
-        at++;
-    at = *text ? at + 1 : 1; /* without a word it is the first one, none */
-    if (at >= n)
-        return false;
-    snprintf(text, room, "%s", names[at]);
-    return true;
-}
-
 /* The next stronger value of one; false: there is none. */
 static bool strengthen(struct tr_options *o, enum change k)
 {
     switch (k) {
     case MICRO:
-        o->micro *= 2;
-        return o->micro <= o->batch / o->dp;
+        o->plan.micros *= 2;
+        return o->plan.micros <= o->plan.batch / o->plan.sizes.dp;
     case ZERO:
-        return o->dp > 1 && ++o->zero <= 3;
+        return o->plan.sizes.dp > 1 && ++o->plan.zero.level <= 3;
     case SP:
-        if (o->sp || o->tp == 1)
+        if (o->plan.tokens.sp || o->plan.sizes.tp == 1)
             return false;
-        return o->sp = true;
+        return o->plan.tokens.sp = true;
     case RECOMPUTE:
-        return next_name(o->recompute, sizeof o->recompute, tr_recompute_names, TR_RECOMPUTES);
+        return ++o->plan.recompute.what < TR_RECOMPUTES;
     default:
-        return next_name(o->offload, sizeof o->offload, tr_offload_names, TR_OFFLOADS);
+        o->plan.offload.what = o->plan.offload.what < 0 ? TR_OFFLOAD_OPTIMIZER : o->plan.offload.what + 1;
+        return o->plan.offload.what < TR_OFFLOADS;
     }
 }
 
 static bool fits(const struct tr_comparison *c, const struct tr_prepared *p)
 {
+    int64_t limit = c->base.shown.memory, host_limit = c->base.shown.host_memory;
     bool ok = true;
     for (int r = 0; r < p->run.plan.mesh.n && ok; r++) {
         const struct tr_tape *t = tr_tapes_like(p->tapes, r);
-        ok = (!c->limit || t->arena <= c->limit) && (!c->host_limit || t->host.arena <= c->host_limit);
+        ok = (!limit || t->arena <= limit) && (!host_limit || t->host.arena <= host_limit);
     }
     return ok;
 }

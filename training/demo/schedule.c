@@ -209,14 +209,18 @@ static bool price_model(struct request *q, int stages, struct tr_error *e)
 {
     struct tr_options o;
     struct tr_run run;
+    char name[] = "--balance", value[32], *words[] = { name, value };
     tr_options_default(&o);
-    snprintf(o.model, sizeof o.model, "%s", q->model);
-    o.layers = q->model_layers, o.vocabulary = q->vocabulary;
+    snprintf(value, sizeof value, "%s", q->balance ? q->balance : "even");
+    snprintf(o.model.name, sizeof o.model.name, "%s", q->model);
+    o.model.sizes.layers = q->model_layers, o.model.sizes.vocabulary = q->vocabulary;
+    if (!tr_options_parse(&o, 2, words, e))
+        return false;
     if (!tr_run_make(&run, &o, e))
         return false;
     const struct tr_graph *g = &run.graph;
     bool good = tr_cut_layers(
-        q->layers, g, stages, q->stage_layers ? q->stage_layers : "", q->balance ? q->balance : "even", e);
+        q->layers, g, stages, q->stage_layers ? q->stage_layers : "", o.plan.pipeline.balance, e);
     if (good && !q->layers[0] && g->layers % stages)
         good = tr_fail(e,
             "%lld layers of %s in %d stages: legal are what divides, --stage-layers or --balance auto",

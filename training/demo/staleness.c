@@ -26,8 +26,8 @@ static bool refuse(const struct tr_options *o, struct tr_error *e)
     struct tr_options alone;
     char given[TR_OPTION_TEXT], other[TR_OPTION_TEXT];
     tr_one_rank_options(&alone, o);
-    alone.dp = 0;
-    strcpy(alone.precision, "float32");
+    alone.plan.sizes.dp = 0;
+    alone.plan.numbers.bfloat16 = false;
     if (!tr_options_same(o, &alone, given, other))
         return tr_fail(e,
             "%s is no option of staleness: one rank computes what each pipeline would, in float32; legal are "
@@ -42,11 +42,11 @@ static bool refuse(const struct tr_options *o, struct tr_error *e)
 static struct tr_options pipeline(const struct tr_options *base, enum tr_async way, long stages)
 {
     struct tr_options o = *base;
-    strcpy(o.async, tr_async_names[way]);
-    o.pp = stages;
-    o.micro = way == TR_ASYNC_OFF ? 1 : way == TR_ASYNC_TWO ? base->steps * stages : base->steps;
+    o.plan.pipeline.async = way;
+    o.plan.sizes.pp = stages;
+    o.plan.micros = (int)(way == TR_ASYNC_OFF ? 1 : way == TR_ASYNC_TWO ? base->steps * stages : base->steps);
     if (way != TR_ASYNC_OFF)
-        o.batch = base->batch * base->steps, o.steps = 1;
+        o.plan.batch *= (int)base->steps, o.steps = 1;
     return o;
 }
 
@@ -79,7 +79,8 @@ static bool line(const struct tr_options *o, enum tr_async way, struct tr_error 
         return false;
     for (int64_t s = g.steps - LAST; s < g.steps; s++)
         loss += g.loss[s] / LAST;
-    printf("%6ld  %-7s %-16s %-16s %.6f\n", o->pp, way ? tr_async_names[way] : "flush", age, versions, loss);
+    printf("%6ld  %-7s %-16s %-16s %.6f\n", o->plan.sizes.pp, way ? tr_async_names[way] : "flush", age,
+        versions, loss);
     fflush(stdout);
     tr_golden_free(&g);
     return true;
@@ -95,7 +96,7 @@ static bool table(const struct tr_options *base, int64_t layers, struct tr_error
     for (long stages = 2; stages <= 8; stages *= 2)
         for (int way = TR_ASYNC_STASH; way < TR_ASYNCS && layers % stages == 0; way++) {
             o = pipeline(base, (enum tr_async)way, stages);
-            if (base->batch % stages && way == TR_ASYNC_TWO)
+            if (base->plan.batch % stages && way == TR_ASYNC_TWO)
                 continue; /* an update's sequences are not as many as its micro-batches */
             if (!line(&o, (enum tr_async)way, e))
                 return false;
@@ -113,17 +114,17 @@ int tr_command_staleness(int argc, char **argv)
         return status;
     if (!refuse(&o, &e))
         return tr_refuse(1, &e);
-    o.clip = 0;
-    o.untied = !strncmp(o.model, "gpt", 3);
-    if (!*o.data)
-        strcpy(o.data, "grammar");
+    o.plan.optimizer.clip = 0;
+    o.model.sizes.untied = !strncmp(o.model.name, "gpt", 3);
+    if (!*o.files.data)
+        strcpy(o.files.data, "grammar");
     if (!tr_run_make(&run, &o, &e))
         return tr_refuse(1, &e);
     int64_t layers = run.graph.layers, experts = run.graph.experts;
     tr_run_free(&run);
     if (experts)
-        return tr_fail(
-                   &e, "--model %s: what computes the lines has no experts; legal is another model", o.model),
+        return tr_fail(&e, "--model %s: what computes the lines has no experts; legal is another model",
+                   o.model.name),
                tr_refuse(1, &e);
     return table(&o, layers, &e) ? 0 : tr_refuse(1, &e);
 }

@@ -143,6 +143,8 @@ static void balance_by_price(int *layers, const struct tr_graph *g, int stages)
 
 /* ---- what is asked for ---- */
 
+const char *const tr_balance_names[TR_BALANCES] = { "even", "auto", "measured" };
+
 bool tr_read_cut(int *layers, int64_t all, int stages, const char *list, struct tr_error *e)
 {
     int64_t sum = 0, most = all ? all : TR_LAYERS_MAX;
@@ -164,15 +166,13 @@ bool tr_read_cut(int *layers, int64_t all, int stages, const char *list, struct 
                (long long)sum, n, (long long)(all ? all : sum), stages);
 }
 
-bool tr_cut_layers(
-    int *layers, const struct tr_graph *g, int stages, const char *list, const char *how, struct tr_error *e)
+bool tr_cut_layers(int *layers, const struct tr_graph *g, int stages, const char *list, enum tr_balance how,
+    struct tr_error *e)
 {
-    bool by_price = !strcmp(how, "auto");
-    if (!strcmp(how, "measured"))
+    bool by_price = how == TR_BALANCE_AUTO;
+    if (how == TR_BALANCE_MEASURED)
         return tr_fail(e, "--balance measured takes a run, and is legal with tutti-train train; legal here "
                           "are even and auto");
-    if (!by_price && strcmp(how, "even"))
-        return tr_fail(e, "--balance %s: legal are even, auto and measured", how);
     if (!*list && !by_price)
         return true;
     if (*list && by_price)

@@ -17,8 +17,8 @@ double tr_price_layer(const struct tr_graph *g);
 
 /* Sets the layers of each stage, as `list` ("1,1,1,5") or `balance` say: auto is the cut whose dearest stage
  * is cheapest, and among such cuts the most even one. With neither, all have as many, and none is set. */
-bool tr_cut_layers(int *layers, const struct tr_graph *g, int stages, const char *list, const char *balance,
-    struct tr_error *e);
+bool tr_cut_layers(int *layers, const struct tr_graph *g, int stages, const char *list,
+    enum tr_balance balance, struct tr_error *e);
 /* The layers of each stage by a list alone: `all` together, or, with 0, as many as the list says. */
 bool tr_read_cut(int *layers, int64_t all, int stages, const char *list, struct tr_error *e);
 /* The same by these costs of all units: an end, the layers, and the other end. */

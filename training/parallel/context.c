@@ -26,7 +26,10 @@
  * A gradient of a weight is a sum over the tokens that are here: Pb. It becomes whole for each sequence,
  * before the tree over sequences: one tree cannot have both the tokens of a rank and the sequences of one as
  * its subtrees. So these gradients are leaves, and cp reduces as many as there are sequences. */
-#include "training/parallel/paradigms.h"
+#include "training/parallel/registry.h"
+
+#include <inttypes.h>
+#include <stdio.h>
 
 const char *const tr_cp_map_names[TR_CP_MAPS] = { "contiguous", "zigzag", "striped" };
 
@@ -49,32 +52,68 @@ void tr_mapped(const struct tr_plan *p, enum tr_axis axis, struct tr_placement *
 const char *const tr_cp_form_names[TR_CP_FORMS] = { "gather", "ulysses", "ring", "local", "ulysses+ring",
     "scores" };
 
-static const struct tr_paradigm tables[TR_CP_FORMS] = {
-    { "cp", "every rank has a part of the tokens", TR_CP, { { "inputs", "St" }, { "stream", "St" } } },
-    { "ulysses", "and in attention some of the heads", TR_CP,
-        { { "inputs", "St" }, { "stream", "St" }, { "*attention", "Sc" } } },
-    { "ring", "every rank has a part of the tokens", TR_CP, { { "inputs", "St" }, { "stream", "St" } } },
-    { "local", "and sees no others", TR_CP, { { "inputs", "St" }, { "stream", "St" } } },
-    { "ring", "every group of ranks has a part of the tokens", TR_CP,
-        { { "inputs", "St" }, { "stream", "St" } } },
-    { "scores", "every rank has a part of the tokens", TR_CP, { { "inputs", "St" }, { "stream", "St" } } },
+static const struct tr_option options[] = {
+    { "cp", TR_WHOLE, TR_PLAN(sizes.cp),
+        "context parallel: each rank has a part of every sequence, or picture", .least = 1 },
+    { "cp-attention", TR_CHOICE, TR_PLAN(tokens.form),
+        "gather (all-gather of keys and values), ulysses (all-to-all), ring (shifts), ulysses+ring, scores, "
+        "local",
+        TR_NAMES(tr_cp_form_names) },
+    { "cp-ulysses", TR_WHOLE, TR_PLAN(sizes.ulysses),
+        "ulysses+ring: ranks that exchange tokens for heads; 0: two" },
+    { "cp-map", TR_CHOICE, TR_PLAN(tokens.map),
+        "tokens of a rank: contiguous; for equal work of attention zigzag or striped",
+        TR_NAMES(tr_cp_map_names) },
 };
-const struct tr_paradigm tr_context_inside = { "ulysses",
-    "each of the group a part of those; or of the heads", TR_ULYSSES,
-    { { "inputs", "St" }, { "stream", "St" }, { "*.q", "Sc" }, { "*.kv", "Sc" }, { "*attention", "Sc" } } };
-static const struct tr_paradigm striped = { "striped", "every rank has every cp-th token", TR_CP,
-    { { "inputs", "St" }, { "stream", "St" } } };
-static const struct tr_paradigm zigzag = { "zigzag", "every rank has a part of each half of the tokens",
-    TR_CP, { { "inputs", "Zt" }, { "stream", "Zt" } } };
 
-const struct tr_paradigm *tr_context_table(const struct tr_plan *p)
+static const struct tr_table tables[TR_CP_FORMS] = {
+    { "cp", TR_CP, { { "inputs", "St" }, { "stream", "St" } } },
+    { "ulysses", TR_CP, { { "inputs", "St" }, { "stream", "St" }, { "*attention", "Sc" } } },
+    { "ring", TR_CP, { { "inputs", "St" }, { "stream", "St" } } },
+    { "local", TR_CP, { { "inputs", "St" }, { "stream", "St" } } },
+    { "ring", TR_CP, { { "inputs", "St" }, { "stream", "St" } } },
+    { "scores", TR_CP, { { "inputs", "St" }, { "stream", "St" } } },
+};
+static const struct tr_table striped = { "striped", TR_CP, { { "inputs", "St" }, { "stream", "St" } } };
+static const struct tr_table zigzag = { "zigzag", TR_CP, { { "inputs", "Zt" }, { "stream", "Zt" } } };
+/* Of TR_CP_TWO: inside each group. */
+static const struct tr_table inside = { "ulysses", TR_ULYSSES,
+    { { "inputs", "St" }, { "stream", "St" }, { "*.q", "Sc" }, { "*.kv", "Sc" }, { "*attention", "Sc" } } };
+
+static const struct tr_table *table(const struct tr_plan *p, int i)
 {
+    if (i > 0)
+        return i == 1 && p->tokens.form == TR_CP_TWO ? &inside : NULL;
     if (p->tokens.space)
-        return &tr_space_parallel;
+        return &tr_space_table;
     return p->tokens.map == TR_CP_ZIGZAG    ? &zigzag
            : p->tokens.map == TR_CP_STRIPED ? &striped
                                             : &tables[p->tokens.form];
 }
+
+/* Gradients of matrices come as leaves, and attention takes keys and values as they come. */
+static void model(const struct tr_plan *p, struct tr_model_options *to)
+{
+    int cp = p->mesh.size[TR_CP];
+    enum tr_cp_form form = p->tokens.form;
+    bool goes_round = form == TR_CP_RING || form == TR_CP_TWO || form == TR_CP_SCORES;
+    if (p->sizes.cp == 1)
+        return;
+    to->leaves = TR_ALL_AS_LEAVES;
+    to->separate_kv = form == TR_CP_GATHER;
+    to->scores = form == TR_CP_SCORES;
+    to->parts = goes_round && p->sizes.cp <= TR_BLOCKS ? cp : 0;
+    to->windows = form == TR_CP_LOCAL ? cp : 0;
+}
+
+static void cuts(const struct tr_plan *p, const struct tr_graph *g, char *to, size_t room)
+{
+    snprintf(to, room,
+        "each sequence: %" PRId64 " of its %" PRId64 " tokens on each rank, and the whole model",
+        g->context / p->mesh.size[TR_CP], g->context);
+}
+
+/* ---- which sizes fit ---- */
 
 static bool check_map(const struct tr_plan *p, bool sp, struct tr_error *e)
 {
@@ -119,10 +158,10 @@ static bool check_stripes(const struct tr_plan *p, const struct tr_graph *g, str
     return true;
 }
 
-bool tr_context_check(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e)
+static bool check(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e)
 {
     int cu = p->mesh.size[TR_ULYSSES], cp = p->mesh.size[TR_CP] * cu, tp = p->mesh.size[TR_TP];
-    bool sp = tr_plan_has(p, &tr_sequence_parallel);
+    bool sp = p->tokens.sp;
     if (p->tokens.space)
         return tr_space_check(p, e);
     if (p->tokens.map == TR_CP_STRIPED && !check_stripes(p, g, e))
@@ -152,3 +191,14 @@ bool tr_context_check(const struct tr_plan *p, const struct tr_graph *g, struct 
                tr_offer_divisors(e, "cp", (long)g->heads) || tr_offer_divisors(e, "tp", TR_CUT);
     return true;
 }
+
+const struct tr_paradigm tr_context_parallel = { .word = "cp",
+    .name = "context parallel",
+    .axis = TR_CP,
+    TR_OPTIONS(options),
+    .compared = { { "context parallel", "--cp N" } },
+    .choose = table,
+    .model = model,
+    .check = check,
+    .cuts = cuts,
+    .when = "sequences are long: activations, not the model, fill a rank" };

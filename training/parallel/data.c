@@ -10,12 +10,34 @@
  *
  * A gradient is then a sum over the sequences that are here, and its fold over dp is the gradient. reduce.c
  * says how that becomes whole. */
-#include "training/parallel/paradigms.h"
+#include "training/parallel/registry.h"
+
+#include <stdio.h>
 
 const char *const tr_dp_form_names[TR_DP_FORMS] = { "ring", "root", "sharded" };
 
-const struct tr_paradigm tr_data_parallel = { "dp", "every rank has the model and a part of the sequences",
-    TR_DP, { { "inputs", "Sb" } } };
+static const struct tr_option options[] = {
+    { "dp", TR_WHOLE, TR_PLAN(sizes.dp), "data parallel; 0: the ranks that are left" },
+    { "dp-reduce", TR_CHOICE, TR_PLAN(reduce.form),
+        "gradients: ring (all-reduce), root (reduce, broadcast), sharded", TR_NAMES(tr_dp_form_names) },
+    { "bucket", TR_BYTES, TR_PLAN(reduce.bucket),
+        "gradients are reduced together up to so many bytes, as 64K" },
+    { "overlap", TR_FLAG, TR_PLAN(reduce.overlap), "gradients are reduced beside the backward pass" },
+};
+
+static const struct tr_table sequences = { "dp", TR_DP, { { "inputs", "Sb" } } };
+
+static bool asked(const struct tr_plan *p)
+{
+    return p->sizes.dp > 1;
+}
+
+static void cuts(const struct tr_plan *p, const struct tr_graph *g, char *to, size_t room)
+{
+    (void)g;
+    snprintf(to, room, "the batch: %d of its %d sequences on each rank, and the whole model",
+        p->batch / p->mesh.size[TR_DP], p->batch);
+}
 
 int tr_micro_batch(const struct tr_plan *p)
 {
@@ -33,7 +55,7 @@ int tr_first_sequence(const struct tr_plan *p, int dp_rank, int micro)
 
 static bool power_of_two(int n)
 {
-    return !(n & (n - 1));
+    return n > 0 && !(n & (n - 1));
 }
 
 /* A rank's sequences are no subtree of the sum over the batch, but those of all ranks in a micro-batch. */
@@ -50,7 +72,9 @@ bool tr_reduces_each_micro(const struct tr_plan *p)
            (p->micros > 1 && (p->mesh.size[TR_EP] > 1 || (!once && only_micros_are_subtrees(p))));
 }
 
-bool tr_data_check(const struct tr_plan *p, struct tr_error *e)
+/* ---- which sizes fit ---- */
+
+static bool check_forms(const struct tr_plan *p, struct tr_error *e)
 {
     if (p->reduce.bucket < 0)
         return tr_fail(e, "--bucket: legal are 0 bytes and more");
@@ -61,3 +85,73 @@ bool tr_data_check(const struct tr_plan *p, struct tr_error *e)
             p->zero.level, tr_dp_form_names[p->reduce.form]);
     return true;
 }
+
+enum { MOST_SEQUENCES = 1 << 20 }; /* the loss of each has leaves, which all ranks have */
+
+/* Sizes that cut a batch otherwise, and the batches around it that are cut evenly. */
+static bool offer_sizes(const struct tr_plan *p, struct tr_error *e)
+{
+    int dp = tr_data_ranks(p);
+    long part = (long)dp * p->micros, batch = part;
+    if (p->batch % dp == 0)
+        tr_offer_divisors(e, "micro", p->batch / dp);
+    tr_offer_divisors(e, "dp", p->batch);
+    while (2 * batch <= p->batch)
+        batch *= 2;
+    return tr_offer(e, "batch", batch) || tr_offer(e, "batch", 2 * batch);
+}
+
+static bool check(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e)
+{
+    int dp = tr_data_ranks(p);
+    (void)g;
+    if (!check_forms(p, e))
+        return false;
+    if (p->batch > MOST_SEQUENCES)
+        return tr_fail(e, "--batch %d: legal are 1 to %d sequences", p->batch, MOST_SEQUENCES);
+    if (p->batch < 1 || p->micros < 1 || p->batch % dp)
+        return tr_fail(e, "--dp %d does not divide a batch of %d sequences", dp, p->batch) ||
+               offer_sizes(p, e);
+    if (p->batch / dp % p->micros)
+        return tr_fail(
+                   e, "--micro %d does not divide the %d sequences of a rank", p->micros, p->batch / dp) ||
+               offer_sizes(p, e);
+    int each = tr_micro_batch(p), per_rank = each * tr_update_micros(p);
+    bool once = !tr_reduces_each_micro(p);
+    if ((dp > 1 && once && !power_of_two(per_rank)) || (tr_update_micros(p) > 1 && !power_of_two(each)))
+        return tr_fail(e,
+                   "%d sequences a rank in %d micro-batch%s: canonical sums need a power of two in each part "
+                   "of the batch",
+                   per_rank, tr_update_micros(p), tr_update_micros(p) > 1 ? "es" : "") ||
+               offer_sizes(p, e);
+    if (!once && p->micros > 1 && !power_of_two(dp * each))
+        return tr_fail(e,
+                   "--zero %d with --micro %d sums %d sequences at a time: canonical sums need a power "
+                   "of two",
+                   p->zero.level, p->micros, dp * each) ||
+               offer_sizes(p, e);
+    if (!once && dp > 1 && !power_of_two(each))
+        return tr_fail(e,
+                   "--zero %d: %d sequences of a rank in a micro-batch: canonical sums need a power of two",
+                   p->zero.level, each) ||
+               offer_sizes(p, e);
+    if (!once && !p->zero.level && p->mesh.size[TR_EP] == 1 &&
+        (p->reduce.bucket || p->reduce.form != TR_DP_RING))
+        return tr_fail(e,
+                   "%d sequences a rank are no part of a canonical sum, so each micro-batch is reduced, each "
+                   "gradient alone; --bucket and --dp-reduce root or sharded need a power of two",
+                   per_rank) ||
+               offer_sizes(p, e);
+    return true;
+}
+
+const struct tr_paradigm tr_data_parallel = { .word = "dp",
+    .name = "data parallel",
+    .axis = TR_DP,
+    TR_OPTIONS(options),
+    .compared = { { "data parallel", "--dp N" } },
+    .asked = asked,
+    .table = &sequences,
+    .check = check,
+    .cuts = cuts,
+    .when = "the model fits a rank, and the batch is large" };

@@ -13,14 +13,28 @@
  * An expert's gradient of a micro-batch has the sequences of all ranks of ep. These must be neighbours in the
  * sum over the batch, so with micro-batches ranks have the sequences that they have with ZeRO-2, and each
  * micro-batch's gradients are reduced. */
-#include "training/parallel/paradigms.h"
+#include "training/parallel/registry.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-const struct tr_paradigm tr_expert_parallel = { "ep", "ranks of dp share the experts of each layer", TR_EP,
+static const struct tr_option options[] = {
+    { "ep", TR_WHOLE, TR_PLAN(sizes.ep), "moe: so many ranks of dp share the experts of each layer",
+        .least = 1 },
+};
+
+static const struct tr_table experts = { "ep", TR_EP,
     { { "inputs", "Sb" }, { "*up.weight", "Sr" }, { "*up.bias", "Sr" }, { "*down.weight", "Sr" },
         { "*down.bias", "Sr" } } };
+
+static void cuts(const struct tr_plan *p, const struct tr_graph *g, char *to, size_t room)
+{
+    snprintf(to, room,
+        "the experts: %" PRId64 " of the %" PRId64
+        " of a layer on each rank, and the rest of the model; and the batch: %d of its %d sequences",
+        g->experts / p->mesh.size[TR_EP], g->experts, p->batch / tr_data_ranks(p), p->batch);
+}
 
 int tr_data_ranks(const struct tr_plan *p)
 {
@@ -57,11 +71,6 @@ int64_t tr_most_rows(const struct tr_plan *p, const struct tr_graph *g)
 
 /* ---- which sizes fit ---- */
 
-static bool power_of_two(long n)
-{
-    return !(n & (n - 1));
-}
-
 bool tr_expert_divides(long dp, long ep, struct tr_error *e)
 {
     return dp % ep == 0 ||
@@ -75,7 +84,7 @@ static bool check_parts(const struct tr_plan *p, const struct tr_graph *g, struc
     if (!g->experts)
         return tr_fail(
             e, "--ep %d: %s has no experts; legal with --model moe:nano or moe:micro", ep, g->model);
-    if (!power_of_two(ep) || g->experts % ep || ep > TR_NORM_LEAVES)
+    if (ep & (ep - 1) || g->experts % ep || ep > TR_NORM_LEAVES)
         return tr_fail(e,
                    "--ep %d: each rank has as many of the %lld experts, and their tokens a subtree of the "
                    "sum over the batch, which is of a power of two of ranks up to %d",
@@ -98,7 +107,7 @@ static bool check_parts(const struct tr_plan *p, const struct tr_graph *g, struc
     return true;
 }
 
-bool tr_expert_check(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e)
+static bool check(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e)
 {
     if (p->mesh.size[TR_EP] > 1 && !check_parts(p, g, e))
         return false;
@@ -115,3 +124,13 @@ bool tr_expert_check(const struct tr_plan *p, const struct tr_graph *g, struct t
             g->capacity > 0 ? "capacity-factor" : "aux-loss");
     return true;
 }
+
+const struct tr_paradigm tr_expert_parallel = { .word = "ep",
+    .name = "expert parallel",
+    .axis = TR_EP,
+    TR_OPTIONS(options),
+    .compared = { { "expert parallel", "--dp N --ep N" }, { "ep + ZeRO 1", "--dp N --ep N --zero 1" } },
+    .table = &experts,
+    .check = check,
+    .cuts = cuts,
+    .when = "experts are most of the model, and tokens spread evenly over them" };

@@ -16,14 +16,18 @@ struct tr_table_row {
     const char *tensors, *placement;
 };
 
-struct tr_paradigm {
-    const char *name, *what;
+struct tr_table {
+    const char *name;
     enum tr_axis axis;
     struct tr_table_row rows[16];
 };
+extern const struct tr_table tr_space_table;
 
-extern const struct tr_paradigm tr_data_parallel, tr_tensor_parallel, tr_sequence_parallel, tr_space_parallel,
-    tr_filter_parallel, tr_channel_parallel, tr_expert_parallel;
+/* All of them: registry.h. */
+extern const struct tr_paradigm tr_data_parallel, tr_parameter_servers, tr_expert_parallel,
+    tr_tensor_parallel, tr_sequence_parallel, tr_context_parallel, tr_picture_cuts, tr_model_parallel,
+    tr_micro_batches, tr_pipeline_parallel, tr_async_pipelines, tr_zero, tr_recomputation, tr_offloading,
+    tr_mixed_precision;
 
 /* All-reduce; reduce to the first rank and broadcast; reduce-scatter and all-gather. */
 enum tr_dp_form { TR_DP_RING, TR_DP_ROOT, TR_DP_SHARDED, TR_DP_FORMS };
@@ -62,15 +66,29 @@ enum { TR_STAGES_MAX = 64 };
 enum tr_async { TR_ASYNC_OFF, TR_ASYNC_STASH, TR_ASYNC_TWO, TR_ASYNC_NEWEST, TR_ASYNCS };
 extern const char *const tr_async_names[TR_ASYNCS];
 
+/* How layers are cut over stages: balance.h. */
+enum tr_balance { TR_BALANCE_EVEN, TR_BALANCE_AUTO, TR_BALANCE_MEASURED, TR_BALANCES };
+extern const char *const tr_balance_names[TR_BALANCES];
+
+/* How many ranks each axis was asked to have. */
+struct tr_sizes {
+    long pp, cp, tp;
+    long dp; /* with those of ep, which are among them; 0: the ranks that are left */
+    long ep;
+    long ulysses; /* those of cp that exchange tokens for heads, where there are two levels; 0: two */
+    long servers;
+};
+
 /* Which paradigms there are in a run, and what each was asked for. */
 struct tr_plan {
-    struct tr_mesh mesh;
-    const struct tr_paradigm *paradigms[8]; /* NULL ends them; a later one beats an earlier one */
-    int n_paradigms;
+    struct tr_sizes sizes;
+    struct tr_mesh mesh; /* which follows */
     int batch, micros; /* sequences of all ranks in a step; micro-batches in a step */
     struct {
-        char schedule[32];
+        char schedule[256]; /* its name, or a file */
         int chunks; /* stages of a rank */
+        char list[128]; /* layers of each stage, as they were asked for */
+        enum tr_balance balance;
         bool vee; /* its second one is on the way back */
         bool no_flush; /* ranks update before all have their gradients */
         enum tr_async async;
@@ -80,7 +98,12 @@ struct tr_plan {
         enum tr_cp_form form;
         enum tr_cp_map map;
         bool space; /* cp cuts pictures, not sequences of tokens */
+        bool sp; /* and tp cuts them between its matrices */
     } tokens;
+    struct {
+        enum tr_conv_split split; /* of the weights, by tp */
+        bool columns; /* of the grid, by cp; else rows */
+    } pictures;
     /* How gradients become whole: by which collectives, in buckets of how many bytes (0: each alone), and
      * whether beside the backward pass. */
     struct {
@@ -102,15 +125,19 @@ struct tr_plan {
         bool regathers; /* what sp has cut is gathered again for the gradient of a weight, and not held */
     } recompute;
     struct {
-        int what; /* tr_offload */
+        int what; /* tr_offload; -1: not said, and none or what --host-memory asks for */
         int threads; /* of the update on the host */
         int delay; /* 1: that is made with the gradient of the step before */
     } offload;
     /* Asynchronous: each gradient is applied by itself, and a worker waits while it is more than so many
-     * steps before the slowest (-1: never). Live: the server takes whoever comes first. */
+     * steps before the slowest (-1: never). Live: the server takes whoever comes first; else in the order of
+     * `arrivals`, push_order.h. */
     struct {
         bool async, live;
         long staleness;
+        char arrivals[512], arrivals_log[512]; /* files to read, and to write */
+        char workers[32]; /* compare server: numbers of them */
+        char slow[32]; /* RANK:FACTOR */
     } servers;
     struct {
         bool bfloat16; /* parameters, gradients and activations; optimizer and sums in float32 */
@@ -123,8 +150,6 @@ struct tr_plan {
     } optimizer;
 };
 
-/* True if the plan has this paradigm. */
-bool tr_plan_has(const struct tr_plan *p, const struct tr_paradigm *paradigm);
 /* The rank of the pipeline that has a stage. */
 int tr_plan_rank(const struct tr_plan *p, int stage);
 /* Whether the first stage and the last one are on different ranks, so that a tied embedding has two homes. */
@@ -132,7 +157,6 @@ bool tr_ends_apart(const struct tr_plan *p);
 /* Updates of the weights in a step, and micro-batches of each: one of all, but for asynchronous pipelines. */
 int tr_updates(const struct tr_plan *p);
 int tr_update_micros(const struct tr_plan *p);
-bool tr_async_check(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e);
 /* Ranks with other sequences: those of dp, and inside it of ep; and which of them this is. */
 int tr_data_ranks(const struct tr_plan *p);
 int tr_data_rank(const struct tr_plan *p, const int at[TR_AXES]);
@@ -149,37 +173,27 @@ int tr_micro_batch(const struct tr_plan *p);
  * batch. Where a step has several updates, each has neighbours. */
 int tr_first_sequence(const struct tr_plan *p, int dp_rank, int micro);
 bool tr_reduces_each_micro(const struct tr_plan *p);
-/* Which forms, buckets and overlap fit the rest. */
-bool tr_data_check(const struct tr_plan *p, struct tr_error *e);
 /* How the tokens of a sequence are cut; and a placement of a rule or of a table, as that has it: St becomes
  * Zt on the axis of cp, and Pb becomes Pz. */
 struct tr_map tr_map_of(const struct tr_plan *p);
 void tr_mapped(const struct tr_plan *p, enum tr_axis axis, struct tr_placement *place);
-/* The table of a form and a map; which sizes of cp fit the rest. */
-const struct tr_paradigm *tr_context_table(const struct tr_plan *p);
-extern const struct tr_paradigm tr_context_inside; /* of TR_CP_TWO, on cu */
-bool tr_context_check(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e);
 /* Which sizes and options of cp fit pictures. */
 bool tr_space_check(const struct tr_plan *p, struct tr_error *e);
 /* ZeRO: whether a data-parallel rank updates a part of a parameter; has no more than that part of it. */
 bool tr_zero_cuts(const struct tr_plan *p, const struct tr_tensor *parameter);
 bool tr_zero_cuts_parameter(const struct tr_plan *p, const struct tr_tensor *parameter);
-bool tr_zero_check(const struct tr_plan *p, struct tr_error *e);
-/* bfloat16: what it goes with. */
-bool tr_precision_check(const struct tr_plan *p, struct tr_error *e);
-/* Whether ep divides the ranks of dp; which meshes the experts fit. */
+/* Whether ep divides the ranks of dp. */
 bool tr_expert_divides(long dp, long ep, struct tr_error *e);
 /* The most rows for the experts of a rank that the tokens of a sequence of each rank of ep may give. */
 int64_t tr_most_rows(const struct tr_plan *p, const struct tr_graph *g);
-bool tr_expert_check(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e);
-bool tr_recompute_check(const struct tr_plan *p, struct tr_error *e);
-/* What fits parameter servers. */
-bool tr_server_check(const struct tr_plan *p, struct tr_error *e);
-bool tr_offload_check(const struct tr_plan *p, struct tr_error *e);
 
+/* Table i of the plan, of all paradigms; NULL: there are no more. */
+const struct tr_table *tr_plan_table(const struct tr_plan *p, int i);
 /* The placement that the tables give: "R" where none says anything, or the axis has one rank. */
 struct tr_placement tr_table_placement(const struct tr_plan *p, const struct tr_tensor *t, enum tr_axis axis);
-/* Sizes that do not divide, and what would. */
+/* What the paradigms want of the model, before it is made. */
+void tr_plan_model(const struct tr_plan *p, struct tr_model_options *to);
+/* Whether the plan fits the model, and itself. */
 bool tr_plan_check(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e);
 
 #endif

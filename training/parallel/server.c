@@ -1,9 +1,28 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* server.c: what goes with parameter servers; passes/server.c writes what workers and servers do. */
-#include "training/parallel/paradigms.h"
+#include "training/parallel/registry.h"
 
-bool tr_server_check(const struct tr_plan *p, struct tr_error *e)
+static const char *const modes[] = { "sync", "async" };
+
+static const struct tr_option options[] = {
+    { "servers", TR_WHOLE, TR_PLAN(sizes.servers),
+        "parameter servers among the ranks; the others are workers" },
+    { "server-mode", TR_CHOICE, TR_PLAN(servers.async),
+        "sync: all gradients, then one update; async: each as it comes", TR_NAMES(modes) },
+    { "staleness", TR_WHOLE, TR_PLAN(servers.staleness),
+        "async: a worker waits while more than N steps before the slowest" },
+    { "arrivals", TR_TEXT, TR_PLAN(servers.arrivals),
+        "async: live, seed:N (an order by a seed), or a file of workers" },
+    { "arrivals-log", TR_TEXT, TR_PLAN(servers.arrivals_log),
+        "async: write who came to this file, which --arrivals reads" },
+    { "workers", TR_TEXT, TR_PLAN(servers.workers), "compare server: numbers of workers, as 1..8, or 2,4" },
+    { "slow", TR_TEXT, TR_PLAN(servers.slow),
+        "RANK:FACTOR, a worker that takes so many times as long to compute" },
+};
+
+static bool check(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e)
 {
+    (void)g;
     const int *size = p->mesh.size;
     int servers = p->mesh.servers;
     if (!servers && (p->servers.async || p->servers.staleness >= 0))
@@ -30,3 +49,7 @@ bool tr_server_check(const struct tr_plan *p, struct tr_error *e)
             servers);
     return true;
 }
+
+const struct tr_paradigm tr_parameter_servers = {
+    .name = "parameter servers", TR_OPTIONS(options), .check = check
+};

@@ -18,8 +18,7 @@
  * (context.c), and the mean over the grid, after which all ranks have the same. */
 #include "training/parallel/paradigms.h"
 
-const struct tr_paradigm tr_space_parallel = { "space", "every rank has a part of the cells of each picture",
-    TR_CP, { { "pictures", "Nt" }, { "stream", "St" } } };
+const struct tr_table tr_space_table = { "space", TR_CP, { { "pictures", "Nt" }, { "stream", "St" } } };
 
 bool tr_space_check(const struct tr_plan *p, struct tr_error *e)
 {

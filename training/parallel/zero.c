@@ -1,7 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* zero.c: what ZeRO (Rajbhandari et al. 2020) cuts among the ranks that would have it alike, and which sizes
  * fit it; passes/zero.c does it. */
-#include "training/parallel/paradigms.h"
+#include "training/parallel/registry.h"
+
+static const struct tr_option options[] = {
+    { "zero", TR_WHOLE, TR_PLAN(zero.level),
+        "ZeRO: 1 shards the optimizer, 2 and gradients, 3 and parameters" },
+    { "zero3-keep", TR_FLAG, TR_PLAN(zero.keep),
+        "gathered parameters stay until the backward pass has used them" },
+    { "zero3-prefetch", TR_WHOLE, TR_PLAN(zero.prefetch),
+        "parameters are gathered N units ahead, beside the computing" },
+    { "zero3-persist", TR_WHOLE, TR_PLAN(zero.persist),
+        "parameters of fewer than N elements stay whole on every rank" },
+};
 
 bool tr_zero_cuts(const struct tr_plan *p, const struct tr_tensor *parameter)
 {
@@ -14,8 +25,9 @@ bool tr_zero_cuts_parameter(const struct tr_plan *p, const struct tr_tensor *par
     return p->zero.level == 3 && tr_replicas(p, parameter) > 1 && elements >= p->zero.persist;
 }
 
-bool tr_zero_check(const struct tr_plan *p, struct tr_error *e)
+static bool check(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e)
 {
+    (void)g;
     int dp = tr_data_ranks(p), parts = dp * p->mesh.size[TR_TP];
     if (p->zero.level < 0 || p->zero.level > 3)
         return tr_fail(e, "--zero %d: legal are 0 to 3", p->zero.level);
@@ -31,3 +43,9 @@ bool tr_zero_check(const struct tr_plan *p, struct tr_error *e)
             p->zero.level);
     return true;
 }
+
+const struct tr_paradigm tr_zero = { .name = "ZeRO",
+    TR_OPTIONS(options),
+    .compared = { { "ZeRO 1", "--dp N --zero 1" }, { "ZeRO 2", "--dp N --zero 2" },
+        { "ZeRO 3", "--dp N --zero 3" } },
+    .check = check };

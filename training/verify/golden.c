@@ -23,16 +23,12 @@ int64_t tr_golden_offset(const struct tr_graph *graph, int parameter)
     return n;
 }
 
-static bool is_async(const struct tr_options *o)
-{
-    return strcmp(o->async, tr_async_names[TR_ASYNC_OFF]) != 0;
-}
-
 /* In a step of the run. */
 static long updates(const struct tr_options *o)
 {
-    bool two = !strcmp(o->async, tr_async_names[TR_ASYNC_TWO]);
-    return !is_async(o) ? 1 : two ? o->micro / o->pp : o->micro;
+    return !o->plan.pipeline.async                  ? 1
+           : o->plan.pipeline.async == TR_ASYNC_TWO ? o->plan.micros / o->plan.sizes.pp
+                                                    : o->plan.micros;
 }
 
 static void *shared(size_t bytes)
@@ -67,11 +63,11 @@ static void sizes(struct words *w, const struct tr_options *o, const struct tr_g
         say(w, "norm=%d", g->groups > 0);
         say(w, "groups=%" PRId64, g->groups ? g->groups : 1);
         say(w, "classes=%" PRId64, g->vocabulary);
-        say(w, "planes=%ld", o->planes > 1 ? o->planes : 1);
-        if (*o->labels || o->planes > 1)
-            say(w, "data=%s", o->data);
-        if (*o->labels)
-            say(w, "labels=%s", o->labels);
+        say(w, "planes=%" PRId64, o->model.sizes.planes > 1 ? o->model.sizes.planes : 1);
+        if (*o->files.labels || o->model.sizes.planes > 1)
+            say(w, "data=%s", o->files.data);
+        if (*o->files.labels)
+            say(w, "labels=%s", o->files.labels);
         return;
     }
     if (g->inputs) {
@@ -84,16 +80,16 @@ static void sizes(struct words *w, const struct tr_options *o, const struct tr_g
     say(w, "heads=%" PRId64, g->heads);
     say(w, "context=%" PRId64, g->context);
     say(w, "vocab=%" PRId64, g->vocabulary);
-    say(w, "tied=%d", !o->untied);
+    say(w, "tied=%d", !o->model.sizes.untied);
     if (g->experts) {
         say(w, "experts=%" PRId64, g->experts);
         say(w, "top=%" PRId64, g->choices);
     }
-    if (*o->data && strcmp(o->data, "grammar"))
-        say(w, "data=%s", o->data);
+    if (*o->files.data && strcmp(o->files.data, "grammar"))
+        say(w, "data=%s", o->files.data);
     if (g->windows)
         say(w, "parts=%d", g->windows);
-    if (!strcmp(o->cp_map, tr_cp_map_names[TR_CP_STRIPED]))
+    if (o->plan.tokens.map == TR_CP_STRIPED)
         say(w, "stripes=1");
 }
 
@@ -104,8 +100,8 @@ static void groups(struct words *w, const struct tr_options *o)
     struct tr_error e;
     if (!tr_run_make(&run, o, &e))
         return;
-    say(w, "capacity=%a", o->capacity_factor);
-    say(w, "balance=%a", o->aux_loss);
+    say(w, "capacity=%a", o->model.sizes.capacity);
+    say(w, "balance=%a", o->model.sizes.balance);
     say(w, "micros=%d", run.plan.micros);
     say(w, "run=%d",
         tr_micro_batch(&run.plan) * (tr_reduces_each_micro(&run.plan) ? tr_data_ranks(&run.plan) : 1));
@@ -121,29 +117,29 @@ static void child(const struct tr_options *o, const struct tr_graph *g, int out,
     sizes(&w, o, g);
     if (g->capacity > 0 || g->balance > 0)
         groups(&w, o);
-    say(&w, "batch=%ld", o->batch / updates(o));
+    say(&w, "batch=%ld", o->plan.batch / updates(o));
     say(&w, "steps=%ld", o->steps * updates(o));
     say(&w, "seed=%ld", o->seed);
-    say(&w, "sgd=%d", !strcmp(o->optimizer, "sgd"));
-    say(&w, "lr=%a", o->rate);
-    say(&w, "clip=%a", o->clip > 0 ? o->clip : INFINITY);
-    say(&w, "decay=%a", o->decay);
-    say(&w, "delay=%ld", o->offload_delay);
-    if (strcmp(o->precision, "float32")) {
+    say(&w, "sgd=%d", o->plan.optimizer.sgd);
+    say(&w, "lr=%a", o->plan.optimizer.rate);
+    say(&w, "clip=%a", o->plan.optimizer.clip > 0 ? o->plan.optimizer.clip : INFINITY);
+    say(&w, "decay=%a", o->plan.optimizer.decay);
+    say(&w, "delay=%d", o->plan.offload.delay);
+    if (o->plan.numbers.bfloat16) {
         say(&w, "bf16=1");
-        say(&w, "stochastic=%d", !strcmp(o->rounding, "stochastic"));
+        say(&w, "stochastic=%d", o->plan.numbers.stochastic);
     }
     say(&w, "grads=/dev/fd/%d", grads);
     say(&w, "params=/dev/fd/%d", params);
-    if (is_async(o)) {
-        say(&w, "keep=%s", o->async);
-        say(&w, "stages=%ld", o->pp);
+    if (o->plan.pipeline.async) {
+        say(&w, "keep=%s", tr_async_names[o->plan.pipeline.async]);
+        say(&w, "stages=%ld", o->plan.sizes.pp);
         say(&w, "window=%ld", updates(o));
     }
     for (int i = 0; i < w.n; i++)
         argv[i] = w.word[i];
     dup2(out, STDOUT_FILENO);
-    bool async = is_async(o);
+    bool async = o->plan.pipeline.async != TR_ASYNC_OFF;
     int status = g->grid      ? (async ? tr_versions_cnn : tr_golden_cnn)(w.n, argv)
                  : g->inputs  ? (async ? tr_versions_mlp : tr_golden_mlp)(w.n, argv)
                  : g->experts ? tr_golden_moe(w.n, argv)
@@ -180,8 +176,9 @@ bool tr_golden_room(
 {
     int64_t count = tr_golden_offset(graph, graph->n_tensors);
     size_t bytes = (size_t)count * sizeof(float), steps = (size_t)(o->steps * updates(o)) * sizeof(double);
-    if (graph->experts && *o->data && strcmp(o->data, "grammar"))
-        return tr_fail(e, "--data %s: the golden program of moe knows the made-up grammar alone", o->data);
+    if (graph->experts && *o->files.data && strcmp(o->files.data, "grammar"))
+        return tr_fail(
+            e, "--data %s: the golden program of moe knows the made-up grammar alone", o->files.data);
     *g = (struct tr_golden){ .count = count,
         .steps = o->steps * updates(o),
         .loss = shared(steps),

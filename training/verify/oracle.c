@@ -229,7 +229,7 @@ bool tr_oracle_run(
         return tr_fail(
             e, "simulate takes --servers, --server-mode async and an order: --arrivals seed:N or a file");
     if (!tr_server_report_check(o, &p->run.plan, e) ||
-        !tr_push_order_make(&a, o->arrivals, &p->run.plan, o->steps, e))
+        !tr_push_order_make(&a, o->plan.servers.arrivals, &p->run.plan, o->steps, e))
         return false;
     bool ok = tr_open_data(&data, o, &p->run.graph, e);
     if (ok) {
@@ -265,7 +265,7 @@ bool tr_oracle_make(
 {
     struct tr_options pushes = *o;
     struct tr_prepared p;
-    pushes.steps *= o->dp;
+    pushes.steps *= o->plan.sizes.dp;
     if (!tr_golden_room(g, &pushes, graph, e) || !tr_prepare(&p, o, e))
         return false;
     struct golden to = { graph, g };
@@ -302,7 +302,7 @@ int tr_command_simulate(int argc, char **argv)
     if (!tr_begin(&o, argc, argv,
             "simulate [OPTION]...: what asynchronous parameter servers compute, on one rank", true, &status))
         return status;
-    *o.arrivals_log = 0; /* servers write it */
+    *o.plan.servers.arrivals_log = 0; /* servers write it */
     if (!tr_prepare(&p, &o, &e))
         return tr_refuse(1, &e);
     struct printer to = { &o, 0 };

@@ -12,7 +12,8 @@
 /* Whether rounding may change which experts a token has. */
 static bool chooses(const struct tr_options *o)
 {
-    return !strncmp(o->model, "moe", 3) && !(o->top_k && o->top_k == o->experts);
+    return !strncmp(o->model.name, "moe", 3) &&
+           !(o->model.sizes.choices && o->model.sizes.choices == o->model.sizes.experts);
 }
 
 bool tr_tolerance_of(struct tr_tolerance *f, const struct tr_options *o)
@@ -20,10 +21,10 @@ bool tr_tolerance_of(struct tr_tolerance *f, const struct tr_options *o)
     static const struct tr_tolerance free_order[] = { { 4e-6, 8e-6 }, { 2e-7, 8e-6 } },
                                      bfloat16[] = { { 2e-3, 3e-2 }, { 4e-4, 3e-2 } },
                                      chosen[] = { { 2e-3, 0.8 }, { 4e-4, 0.8 } };
-    bool narrow = strcmp(o->precision, "float32") != 0, sgd = !strcmp(o->optimizer, "sgd");
-    if (!tr_options_any_order(o))
+    bool sgd = o->plan.optimizer.sgd;
+    if (!o->plan.numbers.free_order)
         return false;
-    *f = !narrow ? free_order[sgd] : chooses(o) ? chosen[sgd] : bfloat16[sgd];
+    *f = !o->plan.numbers.bfloat16 ? free_order[sgd] : chooses(o) ? chosen[sgd] : bfloat16[sgd];
     return true;
 }
 

@@ -16,39 +16,37 @@ const char *const tr_diff_names[TR_DIFFS] = { "losses", "norms", "gradients", "p
 /* Parts of a sequence beyond which attention does not look. */
 static long windows(const struct tr_options *o)
 {
-    return strcmp(o->cp_attention, tr_cp_form_names[TR_CP_LOCAL]) ? 1 : o->cp;
+    return o->plan.tokens.form == TR_CP_LOCAL ? o->plan.sizes.cp : 1;
 }
 
 /* Of an asynchronous pipeline the golden program must know the stages. */
 static bool same_versions(const struct tr_options *a, const struct tr_options *b)
 {
-    bool none = !strcmp(a->async, tr_async_names[TR_ASYNC_OFF]);
-    return !strcmp(a->async, b->async) && (none || (a->pp == b->pp && a->micro == b->micro));
-}
-
-static bool is_asynchronous(const struct tr_options *o)
-{
-    return !strcmp(o->server_mode, "async");
+    return a->plan.pipeline.async == b->plan.pipeline.async &&
+           (!a->plan.pipeline.async ||
+               (a->plan.sizes.pp == b->plan.sizes.pp && a->plan.micros == b->plan.micros));
 }
 
 /* The simulator must know who comes when. */
 static bool same_servers(const struct tr_options *a, const struct tr_options *b)
 {
-    bool same = a->dp == b->dp && a->servers == b->servers && a->staleness == b->staleness &&
-                !strcmp(a->arrivals, b->arrivals);
-    return is_asynchronous(a) == is_asynchronous(b) && (!is_asynchronous(a) || same);
+    bool same = a->plan.sizes.dp == b->plan.sizes.dp && a->plan.sizes.servers == b->plan.sizes.servers &&
+                a->plan.servers.staleness == b->plan.servers.staleness &&
+                !strcmp(a->plan.servers.arrivals, b->plan.servers.arrivals);
+    return a->plan.servers.async == b->plan.servers.async && (!a->plan.servers.async || same);
 }
 
 static bool each(const struct tr_options *o)
 {
-    return o->zero >= 2 || o->ep > 1;
+    return o->plan.zero.level >= 2 || o->plan.sizes.ep > 1;
 }
 
 /* With a capacity or a loss of balance it must know which sequences are in a micro-batch. */
 static bool same_groups(const struct tr_options *a, const struct tr_options *b)
 {
-    bool counts = a->capacity_factor > 0 || a->aux_loss > 0;
-    bool same = a->micro == b->micro && (a->micro == 1 || (a->dp == b->dp && each(a) == each(b)));
+    bool counts = a->model.sizes.capacity > 0 || a->model.sizes.balance > 0;
+    bool same = a->plan.micros == b->plan.micros &&
+                (a->plan.micros == 1 || (a->plan.sizes.dp == b->plan.sizes.dp && each(a) == each(b)));
     return !counts || same;
 }
 
@@ -60,7 +58,7 @@ static bool same_golden(const struct tr_options *a, const struct tr_options *b)
     tr_one_rank_options(&of_a, a);
     tr_one_rank_options(&of_b, b);
     return tr_options_same(&of_a, &of_b, left, right) && windows(a) == windows(b) &&
-           a->offload_delay == b->offload_delay && same_versions(a, b) && same_servers(a, b) &&
+           a->plan.offload.delay == b->plan.offload.delay && same_versions(a, b) && same_servers(a, b) &&
            same_groups(a, b);
 }
 
@@ -69,7 +67,7 @@ static bool make_golden(struct tr_golden *g, const struct tr_options *o, struct 
     struct tr_run run;
     if (!tr_run_make(&run, o, e))
         return false;
-    bool ok = (is_asynchronous(o) ? tr_oracle_make : tr_golden_make)(g, o, &run.graph, e);
+    bool ok = (o->plan.servers.async ? tr_oracle_make : tr_golden_make)(g, o, &run.graph, e);
     tr_run_free(&run);
     return ok;
 }

@@ -38,7 +38,7 @@ bool tr_trial_server(struct tr_trial *t, const struct tr_options *o, struct tr_e
     struct tr_server s;
     if (server < 0)
         return work(t, o->steps, e);
-    if (!tr_push_order_make(&a, o->arrivals, plan, o->steps, e))
+    if (!tr_push_order_make(&a, o->plan.servers.arrivals, plan, o->steps, e))
         return false;
     bool ok = tr_server_open(&s, &t->runner, a.order[server], o->steps, e) &&
               take_all(t, &s, plan->mesh.size[TR_DP] * o->steps, e);

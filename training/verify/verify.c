@@ -30,20 +30,21 @@ bool tr_verify_options(struct tr_options *o, const struct tr_verify_case *c, str
     char text[sizeof c->options], *words[MOST_WORDS], *rest = text;
     int n = 0;
     tr_options_default(o);
-    strcpy(o->data, "grammar");
+    strcpy(o->files.data, "grammar");
     snprintf(text, sizeof text, "%s", c->options);
     for (char *word; n < MOST_WORDS && (word = strtok_r(rest, " ", &rest)) != NULL;)
         words[n++] = word;
-    strcpy(o->optimizer, c->sgd ? "sgd" : "adamw");
+    o->plan.optimizer.sgd = c->sgd;
     o->steps = c->steps;
     bool ok = tr_options_parse(o, n, words, e);
-    o->rate = strcmp(o->optimizer, "sgd") ? 1e-3 : 0.1;
+    o->plan.optimizer.rate = o->plan.optimizer.sgd ? 0.1 : 1e-3;
     return ok;
 }
 
 static int ranks_of(const struct tr_options *o)
 {
-    return (int)(o->pp * o->cp * o->tp * (o->dp ? o->dp : 1) + o->servers);
+    const struct tr_sizes *s = &o->plan.sizes;
+    return (int)(s->pp * s->cp * s->tp * (s->dp ? s->dp : 1) + s->servers);
 }
 
 static bool run_steps(struct tr_trial *t, const struct work *w, int c, struct tr_error *e)
@@ -79,7 +80,8 @@ static void say(const struct work *w, int c, const struct tr_verdict *v, int64_t
         !equal ? "DIFFER"
         : near ? "near"
                : "equal",
-        *w->cases[c].options ? w->cases[c].options : "(one rank)", ranks_of(o), o->steps, o->optimizer, ms);
+        *w->cases[c].options ? w->cases[c].options : "(one rank)", ranks_of(o), o->steps,
+        o->plan.optimizer.sgd ? "sgd" : "adamw", ms);
     if (near)
         printf(": off by %.0e in losses, %.0e in gradients; legal are %.0e and %.0e", v->off[TR_DIFF_LOSSES],
             v->off[TR_DIFF_GRADIENTS], f.losses, f.gradients);
@@ -114,12 +116,12 @@ static bool all_cases(tutti_comm *world, void *context, struct tr_error *e)
     return differ == 0 || tr_fail(e, "%d configurations differ", differ);
 }
 
-static bool make_goldens(struct work *w, const char *order, struct tr_error *e)
+static bool make_goldens(struct work *w, bool free_order, struct tr_error *e)
 {
     for (int c = 0; c < w->n; c++) {
         if (!tr_verify_options(&w->options[c], &w->cases[c], e))
             return false;
-        strcpy(w->options[c].order, order);
+        w->options[c].plan.numbers.free_order = free_order;
     }
     if (!tr_goldens_make(&w->goldens, w->options, w->n, e))
         return false;
@@ -141,7 +143,7 @@ static int injected(void)
         struct tr_error e = { .text = "" };
         bool found = false;
         if (tr_verify_options(&o, &c, &e)) {
-            snprintf(o.inject, sizeof o.inject, "%s", x->name);
+            snprintf(o.tests.inject, sizeof o.tests.inject, "%s", x->name);
             if (tr_prepare(&p, &o, &e))
                 tr_prepared_free(&p);
             else
@@ -177,8 +179,8 @@ static int draw(struct work *w, const struct tr_options *asked)
 {
     uint64_t state = (uint64_t)asked->seed;
     int wrong = 0;
-    w->cases = tr_new((size_t)asked->random, sizeof *w->cases);
-    for (long i = 0; i < asked->random; i++) {
+    w->cases = tr_new((size_t)asked->tests.random, sizeof *w->cases);
+    for (long i = 0; i < asked->tests.random; i++) {
         struct tr_verify_case *c = &w->cases[w->n];
         struct tr_options o;
         struct tr_error e;
@@ -189,8 +191,8 @@ static int draw(struct work *w, const struct tr_options *asked)
         w->n += legal(c, &broken);
         wrong += broken;
     }
-    printf("%ld of %ld option sets are refused, each with its reason\n", asked->random - w->n - wrong,
-        asked->random);
+    printf("%ld of %ld option sets are refused, each with its reason\n", asked->tests.random - w->n - wrong,
+        asked->tests.random);
     return wrong;
 }
 
@@ -200,15 +202,16 @@ static bool refuse_options(const struct tr_options *o, struct tr_error *e)
     struct tr_options legal;
     char given[TR_OPTION_TEXT], other[TR_OPTION_TEXT];
     tr_options_default(&legal);
-    legal.all = o->all, legal.quick = o->quick, legal.random = o->random, legal.seed = o->seed;
+    legal.tests = o->tests, legal.seed = o->seed;
+    *legal.tests.inject = 0;
     memcpy(legal.kernels, o->kernels, sizeof legal.kernels);
-    memcpy(legal.order, o->order, sizeof legal.order);
+    legal.plan.numbers.free_order = o->plan.numbers.free_order;
     if (!tr_options_same(o, &legal, given, other))
         return tr_fail(e,
             "%s is no option of verify, whose configurations have their own; legal are --quick, --all, "
             "--random, --seed, --kernels and --order",
             given);
-    return o->all + o->quick + (o->random > 0) <= 1 ||
+    return o->tests.all + o->tests.quick + (o->tests.random > 0) <= 1 ||
            tr_fail(e, "--quick, --all and --random name other configurations each; legal is one of them");
 }
 
@@ -227,11 +230,14 @@ int tr_command_verify(int argc, char **argv)
     struct work w = { .kernels = tr_options_kernels(&o, &e) };
     if (!w.kernels)
         return tr_refuse(2, &e);
-    if (!o.random)
-        w.cases = tr_verify_cases(o.all ? TR_VERIFY_ALL : o.quick ? TR_VERIFY_QUICK : TR_VERIFY, &w.n);
-    int wrong = o.random ? draw(&w, &o) : injected();
+    if (!o.tests.random)
+        w.cases = tr_verify_cases(o.tests.all     ? TR_VERIFY_ALL
+                                  : o.tests.quick ? TR_VERIFY_QUICK
+                                                  : TR_VERIFY,
+            &w.n);
+    int wrong = o.tests.random ? draw(&w, &o) : injected();
     w.options = tr_new((size_t)w.n, sizeof *w.options);
-    if (!make_goldens(&w, o.order, &e))
+    if (!make_goldens(&w, o.plan.numbers.free_order, &e))
         return tr_refuse(1, &e);
     status = tr_launch(RANKS, all_cases, &w);
     tr_goldens_free(&w.goldens);
