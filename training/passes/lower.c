@@ -374,14 +374,7 @@ bool tr_lower(
             "schedule %s is for %d ranks, %d stages each and %d micro-batches; this run has %d, %d, %d",
             s->name, s->ranks, s->chunks, s->micros, plan->mesh.size[TR_PP], plan->pipeline.chunks,
             plan->micros);
-    *t = (struct tr_tape){ .placed = p,
-        .rank = rank,
-        .tickets = -1,
-        .server = tr_mesh_server(&plan->mesh, rank),
-        .stage_layout = plan->pipeline.vee          ? TR_VEE
-                        : plan->pipeline.chunks > 1 ? TR_RING
-                                                    : TR_LINE };
-    tr_mesh_place(&plan->mesh, rank, t->at);
+    tr_tape_begin(t, p, rank);
     if (t->server >= 0) {
         tr_lower_server(t);
         return true;

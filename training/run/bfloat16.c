@@ -2,8 +2,6 @@
 /* bfloat16.c: bfloat16 in memory, float32 in kernels. */
 #include "training/run/bfloat16.h"
 
-#include "training/parallel/paradigms.h"
-
 enum { PIECE = 1024 };
 
 void tr_operands_to_float(const struct tr_runner *r, const struct tr_instr *i, struct tr_call *c)
@@ -62,7 +60,7 @@ void tr_round_masters(const struct tr_runner *r, int parameter, uint16_t *values
     int64_t from, int64_t count, int64_t updates)
 {
     const struct tr_graph *g = r->tape->placed->g;
-    if (!r->tape->placed->plan->numbers.stochastic) {
+    if (!r->tape->step.stochastic) {
         r->k->to_bfloat16(values, masters, count);
         return;
     }

@@ -89,7 +89,7 @@ bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct t
         return false;
     r->points = tr_new((size_t)t->n_values, sizeof *r->points);
     r->clock = tr_new((size_t)t->n_instrs + 1, sizeof *r->clock);
-    r->n_updates = tr_updates(t->placed->plan);
+    r->n_updates = t->step.updates;
     r->updates = tr_new((size_t)r->n_updates, sizeof *r->updates);
     tr_ledger_predict(&r->predicted, t);
     tr_copies_predict(&r->copies_predicted, t);
@@ -99,15 +99,15 @@ bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct t
     for (int i = 0; i < t->n_states; i++)
         initialise(r, &t->states[i]);
     tr_host_follow(r);
-    int threads = t->placed->plan->offload.threads;
+    int threads = t->step.host_threads;
     if (threads > 1 && !(r->threads = tr_threads_start(threads, e)))
         return false;
-    if (t->placed->plan->mesh.n == 1 || !world)
+    if (t->mesh->n == 1 || !world)
         return true;
     r->before_groups = tr_resident_now();
-    if (!tr_groups_make(&r->groups, &t->placed->plan->mesh, t->masks, t->n_masks, t->stage_layout,
-            t->placed->plan->numbers.free_order, world, e) ||
-        !tr_groups_beside(&r->groups, &t->placed->plan->mesh, t->beside, t->n_beside, e))
+    if (!tr_groups_make(
+            &r->groups, t->mesh, t->masks, t->n_masks, t->stage_layout, t->step.free_order, world, e) ||
+        !tr_groups_beside(&r->groups, t->mesh, t->beside, t->n_beside, e))
         return false;
     if (t->n_beside && tutti_stream_create(&r->beside))
         return tr_fail(e, "rank %d: %s", t->rank, tutti_get_last_error(NULL));
@@ -372,12 +372,11 @@ static void after(struct tr_runner *r, int n)
 {
     const struct tr_tape *t = r->tape;
     const struct tr_value *losses = &t->values[t->losses], *leaves = &t->values[t->leaves];
-    const struct tr_plan *p = t->placed->plan;
     int updates = r->n_updates;
     int64_t loss = losses->bytes / 8 / updates, norm = leaves->bytes / 8 / updates;
     for (int u = 0; u < updates && losses->last == n; u++)
         r->updates[u].loss = sum((const double *)tr_at(r, t->losses) + u * loss, loss) /
-                             (double)(p->batch / updates * tr_targets(t->placed->g));
+                             (double)(t->step.sequences * tr_targets(t->placed->g));
     for (int u = 0; u < updates && leaves->last == n; u++)
         r->updates[u].norm = sqrt(sum((const double *)tr_at(r, t->leaves) + u * norm, norm));
     r->result = r->updates[updates - 1];
@@ -469,8 +468,8 @@ bool tr_runner_step(struct tr_runner *r, struct tr_error *e)
         r->clock[n] = tr_now_ns();
         if (!tr_runner_instr(r, n, e))
             return false;
-        bool tells = !t->placed->plan->servers.async; /* there a server does, who has other pushes */
-        if (n == t->values[t->leaves].last && tells && !all_finite(r)) /* nothing was updated yet */
+        bool tells = t->step.norm != TR_NORM_OF_EACH_PUSH; /* there a server does, who has other pushes */
+        if (n == t->values[t->leaves].last && tells && !all_finite(r))
             return tr_not_finite(r, e);
         if (r->audited)
             tr_audit_after(&r->audit, t, r->arena, n);
@@ -492,7 +491,7 @@ void tr_runner_read(const struct tr_runner *r, int parameter, int what, float *t
     const struct tr_tensor *w = &t->placed->g->tensors[parameter];
     for (int n = 0; n < t->n_states; n++) {
         const struct tr_param_state *h = &t->states[n];
-        bool works = t->placed->plan->mesh.servers && t->server < 0;
+        bool works = t->mesh->servers && t->server < 0;
         bool rounded = h->master < 0 && t->values[h->values].element == TR_BFLOAT16;
         if (h->parameter != parameter || (works && what) || (rounded && !what))
             continue; /* a worker's gradient is a part of the sum, and servers have the masters */

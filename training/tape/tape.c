@@ -8,6 +8,35 @@
 const char *const tr_memory_names[TR_MEMORIES] = { "parameters", "gradients", "optimizer", "activations",
     "buffers", "kernel scratch" };
 
+static enum tr_norm_known norm_known(const struct tr_plan *p)
+{
+    return p->servers.async       ? TR_NORM_OF_EACH_PUSH
+           : p->pipeline.async    ? TR_NORM_OF_EACH_UPDATE
+           : p->pipeline.no_flush ? TR_NORM_AFTER_UPDATES
+                                  : TR_NORM_BEFORE_UPDATES;
+}
+
+void tr_tape_begin(struct tr_tape *t, const struct tr_placed *p, int rank)
+{
+    const struct tr_plan *plan = p->plan;
+    *t = (struct tr_tape){ .placed = p,
+        .mesh = &plan->mesh,
+        .step = { .updates = tr_updates(plan),
+            .sequences = plan->batch / tr_updates(plan),
+            .norm = norm_known(plan),
+            .stochastic = plan->numbers.stochastic,
+            .free_order = plan->numbers.free_order,
+            .host_threads = plan->offload.threads,
+            .staleness = plan->servers.staleness },
+        .rank = rank,
+        .tickets = -1,
+        .server = tr_mesh_server(&plan->mesh, rank),
+        .stage_layout = plan->pipeline.vee          ? TR_VEE
+                        : plan->pipeline.chunks > 1 ? TR_RING
+                                                    : TR_LINE };
+    tr_mesh_place(&plan->mesh, rank, t->at);
+}
+
 int tr_add_value(struct tr_tape *t, int shard, int micro, enum tr_memory memory, int64_t bytes)
 {
     t->values = tr_grow(t->values, t->n_values, &t->room_values, sizeof *t->values);

@@ -93,8 +93,26 @@ struct tr_room {
     int64_t arena, peak[TR_MEMORIES], peak_total; /* bytes */
 };
 
+/* When the norm and the loss are known. */
+enum tr_norm_known {
+    TR_NORM_BEFORE_UPDATES, /* so that nothing is updated where one of them is no number */
+    TR_NORM_AFTER_UPDATES, /* those do not wait for it */
+    TR_NORM_OF_EACH_UPDATE, /* at the end of the step, all of them: of an asynchronous pipeline */
+    TR_NORM_OF_EACH_PUSH /* a worker's own, by the asynchronous server that takes its push */
+};
+
 struct tr_tape {
     const struct tr_placed *placed;
+    const struct tr_mesh *mesh;
+    /* What no instruction says alone. */
+    struct {
+        int updates, sequences; /* of the weights; in each of them, those of all ranks */
+        enum tr_norm_known norm;
+        bool stochastic; /* rounding of masters */
+        bool free_order; /* of the sums of groups; else they are canonical */
+        int host_threads; /* of updates on the host */
+        long staleness; /* at an asynchronous server: the most steps before the slowest worker; -1: any */
+    } step;
     int rank, at[TR_AXES];
     int server; /* which parameter server this rank is; -1: none */
     int tickets; /* value: losses of each worker, by which a live server sees who comes first; -1 */
@@ -114,6 +132,8 @@ struct tr_tape {
     enum tr_stage_layout stage_layout;
 };
 
+/* An empty list, of this rank, with what its plan says of the whole step. */
+void tr_tape_begin(struct tr_tape *t, const struct tr_placed *p, int rank);
 void tr_tape_free(struct tr_tape *t);
 /* All ranks make a communicator together, so each makes those that any rank needs, in one order: the groups
  * of a tape are added to those of all, and become those of all. */
