@@ -62,6 +62,13 @@ enum { TR_STAGES_MAX = 64 };
 enum tr_async { TR_ASYNC_OFF, TR_ASYNC_STASH, TR_ASYNC_TWO, TR_ASYNC_NEWEST, TR_ASYNCS };
 extern const char *const tr_async_names[TR_ASYNCS];
 
+/* How parameters are updated. Biases and norms do not decay. */
+struct tr_optimizer {
+    bool sgd; /* else AdamW */
+    double rate, decay;
+    double clip; /* of the gradient's norm; 0: none */
+};
+
 /* Which paradigms there are in a run, and what each was asked for. */
 struct tr_plan {
     struct tr_mesh mesh;
@@ -117,10 +124,7 @@ struct tr_plan {
         bool stochastic; /* rounding of updated parameters */
         bool free_order; /* of sums; canonical without it */
     } numbers;
-    struct {
-        bool sgd;
-        double rate, decay, clip;
-    } optimizer;
+    struct tr_optimizer optimizer;
 };
 
 /* True if the plan has this paradigm. */

@@ -135,11 +135,7 @@ void tr_lower_update(struct tr_tape *t, struct tr_param_state *h)
         tr_zero_share(t, h, h->values);
         return;
     }
-    struct tr_instr *i = tr_add_instr(t, TR_UPDATE);
-    i->parameter = h->parameter, i->count = h->shard_count;
-    i->in[i->ins++] = h->gradient;
-    if (h->m >= 0)
-        i->in[i->ins++] = h->m, i->in[i->ins++] = h->v;
+    struct tr_instr *i = tr_add_update(t, h, h->gradient);
     i->out[i->outs++] = h->values;
     if (h->master >= 0)
         i->out[i->outs++] = h->master;

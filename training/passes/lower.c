@@ -118,6 +118,7 @@ static int input_value(struct lowering *l, int shard, const struct tr_slot *slot
         int v = new_value(l, shard, slot->micro);
         struct tr_instr *i = instr(l, TR_LOAD, slot, unit);
         i->out[i->outs++] = v;
+        i->update = slot->micro / tr_update_micros(l->p->plan), i->times = tr_micro_batch(l->p->plan);
         i->place = tr_first_sequence(l->p->plan, tr_data_rank(l->p->plan, l->t->at), slot->micro);
         i->first = tr_first_token(l->p, l->p->shards[shard].on, l->t->at);
         i->second = tr_second_token(l->p, l->p->shards[shard].on, l->t->at);

@@ -65,11 +65,7 @@ void tr_offload_update(struct tr_tape *t, struct tr_param_state *h)
         h->waiting = gradient;
     else
         copy(t, TR_DOWN, h->gradient, gradient)->parameter = h->parameter;
-    struct tr_instr *i = tr_add_instr(t, TR_UPDATE);
-    i->parameter = h->parameter, i->count = h->shard_count;
-    i->in[i->ins++] = gradient;
-    if (h->m >= 0)
-        i->in[i->ins++] = h->m, i->in[i->ins++] = h->v;
+    struct tr_instr *i = tr_add_update(t, h, gradient);
     i->out[i->outs++] = h->on_host;
     if (h->master >= 0)
         i->out[i->outs++] = h->master;

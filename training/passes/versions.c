@@ -161,9 +161,8 @@ void tr_version_write(const struct tr_versions *v, struct tr_tape *t, const stru
             i->place = tr_norm_place(t, h, update);
             i->out[i->outs++] = t->leaves;
         }
-        struct tr_instr *i = instr(t, TR_UPDATE, slot, h);
-        if (h->m >= 0)
-            i->in[i->ins++] = h->m, i->in[i->ins++] = h->v;
+        struct tr_instr *i = tr_add_update(t, h, h->gradient);
+        i->stage = slot->stage, i->micro = slot->micro, i->part = slot->part, i->update = update;
         i->in[i->ins++] = value_of(v, t, h, update);
         i->out[i->outs++] = value_of(v, t, h, update + 1);
         tr_zero_share(t, h, i->out[0]);

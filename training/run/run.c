@@ -325,28 +325,25 @@ static double sum(const double *x, int64_t count)
 static void run_update(struct tr_runner *r, const struct tr_instr *i)
 {
     const struct tr_tape *t = r->tape;
-    const struct tr_plan *plan = t->placed->plan;
+    const struct tr_optimizer *o = &i->optimizer;
     const struct tr_param_state *h = tr_param_state_of((struct tr_tape *)t, i->parameter);
-    int update = plan->pipeline.async ? i->micro / tr_update_micros(plan) : 0;
     bool delayed = t->values[i->in[0]].lasts; /* the gradient of the step before, where there was one */
     double norm = delayed ? r->before.norm : r->result.norm,
-           step = (double)(r->step * tr_updates(plan) + update + !delayed);
+           step = (double)(r->step * t->step.updates + i->update + !delayed);
     bool none_waits = delayed && r->step == 0;
-    struct tr_adamw a = { .rate = (float)plan->optimizer.rate,
-        .scale = plan->optimizer.clip > 0 && norm > plan->optimizer.clip
-                     ? (float)(plan->optimizer.clip / norm)
-                     : 1,
-        .decay = t->placed->g->tensors[i->parameter].dims > 1 ? (float)plan->optimizer.decay : 0,
+    struct tr_adamw a = { .rate = (float)o->rate,
+        .scale = o->clip > 0 && norm > o->clip ? (float)(o->clip / norm) : 1,
+        .decay = (float)o->decay,
         .correct1 = (float)(1 / (1 - pow(0.9, step))),
         .correct2 = (float)(1 / (1 - pow(0.95, step))) };
-    int old = plan->pipeline.async ? i->in[i->ins - 1] : i->out[0];
+    int states = o->sgd ? 0 : 2, old = i->ins > 1 + states ? i->in[1 + states] : i->out[0];
     if (old != i->out[0]) /* another version, which others still read */
         memcpy(tr_at(r, i->out[0]), tr_at(r, old), (size_t)t->values[old].bytes);
-    bool offloaded = t->values[i->out[0]].host, mixed = h->master >= 0;
+    bool offloaded = t->values[i->out[0]].host, mixed = i->outs > 1;
     int64_t from = offloaded ? 0 : h->shard_from; /* the host has no more than what is updated */
-    struct tr_update u = { .p = mixed ? tr_at(r, h->master) : (float *)tr_at(r, i->out[0]) + from,
-        .m = plan->optimizer.sgd ? NULL : tr_at(r, i->in[1]),
-        .v = plan->optimizer.sgd ? NULL : tr_at(r, i->in[2]),
+    struct tr_update u = { .p = mixed ? tr_at(r, i->out[1]) : (float *)tr_at(r, i->out[0]) + from,
+        .m = o->sgd ? NULL : tr_at(r, i->in[1]),
+        .v = o->sgd ? NULL : tr_at(r, i->in[2]),
         .g = mixed ? NULL : tr_at(r, i->in[0]),
         .narrow = tr_at(r, i->in[0]),
         .count = i->count,

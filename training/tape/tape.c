@@ -75,6 +75,19 @@ struct tr_instr *tr_add_instr(struct tr_tape *t, enum tr_code code)
     return i;
 }
 
+struct tr_instr *tr_add_update(struct tr_tape *t, const struct tr_param_state *h, int gradient)
+{
+    struct tr_instr *i = tr_add_instr(t, TR_UPDATE);
+    i->parameter = h->parameter, i->count = h->shard_count;
+    i->optimizer = t->placed->plan->optimizer;
+    if (t->placed->g->tensors[h->parameter].dims == 1)
+        i->optimizer.decay = 0;
+    i->in[i->ins++] = gradient;
+    if (h->m >= 0)
+        i->in[i->ins++] = h->m, i->in[i->ins++] = h->v;
+    return i;
+}
+
 struct tr_instr *tr_insert_instr(struct tr_tape *t, int at, enum tr_code code)
 {
     tr_add_instr(t, code);

@@ -54,8 +54,8 @@ struct tr_instr {
                  server: the peer */
     enum tr_edge edge;
     tutti_op fold;
-    int64_t count, times; /* elements of a call, calls; LOSSES: leaves of a sequence, sequences; COUNT:
-                             elements, gradients that the sum has in all */
+    int64_t count, times; /* elements of a call, calls; LOSSES: leaves of a sequence, sequences; LOAD: -,
+                             sequences; COUNT: elements, gradients that the sum has in all */
     int64_t place; /* NORM, LOSSES: of the first leaf in the vector; LOAD: the first sequence in the batch */
     int64_t first; /* LOAD, and what works on tokens by their places: the first one of the sequence; LOSSES:
                       the first leaf, of those of a sequence that are here */
@@ -65,6 +65,10 @@ struct tr_instr {
     double scale; /* SOFTMAX_DX: of the loss's mean; it enters here, once */
     double flops;
     bool beside; /* a collective: on a host stream, beside the list; TR_WAIT: for such a one */
+    int update; /* LOAD, UPDATE: which of the step's updates */
+    /* UPDATE reads the gradient, with AdamW m and v, and in an asynchronous pipeline the version that it
+     * starts from, which elsewhere is what it overwrites. It writes the values, and their master, if any. */
+    struct tr_optimizer optimizer;
 };
 
 /* Of each parameter that this rank has: its values. -1: none. */
@@ -152,6 +156,8 @@ int tr_add_array(
 /* Elements of a value. */
 int64_t tr_count(const struct tr_tape *t, int value);
 struct tr_instr *tr_add_instr(struct tr_tape *t, enum tr_code code);
+/* An update by the plan's optimizer; what it writes, and an older version that it reads, are to be added. */
+struct tr_instr *tr_add_update(struct tr_tape *t, const struct tr_param_state *h, int gradient);
 /* Before instruction `at`; the others move up. */
 struct tr_instr *tr_insert_instr(struct tr_tape *t, int at, enum tr_code code);
 void tr_remove_instr(struct tr_tape *t, int at);
