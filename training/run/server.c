@@ -8,7 +8,6 @@
 #include "training/run/server.h"
 
 #include "training/launch.h"
-#include "training/parallel/push_order.h"
 #include "training/run/compute.h"
 
 #include <math.h>
