@@ -10,14 +10,6 @@
 
 #include <string.h>
 
-static struct tr_instr *collective(struct tr_tape *t, enum tr_code code, int axes, int64_t count)
-{
-    struct tr_instr *i = tr_add_instr(t, code);
-    i->axes = axes, i->count = count, i->times = 1, i->fold = TUTTI_SUM;
-    tr_need_group(t, axes);
-    return i;
-}
-
 /* In the place of the parameter's gradient. */
 static int gradient_like(struct tr_tape *t, const struct tr_param_state *h)
 {
@@ -87,10 +79,7 @@ static void norm(struct tr_tape *t)
             plan->servers.async ? t->server < 0 : tr_owns(t, h); /* such a worker has a norm of its own */
         if (g->tensors[h->parameter].values_of != h->parameter || !own) /* the embedding counts for both */
             continue;
-        struct tr_instr *i = tr_add_instr(t, TR_NORM);
-        i->place = tr_norm_place(t, h, 0);
-        i->parameter = h->parameter, i->in[i->ins++] = h->gradient, i->out[i->outs++] = t->leaves;
-        i->count = h->shard_count;
+        tr_add_norm(t, h, 0);
     }
 }
 
@@ -99,7 +88,7 @@ static void add_leaves(struct tr_tape *t, int leaves)
 {
     if (t->placed->plan->mesh.n == 1 || t->placed->plan->servers.async)
         return;
-    struct tr_instr *i = collective(t, TR_ALL_REDUCE, TR_WORLD, t->values[leaves].bytes / 8);
+    struct tr_instr *i = tr_add_call(t, TR_ALL_REDUCE, TR_WORLD, t->values[leaves].bytes / 8);
     i->in[i->ins++] = leaves, i->out[i->outs++] = leaves;
 }
 

@@ -99,7 +99,6 @@ static int gradient_shard(const struct tr_placed *p, int parameter)
  * is rounded, where values are. */
 static void take_all(struct tr_tape *t, struct tr_param_state *h)
 {
-    const struct tr_slot end = { -1, -1, -1 };
     int shard = gradient_shard(t->placed, h->parameter);
     for (int level = 0; (workers(t) - 1) >> level; level++)
         h->level[level] = tr_add_value(t, shard, -1, TR_MEM_GRADIENT, h->shard_count * 4);
@@ -110,7 +109,7 @@ static void take_all(struct tr_tape *t, struct tr_param_state *h)
         i->in[i->ins++] = h->gradient, i->parameter = h->parameter, i->micro = w;
         i->count = h->shard_count, i->times = workers(t);
     }
-    h->gradient = tr_round_gradient(t, h->gradient, h->parameter, &end, -1);
+    h->gradient = tr_round_gradient(t, h->gradient, h->parameter, NULL, -1);
 }
 
 static int vector(struct tr_tape *t, int64_t doubles)

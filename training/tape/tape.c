@@ -75,6 +75,29 @@ struct tr_instr *tr_add_instr(struct tr_tape *t, enum tr_code code)
     return i;
 }
 
+void tr_put_in_slot(struct tr_instr *i, const struct tr_slot *slot, int unit)
+{
+    if (slot)
+        i->stage = slot->stage, i->micro = slot->micro, i->part = slot->part, i->unit = unit;
+}
+
+struct tr_instr *tr_add_call(struct tr_tape *t, enum tr_code code, int axes, int64_t count)
+{
+    struct tr_instr *i = tr_add_instr(t, code);
+    i->axes = axes, i->count = count, i->times = 1, i->fold = TUTTI_SUM;
+    tr_need_group(t, axes);
+    return i;
+}
+
+struct tr_instr *tr_add_norm(struct tr_tape *t, const struct tr_param_state *h, int update)
+{
+    struct tr_instr *i = tr_add_instr(t, TR_NORM);
+    i->place = tr_norm_place(t, h, update);
+    i->parameter = h->parameter, i->count = h->shard_count;
+    i->in[i->ins++] = h->gradient, i->out[i->outs++] = t->leaves;
+    return i;
+}
+
 struct tr_instr *tr_add_update(struct tr_tape *t, const struct tr_param_state *h, int gradient)
 {
     struct tr_instr *i = tr_add_instr(t, TR_UPDATE);

@@ -156,6 +156,12 @@ int tr_add_array(
 /* Elements of a value. */
 int64_t tr_count(const struct tr_tape *t, int value);
 struct tr_instr *tr_add_instr(struct tr_tape *t, enum tr_code code);
+/* It belongs to this part, of this unit; without one to the end of the step, as at first. */
+void tr_put_in_slot(struct tr_instr *i, const struct tr_slot *slot, int unit);
+/* One call of so many elements on these axes, which sums up if it reduces, or shares what is summed up. */
+struct tr_instr *tr_add_call(struct tr_tape *t, enum tr_code code, int axes, int64_t count);
+/* The leaves of a parameter's gradient, as update `update` of the step has it. */
+struct tr_instr *tr_add_norm(struct tr_tape *t, const struct tr_param_state *h, int update);
 /* An update by the plan's optimizer; what it writes, and an older version that it reads, are to be added. */
 struct tr_instr *tr_add_update(struct tr_tape *t, const struct tr_param_state *h, int gradient);
 /* Before instruction `at`; the others move up. */
