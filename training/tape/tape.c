@@ -81,6 +81,13 @@ void tr_put_in_slot(struct tr_instr *i, const struct tr_slot *slot, int unit)
         i->stage = slot->stage, i->micro = slot->micro, i->part = slot->part, i->unit = unit;
 }
 
+struct tr_instr *tr_add_in_slot(struct tr_tape *t, enum tr_code code, const struct tr_slot *slot, int unit)
+{
+    struct tr_instr *i = tr_add_instr(t, code);
+    tr_put_in_slot(i, slot, unit);
+    return i;
+}
+
 struct tr_instr *tr_add_call(struct tr_tape *t, enum tr_code code, int axes, int64_t count)
 {
     struct tr_instr *i = tr_add_instr(t, code);

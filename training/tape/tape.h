@@ -158,6 +158,7 @@ int64_t tr_count(const struct tr_tape *t, int value);
 struct tr_instr *tr_add_instr(struct tr_tape *t, enum tr_code code);
 /* It belongs to this part, of this unit; without one to the end of the step, as at first. */
 void tr_put_in_slot(struct tr_instr *i, const struct tr_slot *slot, int unit);
+struct tr_instr *tr_add_in_slot(struct tr_tape *t, enum tr_code code, const struct tr_slot *slot, int unit);
 /* One call of so many elements on these axes, which sums up if it reduces, or shares what is summed up. */
 struct tr_instr *tr_add_call(struct tr_tape *t, enum tr_code code, int axes, int64_t count);
 /* The leaves of a parameter's gradient, as update `update` of the step has it. */

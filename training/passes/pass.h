@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* pass.h: what is known while a rank's list is written. */
+#ifndef TRAINING_PASSES_PASS_H
+#define TRAINING_PASSES_PASS_H
+
+#include "training/passes/versions.h"
+#include "training/tape/tape.h"
+
+/* A shard that one rank makes and another reads: its stages, of which one is here. */
+struct tr_border {
+    int shard, from, to;
+    bool forward;
+};
+
+/* A value that is on its way to another stage. */
+struct tr_sent {
+    int value;
+    enum tr_edge edge;
+};
+
+struct tr_lowering {
+    struct tr_tape *t;
+    const struct tr_placed *p;
+    const struct tr_slot *slots; /* the parts that this rank runs, in their order */
+    int n_slots;
+    int *now; /* [shard][micro]: its value, or -1 */
+    int *losses; /* of each micro-batch: a value, or -1 */
+    /* lower.c */
+    int *producer; /* of each shard: the step that makes it, or -1 */
+    int *steps, n_steps; /* those of this rank's stages, in their order */
+    bool *renewed; /* [shard][micro]: its value was computed again */
+    int *gathered; /* of each shard of a parameter: its whole value in this part, or -1 (ZeRO-3) */
+    struct tr_versions versions; /* of weights, in an asynchronous pipeline */
+    /* borders.c */
+    struct tr_border *borders; /* in the order of shards */
+    int n_borders;
+    struct tr_sent *sent_back; /* values sent backward that nobody has waited for, from `waited` on */
+    int n_sent, waited;
+};
+
+/* ---- lower.c ---- */
+
+/* Where the value of a shard stands, for a micro-batch; a new one, which stands there from now on. */
+int *tr_now(const struct tr_lowering *l, int shard, int micro);
+int tr_new_value(struct tr_lowering *l, int shard, int micro);
+
+/* ---- borders.c: what crosses borders of stages ---- */
+
+void tr_list_borders(struct tr_lowering *l);
+/* What comes before a part, and what goes after it. */
+void tr_receive(struct tr_lowering *l, const struct tr_slot *slot);
+void tr_send(struct tr_lowering *l, const struct tr_slot *slot);
+/* After the last part: all that was sent has arrived. */
+void tr_wait_for_all(struct tr_lowering *l);
+
+#endif
