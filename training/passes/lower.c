@@ -7,7 +7,6 @@
 
 #include "training/passes/pass.h"
 #include "training/passes/offload.h"
-#include "training/passes/recompute.h"
 #include "training/passes/precision.h"
 #include "training/passes/reduce.h"
 #include "training/passes/server.h"
@@ -66,7 +65,7 @@ static void renew(struct tr_lowering *l, int shard, const struct tr_slot *slot, 
     if (slot->part == TR_F || maker < 0 || l->renewed[(int64_t)shard * l->p->plan->micros + slot->micro])
         return;
     const struct tr_step *s = &l->p->steps[maker];
-    if (tr_stage_of(l->p, s->unit) != slot->stage || !tr_recomputes(l->p, s))
+    if (tr_stage_of(l->p, s->unit) != slot->stage || !tr_computes_again(l, s))
         return;
     emit(l, s, slot, unit);
     for (int x = 0; x < s->outs; x++)

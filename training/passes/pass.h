@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* pass.h: what is known while a rank's list is written. */
+/* pass.h: a pass is a row: what a paradigm changes of a rank's list, at the moments at which the list is
+ * written. lower.c, hold.c and end.c ask all rows at each of them, in the order of the table (table.c), and
+ * know none by its name. */
 #ifndef TRAINING_PASSES_PASS_H
 #define TRAINING_PASSES_PASS_H
 
@@ -17,6 +19,17 @@ struct tr_sent {
     int value;
     enum tr_edge edge;
 };
+
+struct tr_lowering;
+
+/* NULL where a pass does nothing. */
+struct tr_pass {
+    bool (*on)(const struct tr_plan *p);
+    /* Whether a backward part computes again what this step of the forward part gives. */
+    bool (*again)(const struct tr_lowering *l, const struct tr_step *s);
+};
+
+extern const struct tr_pass tr_pass_recompute;
 
 struct tr_lowering {
     struct tr_tape *t;
@@ -37,6 +50,10 @@ struct tr_lowering {
     struct tr_sent *sent_back; /* values sent backward that nobody has waited for, from `waited` on */
     int n_sent, waited;
 };
+
+/* ---- table.c: the rows that are on are asked, in their order ---- */
+
+bool tr_computes_again(const struct tr_lowering *l, const struct tr_step *s);
 
 /* ---- lower.c ---- */
 
