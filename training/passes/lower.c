@@ -6,7 +6,6 @@
 #include "training/passes/lower.h"
 
 #include "training/passes/pass.h"
-#include "training/passes/offload.h"
 #include "training/passes/precision.h"
 #include "training/passes/reduce.h"
 #include "training/passes/server.h"
@@ -249,7 +248,8 @@ bool tr_lower(
             plan->micros);
     tr_tape_begin(t, p, rank);
     if (t->server >= 0) {
-        tr_lower_server(t);
+        struct tr_lowering l = { .t = t, .p = p };
+        tr_lower_server(&l);
         return true;
     }
     size_t shards = (size_t)p->n_shards, micros = (size_t)plan->micros;
@@ -268,7 +268,7 @@ bool tr_lower(
     list_producers(&l);
     list_steps(&l);
     tr_list_borders(&l);
-    tr_hold_parameters(t);
+    tr_hold_parameters(&l);
     tr_make_buckets(t);
     if (plan->pipeline.async) {
         tr_lower_leaves(t);
@@ -278,11 +278,11 @@ bool tr_lower(
     for (int i = 0; i < l.n_slots; i++)
         lower_slot(&l, &l.slots[i]);
     tr_wait_for_all(&l);
-    tr_lower_end(t, l.losses);
+    tr_lower_end(&l);
     tr_zero_policies(t);
     if (plan->reduce.overlap)
         tr_overlap(t);
-    tr_offload_activations(t);
+    tr_rewrite(&l);
     tr_plan_memory(t);
     tr_versions_free(&l.versions);
     free(l.now), free(l.producer), free(l.steps), free(l.borders), free(l.renewed), free(l.gathered);

@@ -22,14 +22,25 @@ struct tr_sent {
 
 struct tr_lowering;
 
+/* What a rank has of a parameter from step to step, beside its values. */
+struct tr_held {
+    bool host; /* what it updates is on the host, with the optimizer */
+};
+
 /* NULL where a pass does nothing. */
 struct tr_pass {
     bool (*on)(const struct tr_plan *p);
+    /* What of a parameter is held, before there is anything: hold.c makes the values of it. */
+    void (*hold)(const struct tr_lowering *l, const struct tr_tensor *w, struct tr_held *held);
     /* Whether a backward part computes again what this step of the forward part gives. */
     bool (*again)(const struct tr_lowering *l, const struct tr_step *s);
+    /* The update of a parameter, if it is another one; then true, and no further pass is asked. */
+    bool (*update)(struct tr_lowering *l, struct tr_param_state *h);
+    /* The list is there: what is changed of it, before values are given places. */
+    void (*rewrite)(struct tr_lowering *l);
 };
 
-extern const struct tr_pass tr_pass_recompute;
+extern const struct tr_pass tr_pass_offload, tr_pass_recompute;
 
 struct tr_lowering {
     struct tr_tape *t;
@@ -53,13 +64,24 @@ struct tr_lowering {
 
 /* ---- table.c: the rows that are on are asked, in their order ---- */
 
+struct tr_held tr_what_is_held(const struct tr_lowering *l, const struct tr_tensor *w);
 bool tr_computes_again(const struct tr_lowering *l, const struct tr_step *s);
+void tr_update_parameter(struct tr_lowering *l, struct tr_param_state *h);
+void tr_rewrite(struct tr_lowering *l);
 
 /* ---- lower.c ---- */
 
 /* Where the value of a shard stands, for a micro-batch; a new one, which stands there from now on. */
 int *tr_now(const struct tr_lowering *l, int shard, int micro);
 int tr_new_value(struct tr_lowering *l, int shard, int micro);
+
+/* ---- hold.c, end.c ---- */
+
+void tr_hold_parameters(struct tr_lowering *l);
+/* The vector of leaves of the norm, which an asynchronous pipeline fills update by update. */
+void tr_lower_leaves(struct tr_tape *t);
+/* The end of the step: reductions, tied gradients, norm, loss, optimizer. */
+void tr_lower_end(struct tr_lowering *l);
 
 /* ---- borders.c: what crosses borders of stages ---- */
 
