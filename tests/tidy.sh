@@ -157,6 +157,8 @@ function check_names(plain)
 {
     if (FILENAME !~ /^(kernels|transports|tests)\/cuda\// && FILENAME !~ /nccl/ && plain ~ cuda)
         report(FNR, "cuda", "CUDA names stand in cuda/ of kernels, transports and tests, and the NCCL shim")
+    if (room == "training/run" && plain ~ planned)
+        report(FNR, "plan", "who runs a list asks no plan: an instruction says it, or the list")
     if (room ~ /^(tests|examples)$/)
         return
     if (place[room] > 1 && plain ~ waiting &&
@@ -300,6 +302,7 @@ BEGIN {
     # What a pass noted is not believed, and who runs a list asks nobody how it came about.
     hidden["training/check", "training/passes"] = hidden["training/errors", "training/passes"] = 1
     hidden["training/run", "training/passes"] = hidden["training/run", "training/check"] = 1
+    hidden["training/run", "training/parallel"] = 1
     hidden["training/account", "training/passes"] = hidden["training/account", "training/check"] = 1
     while ((getline line <exceptions) > 0) {
         split(line, word, " ")
@@ -315,6 +318,7 @@ BEGIN {
         "[ \t]*[(,]"
     waiting = "dev->(memory\\.((alloc|free)(_(managed|pinned))?|pin|unpin)|preload" \
         "|stream\\.(sync|create|destroy)|event\\.(create|destroy)|segment\\.(alloc|free|import))[ \t]*\\("
+    planned = "(->|\\.)plan([^A-Za-z0-9_]|$)|struct tr_plan([^A-Za-z0-9_]|$)"
     forking = b "pthread_atfork[ \t]*\\("
     clocks = b "(clock_gettime|gettimeofday|timespec_get|time|clock|__rdtscp?)[ \t]*\\("
 }

@@ -100,6 +100,11 @@ static void put_instr(FILE *f, const struct tr_instr *i, int n)
         n, i->code, i->op, i->scratch, i->stage, i->micro, i->part, i->unit, i->parameter, i->axes, i->axis,
         i->turn, i->edge, (int)i->fold, i->count, i->times, i->place, i->first, i->second, i->striped,
         i->valid, i->scale, i->flops, i->beside);
+    if (i->code == TR_LOAD || i->code == TR_UPDATE)
+        fprintf(f, " up%d", i->update);
+    if (i->code == TR_UPDATE)
+        fprintf(f, " sgd%d rate%a decay%a clip%a", i->optimizer.sgd, i->optimizer.rate, i->optimizer.decay,
+            i->optimizer.clip);
     put_ends(f, i->in, i->ins, i->out, i->outs);
 }
 
@@ -128,7 +133,9 @@ static void put_tape(FILE *f, const struct tr_tape *t)
     struct tr_ledger messages, copies;
     fprintf(f, "R%d at", t->rank);
     put_list(f, t->at, TR_AXES);
-    fprintf(f, "\n");
+    fprintf(f, " step up%d seq%d norm%d stoch%d free%d threads%d stale%ld\n", t->step.updates,
+        t->step.sequences, t->step.norm, t->step.stochastic, t->step.free_order, t->step.host_threads,
+        t->step.staleness);
     for (int n = 0; n < t->n_values; n++)
         put_value(f, &t->values[n], n);
     for (int n = 0; n < t->n_instrs; n++)

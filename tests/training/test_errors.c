@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tests/training/options_rig.h"
+#include "training/check/check.h"
 #include "training/errors/plant.h"
 #include "training/planning/tapes.h"
 
@@ -40,7 +41,8 @@ static bool differs(const struct copy *c, const struct tr_tape *t)
             a->micro != b->micro || a->axes != b->axes || a->turn != b->turn || a->edge != b->edge ||
             a->fold != b->fold || a->count != b->count || a->place != b->place || a->first != b->first ||
             a->second != b->second || a->striped != b->striped || a->valid != b->valid ||
-            a->scale < b->scale || a->scale > b->scale)
+            a->scale < b->scale || a->scale > b->scale || a->update != b->update ||
+            memcmp(&a->optimizer.decay, &b->optimizer.decay, sizeof a->optimizer.decay))
             return true;
     }
     for (int n = 0; n < c->n_values; n++)
@@ -152,4 +154,30 @@ Test(errors, a_run_that_cannot_have_one_says_what_it_needs)
         cr_expect(strstr(e.text, none[i].needs), "%s: %s", none[i].name, e.text);
         tr_prepared_free(&p);
     }
+}
+
+static void expect_types(const struct tr_tape *t, const char *words)
+{
+    struct tr_error e = { .text = "" };
+    bool ok = tr_check_types(t, &e);
+    cr_expect_eq(ok, !words, "%s", e.text);
+    cr_expect(!words || strstr(e.text, words), "not \"%s\" but: %s", words, e.text);
+}
+
+/* A rank with another rate would go on, with other weights than its peers. */
+Test(errors, an_update_goes_by_the_plan_and_a_load_has_a_micro_batch)
+{
+    struct tr_prepared p;
+    rig_prepare(&p, "--dp 2 --micro 2");
+    const struct tr_pick update = { .code = TR_UPDATE }, load = { .code = TR_LOAD };
+    struct tr_tape *t = &p.tapes->of[1];
+    struct tr_instr *i = &t->instrs[tr_find(t, &update, 0)], before = *i;
+    expect_types(t, NULL);
+    i->optimizer.sgd = true, expect_types(t, "sgd with rate 0.001"), *i = before;
+    i->optimizer.rate = 0.5, expect_types(t, "adamw with rate 0.5"), *i = before;
+    i->optimizer.clip = 0.5, expect_types(t, "clip 0.5 updates it; on every rank it is adamw"), *i = before;
+    i = &t->instrs[tr_find(t, &load, 0)];
+    i->times--;
+    expect_types(t, "it loads 1 sequences, and a micro-batch has 2 here");
+    tr_prepared_free(&p);
 }

@@ -164,7 +164,7 @@ static bool load(struct tr_checking *c, int n, struct tr_error *e)
     }
     int64_t k = tr_micro_batch(c->plan), dp = tr_data_ranks(c->plan), rank = tr_data_rank(c->plan, c->t->at),
             micro = i->micro;
-    if (!at_its_place(c, n, c->values[i->out[0]].on, e))
+    if (!at_its_place(c, n, c->values[i->out[0]].on, e) || !tr_check_loaded(c, n, e))
         return false;
     int64_t sum = each ? 1 : tr_update_micros(c->plan); /* micro-batches that are summed up first */
     if (i->place == k * ((micro / sum * dp + rank) * sum + micro % sum))
@@ -393,6 +393,8 @@ static bool update(struct tr_checking *c, int n, struct tr_error *e)
             c, n, e, "the gradient that waited since the step before is lost: that of this step is there");
     if (c->plan->optimizer.clip > 0 && !has_norm(c, n))
         return tr_checked_wrong(c, n, e, "the gradient is clipped by a norm that is not known yet");
+    if (!tr_check_optimizer(c, n, e))
+        return false;
     c->updated[i->parameter]++;
     if (c->t->values[i->out[0]].host) /* which may be made anew */
         declared(c, i->out[0], c->values[i->out[0]].on);

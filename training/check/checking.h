@@ -60,6 +60,9 @@ bool tr_check_raised(const struct tr_checking *c, struct tr_error *e);
 int tr_check_parts(const struct tr_checking *c);
 /* check_elements.c: after the placements of its results are known. */
 bool tr_check_elements(struct tr_checking *c, int n, struct tr_error *e);
+/* check_update.c: of LOAD, and of UPDATE. */
+bool tr_check_loaded(const struct tr_checking *c, int n, struct tr_error *e);
+bool tr_check_optimizer(const struct tr_checking *c, int n, struct tr_error *e);
 /* check_experts.c: the counts of an all_to_all_v are those of its rows. */
 /* An expert admits the tokens of the micro-batch of all ranks in one order. */
 bool tr_check_admit(struct tr_checking *c, int n, struct tr_error *e);

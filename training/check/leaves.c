@@ -18,9 +18,9 @@ static bool *counted_parameters(const struct tr_graph *g)
 /* Where the part lies that this rank has, if another one of its class has said it. */
 static int64_t place_on(const struct tr_placed *p, int rank, const struct tr_leaf_part *part)
 {
-    struct tr_tape t = { .placed = p, .rank = rank, .server = -1 };
+    struct tr_tape t;
     const struct tr_param_state h = { .parameter = part->parameter, .shard_count = part->shard_count };
-    tr_mesh_place(&p->plan->mesh, rank, t.at);
+    tr_tape_begin(&t, p, rank);
     if (part->code == TR_NORM)
         return tr_norm_place(&t, &h, p->plan->pipeline.async ? part->micro / tr_update_micros(p->plan) : 0);
     return tr_losses_place(&t, part->micro, part->run, part->count);

@@ -5,7 +5,6 @@
 
 #include "training/checkpoint/pieces.h"
 #include "training/launch.h"
-#include "training/parallel/push_order.h"
 #include "training/report/report.h"
 
 #include <errno.h>
@@ -102,7 +101,7 @@ bool tr_server_report_check(const struct tr_options *o, const struct tr_plan *p,
             o->plan.servers.arrivals_log)) /* a server would write what another one still reads */
         return tr_fail(e, "--arrivals-log %s: --arrivals reads that file; legal is another one",
             o->plan.servers.arrivals_log);
-    if (!tr_push_order_make(&a, o->plan.servers.arrivals, p, o->steps, e))
+    if (!tr_push_order_make(&a, o->plan.servers.arrivals, &p->mesh, p->servers.staleness, o->steps, e))
         return false;
     tr_push_order_free(&a);
     return logs_writable(o, p, e);
@@ -204,9 +203,9 @@ static bool serve(const struct tr_options *o, struct tr_runner *r, struct histog
     struct tr_push_order a;
     struct tr_server s;
     FILE *log;
-    if (!tr_push_order_make(&a, o->plan.servers.arrivals, t->placed->plan, o->steps, e))
+    if (!tr_push_order_make(&a, o->plan.servers.arrivals, t->mesh, t->step.staleness, o->steps, e))
         return false;
-    bool ok = open_log(&log, "w", o, t->server, t->placed->plan->mesh.servers, e) &&
+    bool ok = open_log(&log, "w", o, t->server, t->mesh->servers, e) &&
               tr_server_open(&s, r, a.order ? a.order[t->server] : NULL, o->steps, e) &&
               take_all(o, &s, log, h, e);
     if (ok)

@@ -383,5 +383,15 @@ const struct tr_planting tr_plantings[] = {
     { BY_ORDER("last-counts-again", "of four ranks the last has a layer norm's gradient in the norm again",
           "--dp 4"),
         .whole = tr_norm_of_the_last_replica },
+
+    /* ---- what an update says of itself ---- */
+    { BY_TYPES("no-decay-on-one-rank", "on the last rank a weight does not decay", "--dp 2"), TR_ON_LAST,
+        tr_set, .at = { .code = TR_UPDATE, .tail = "qkv.weight" }, SET(optimizer.decay, 0) },
+    { BY_TYPES("each-as-the-first", "each update of a step is corrected for its bias as the first one",
+          "--pp 2 --micro 4 --async stash --untied --clip 0"),
+        TR_ON_ANY, tr_set, .at = { .code = TR_UPDATE }, .every = true, SET(update, 0) },
+    { BY_TYPES("first-mini-batch-again", "a step draws its first mini-batch for each of its updates",
+          "--pp 2 --micro 4 --async stash --untied --clip 0"),
+        TR_ON_ANY, tr_set, .at = { .code = TR_LOAD }, .every = true, SET(update, 0) },
 };
 const int tr_n_plantings = sizeof tr_plantings / sizeof *tr_plantings;

@@ -79,6 +79,13 @@ struct tr_sizes {
     long servers;
 };
 
+/* How parameters are updated. Biases and norms do not decay. */
+struct tr_optimizer {
+    bool sgd; /* else AdamW */
+    double rate, decay;
+    double clip; /* of the gradient's norm; 0: none */
+};
+
 /* Which paradigms there are in a run, and what each was asked for. */
 struct tr_plan {
     struct tr_sizes sizes;
@@ -144,10 +151,7 @@ struct tr_plan {
         bool stochastic; /* rounding of updated parameters */
         bool free_order; /* of sums; canonical without it */
     } numbers;
-    struct {
-        bool sgd;
-        double rate, decay, clip;
-    } optimizer;
+    struct tr_optimizer optimizer;
 };
 
 /* The rank of the pipeline that has a stage. */

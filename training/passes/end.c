@@ -3,20 +3,11 @@
  *
  * The norm and the loss are vectors of leaves, each of which one rank has and the others have as +0; their
  * sum over the world is exact in any order, and every rank then adds all leaves up in one order. */
-#include "training/passes/offload.h"
+#include "training/passes/pass.h"
 #include "training/passes/reduce.h"
 #include "training/passes/server.h"
-#include "training/passes/zero.h"
 
 #include <string.h>
-
-static struct tr_instr *collective(struct tr_tape *t, enum tr_code code, int axes, int64_t count)
-{
-    struct tr_instr *i = tr_add_instr(t, code);
-    i->axes = axes, i->count = count, i->times = 1, i->fold = TUTTI_SUM;
-    tr_need_group(t, axes);
-    return i;
-}
 
 /* In the place of the parameter's gradient. */
 static int gradient_like(struct tr_tape *t, const struct tr_param_state *h)
@@ -87,10 +78,7 @@ static void norm(struct tr_tape *t)
             plan->servers.async ? t->server < 0 : tr_owns(t, h); /* such a worker has a norm of its own */
         if (g->tensors[h->parameter].values_of != h->parameter || !own) /* the embedding counts for both */
             continue;
-        struct tr_instr *i = tr_add_instr(t, TR_NORM);
-        i->place = tr_norm_place(t, h, 0);
-        i->parameter = h->parameter, i->in[i->ins++] = h->gradient, i->out[i->outs++] = t->leaves;
-        i->count = h->shard_count;
+        tr_add_norm(t, h, 0);
     }
 }
 
@@ -99,7 +87,7 @@ static void add_leaves(struct tr_tape *t, int leaves)
 {
     if (t->placed->plan->mesh.n == 1 || t->placed->plan->servers.async)
         return;
-    struct tr_instr *i = collective(t, TR_ALL_REDUCE, TR_WORLD, t->values[leaves].bytes / 8);
+    struct tr_instr *i = tr_add_call(t, TR_ALL_REDUCE, TR_WORLD, t->values[leaves].bytes / 8);
     i->in[i->ins++] = leaves, i->out[i->outs++] = leaves;
 }
 
@@ -128,33 +116,17 @@ static void losses(struct tr_tape *t, const int *loss_values)
     }
 }
 
-void tr_lower_update(struct tr_tape *t, struct tr_param_state *h)
+static void updates(struct tr_lowering *l)
 {
-    if (h->on_host >= 0) {
-        tr_offload_update(t, h);
-        tr_zero_share(t, h, h->values);
-        return;
-    }
-    struct tr_instr *i = tr_add_instr(t, TR_UPDATE);
-    i->parameter = h->parameter, i->count = h->shard_count;
-    i->in[i->ins++] = h->gradient;
-    if (h->m >= 0)
-        i->in[i->ins++] = h->m, i->in[i->ins++] = h->v;
-    i->out[i->outs++] = h->values;
-    if (h->master >= 0)
-        i->out[i->outs++] = h->master;
-    tr_zero_share(t, h, h->values);
-}
-
-static void updates(struct tr_tape *t)
-{
+    struct tr_tape *t = l->t;
     for (int n = 0; n < t->n_states; n++)
         if (is_updated(t, &t->states[n]))
-            tr_lower_update(t, &t->states[n]);
+            tr_update_parameter(l, &t->states[n]);
 }
 
-void tr_lower_end(struct tr_tape *t, const int *loss_values)
+void tr_lower_end(struct tr_lowering *l)
 {
+    struct tr_tape *t = l->t;
     const struct tr_plan *plan = t->placed->plan;
     bool works = plan->mesh.servers && t->server < 0, alone = works && plan->servers.async;
     if (works && !alone)
@@ -163,7 +135,7 @@ void tr_lower_end(struct tr_tape *t, const int *loss_values)
         tr_reduce_gradients(t);
     if (!works || alone)
         tie(t);
-    losses(t, loss_values);
+    losses(t, l->losses);
     if (!plan->pipeline.async)
         tr_lower_leaves(t);
     if (!plan->pipeline.no_flush)
@@ -172,7 +144,7 @@ void tr_lower_end(struct tr_tape *t, const int *loss_values)
     if (!plan->pipeline.no_flush)
         add_leaves(t, t->leaves);
     if (!works && !plan->pipeline.async)
-        updates(t);
+        updates(l);
     if (plan->pipeline.no_flush) /* what all ranks add up comes after the updates, which need none of it */
         add_leaves(t, t->losses), add_leaves(t, t->leaves);
     if (alone)

@@ -2,13 +2,10 @@
 /* lower.c: from the placed graph and a schedule to the list of what one rank does.
  *
  * For each part of the schedule, the steps of the graph that belong to it; before them what comes from
- * another stage, after them what goes to one. Sends run beside the list; a wait stands where their memory is
- * needed again: forward, when the gradient comes back; backward, some sends later. */
+ * another stage, after them what goes to one (borders.c). */
 #include "training/passes/lower.h"
 
-#include "training/passes/versions.h"
-#include "training/passes/offload.h"
-#include "training/passes/recompute.h"
+#include "training/passes/pass.h"
 #include "training/passes/precision.h"
 #include "training/passes/reduce.h"
 #include "training/passes/server.h"
@@ -18,35 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct sent {
-    int value;
-    enum tr_edge edge;
-};
-
-/* A shard that one rank makes and another reads: its stages, of which one is here. */
-struct border {
-    int shard, from, to;
-    bool forward;
-};
-
-struct lowering {
-    struct tr_tape *t;
-    const struct tr_placed *p;
-    const struct tr_schedule *s;
-    int *now; /* [shard][micro]: its value, or -1 */
-    int *producer; /* of each shard: the step that makes it, or -1 */
-    int *steps, n_steps; /* those of this rank's stages, in their order */
-    struct border *borders; /* what crosses them, in the order of shards */
-    int n_borders;
-    bool *renewed; /* [shard][micro]: its value was computed again */
-    int *gathered; /* of each shard of a parameter: its whole value in this part, or -1 (ZeRO-3) */
-    struct sent *sent_back; /* values sent backward that nobody has waited for */
-    int n_sent, waited;
-    int *losses; /* of each micro-batch */
-    struct tr_versions versions; /* of weights, in an asynchronous pipeline */
-};
-
-static int *at(struct lowering *l, int shard, int micro)
+int *tr_now(const struct tr_lowering *l, int shard, int micro)
 {
     return &l->now[(int64_t)shard * l->p->plan->micros + micro];
 }
@@ -64,23 +33,16 @@ static enum tr_memory memory_of(const struct tr_placed *p, int shard)
     }
 }
 
-static int new_value(struct lowering *l, int shard, int micro)
+int tr_new_value(struct tr_lowering *l, int shard, int micro)
 {
     int64_t count = tr_shard_count(l->p, shard, tr_micro_batch(l->p->plan));
     int v = tr_add_array(l->t, shard, micro, memory_of(l->p, shard), tr_shard_element(l->p, shard), count);
-    *at(l, shard, micro) = v;
+    *tr_now(l, shard, micro) = v;
     return v;
 }
 
-static struct tr_instr *instr(struct lowering *l, enum tr_code code, const struct tr_slot *slot, int unit)
-{
-    struct tr_instr *i = tr_add_instr(l->t, code);
-    i->stage = slot->stage, i->micro = slot->micro, i->part = slot->part, i->unit = unit;
-    return i;
-}
-
 /* ZeRO-3: the parameter is gathered when a part first uses it, and forgotten after the part. */
-static int parameter_value(struct lowering *l, int shard, const struct tr_slot *slot, int unit)
+static int parameter_value(struct tr_lowering *l, int shard, const struct tr_slot *slot, int unit)
 {
     struct tr_param_state *h = tr_param_state_of(l->t, l->p->shards[shard].tensor);
     if (l->p->plan->pipeline.async)
@@ -92,39 +54,40 @@ static int parameter_value(struct lowering *l, int shard, const struct tr_slot *
     return l->gathered[shard];
 }
 
-static void emit(struct lowering *l, const struct tr_step *s, const struct tr_slot *slot, int unit);
+static void emit(struct tr_lowering *l, const struct tr_step *s, const struct tr_slot *slot, int unit);
 
 /* What the forward part did not keep is computed again when a backward part first needs it, and stays until
  * the last one has read it: another value of the same shard. What that step reads comes back the same way. */
-static void renew(struct lowering *l, int shard, const struct tr_slot *slot, int unit)
+static void renew(struct tr_lowering *l, int shard, const struct tr_slot *slot, int unit)
 {
     int maker = l->producer[shard];
     if (slot->part == TR_F || maker < 0 || l->renewed[(int64_t)shard * l->p->plan->micros + slot->micro])
         return;
     const struct tr_step *s = &l->p->steps[maker];
-    if (tr_stage_of(l->p, s->unit) != slot->stage || !tr_recomputes(l->p, s))
+    if (tr_stage_of(l->p, s->unit) != slot->stage || !tr_computes_again(l, s))
         return;
     emit(l, s, slot, unit);
     for (int x = 0; x < s->outs; x++)
         l->renewed[(int64_t)s->out[x] * l->p->plan->micros + slot->micro] = true;
 }
 
-static int input_value(struct lowering *l, int shard, const struct tr_slot *slot, int unit)
+static int input_value(struct tr_lowering *l, int shard, const struct tr_slot *slot, int unit)
 {
     enum tr_role role = l->p->g->tensors[l->p->shards[shard].tensor].role;
     if (role == TR_PARAMETER)
         return parameter_value(l, shard, slot, unit);
-    if (role == TR_INPUT && *at(l, shard, slot->micro) < 0) {
-        int v = new_value(l, shard, slot->micro);
-        struct tr_instr *i = instr(l, TR_LOAD, slot, unit);
+    if (role == TR_INPUT && *tr_now(l, shard, slot->micro) < 0) {
+        int v = tr_new_value(l, shard, slot->micro);
+        struct tr_instr *i = tr_add_in_slot(l->t, TR_LOAD, slot, unit);
         i->out[i->outs++] = v;
+        i->update = slot->micro / tr_update_micros(l->p->plan), i->times = tr_micro_batch(l->p->plan);
         i->place = tr_first_sequence(l->p->plan, tr_data_rank(l->p->plan, l->t->at), slot->micro);
         i->first = tr_first_token(l->p, l->p->shards[shard].on, l->t->at);
         i->second = tr_second_token(l->p, l->p->shards[shard].on, l->t->at);
         i->striped = tr_map_of(l->p->plan).striped;
     }
     renew(l, shard, slot, unit);
-    return *at(l, shard, slot->micro);
+    return *tr_now(l, shard, slot->micro);
 }
 
 static bool of_experts(const struct tr_tape *t, int value)
@@ -150,7 +113,7 @@ static void put_site(struct tr_instr *i, const struct tr_call *c)
     i->valid = c->valid, i->place = c->earlier, i->scale = c->scale;
 }
 
-static void emit(struct lowering *l, const struct tr_step *s, const struct tr_slot *slot, int unit)
+static void emit(struct tr_lowering *l, const struct tr_step *s, const struct tr_slot *slot, int unit)
 {
     const struct tr_placed *p = l->p;
     bool computes = s->code == TR_COMPUTE;
@@ -162,12 +125,12 @@ static void emit(struct lowering *l, const struct tr_step *s, const struct tr_sl
         c = tr_site_of(p, s, l->t->at);
     int64_t scratch = computes ? scratch_bytes(p, s, &c) : 0;
     int scratch_value = scratch ? tr_add_value(l->t, -1, slot->micro, TR_MEM_SCRATCH, scratch) : -1;
-    struct tr_instr *i = instr(l, s->code, slot, unit);
+    struct tr_instr *i = tr_add_in_slot(l->t, s->code, slot, unit);
     i->turn = s->turn, i->axis = s->axis;
     i->op = s->op, i->ins = s->ins, i->outs = s->outs, i->scratch = scratch_value;
     memcpy(i->in, in, sizeof in);
     for (int n = 0; n < s->outs; n++)
-        i->out[n] = new_value(l, s->out[n], slot->micro);
+        i->out[n] = tr_new_value(l, s->out[n], slot->micro);
     if (may_take(s))
         l->t->values[i->out[0]].takes = i->in[0];
     if (computes) {
@@ -195,76 +158,13 @@ static void emit(struct lowering *l, const struct tr_step *s, const struct tr_sl
         l->t->values[i->out[0]].takes = i->in[0];
 }
 
-/* By which edge a stage sends to its neighbour. Between stages on the way back of a V it has its own. */
-static enum tr_edge edge_of(const struct tr_plan *plan, int from, int to)
-{
-    int ranks = plan->mesh.size[TR_PP];
-    bool back = plan->pipeline.vee && from >= ranks && to >= ranks;
-    if (to > from)
-        return back ? TR_V_TO_PREVIOUS : TR_TO_NEXT;
-    return back ? TR_V_TO_NEXT : TR_TO_PREVIOUS;
-}
-
-static void transfer(struct lowering *l, int shard, const struct tr_slot *slot, enum tr_edge edge)
-{
-    bool send = tr_edge_kinds[edge].sends;
-    int v = send ? *at(l, shard, slot->micro) : new_value(l, shard, slot->micro);
-    struct tr_instr *i = instr(l, send ? TR_SEND : TR_RECV, slot, -1);
-    i->edge = edge, i->times = 1, i->count = tr_shard_count(l->p, shard, tr_micro_batch(l->p->plan));
-    if (send)
-        i->in[i->ins++] = v;
-    else
-        i->out[i->outs++] = v;
-}
-
-static void wait_for(struct lowering *l, struct sent sent, const struct tr_slot *slot)
-{
-    struct tr_instr *i = instr(l, TR_WAIT, slot, -1);
-    i->edge = sent.edge;
-    i->in[i->ins++] = sent.value;
-}
-
-/* What crosses a border of stages: forward values go up, gradients go down, one stage each. Where both stages
- * are on this rank, as at the turning point of a V, nothing is sent. */
-static void cross(struct lowering *l, const struct tr_slot *slot, bool receive)
-{
-    const struct tr_plan *plan = l->p->plan;
-    for (int n = 0; n < l->n_borders; n++) {
-        const struct border *b = &l->borders[n];
-        enum tr_edge edge = edge_of(plan, b->from, b->to);
-        if (b->forward != (slot->part == TR_F))
-            continue;
-        if (receive && b->to == slot->stage)
-            transfer(l, b->shard, slot, tr_other_end(edge));
-        if (receive || b->from != slot->stage)
-            continue;
-        transfer(l, b->shard, slot, edge);
-        if (!b->forward)
-            l->sent_back[l->n_sent++] = (struct sent){ *at(l, b->shard, slot->micro), edge };
-    }
-    if (!receive)
-        for (; l->n_sent - l->waited > plan->mesh.size[TR_PP]; l->waited++)
-            wait_for(l, l->sent_back[l->waited], slot);
-}
-
-/* The gradient is back, so what was sent forward has arrived. */
-static void wait_forward(struct lowering *l, const struct tr_slot *slot)
-{
-    for (int n = 0; n < l->t->n_instrs; n++) {
-        const struct tr_instr *i = &l->t->instrs[n];
-        if (i->code == TR_SEND && !tr_edge_kinds[i->edge].backward && i->stage == slot->stage &&
-            i->micro == slot->micro)
-            wait_for(l, (struct sent){ i->in[0], i->edge }, slot);
-    }
-}
-
 /* The gradient of a parameter over this micro-batch is there: it enters the sum over the step. */
-static void count_in(struct lowering *l, const struct tr_step *s, const struct tr_slot *slot, int out)
+static void count_in(struct tr_lowering *l, const struct tr_step *s, const struct tr_slot *slot, int out)
 {
     const struct tr_plan *plan = l->p->plan;
     int shard = s->out[out], parameter = l->p->g->tensors[l->p->shards[shard].tensor].of;
     struct tr_param_state *h = tr_param_state_of(l->t, parameter);
-    int v = *at(l, shard, slot->micro);
+    int v = *tr_now(l, shard, slot->micro);
     if (slot->micro == plan->micros - 1)
         tr_put_in_bucket(l->t, h, v);
     bool alone = tr_replicas(plan, &l->p->g->tensors[parameter]) == 1;
@@ -275,7 +175,7 @@ static void count_in(struct lowering *l, const struct tr_step *s, const struct t
         for (int level = 0; (micros - 1) >> level; level++)
             if (h->level[level] < 0)
                 h->level[level] = tr_add_value(l->t, shard, -1, TR_MEM_GRADIENT, l->t->values[v].bytes);
-        struct tr_instr *i = instr(l, TR_ACCUMULATE, slot, s->unit);
+        struct tr_instr *i = tr_add_in_slot(l->t, TR_ACCUMULATE, slot, s->unit);
         i->in[i->ins++] = v, i->parameter = parameter, i->count = tr_count(l->t, v);
         i->times = micros;
     }
@@ -299,15 +199,12 @@ static bool in_part(enum tr_phase phase, int part)
     }
 }
 
-static void lower_slot(struct lowering *l, const struct tr_slot *slot)
+static void lower_slot(struct tr_lowering *l, const struct tr_slot *slot)
 {
     const struct tr_placed *p = l->p;
     for (int i = 0; i < p->n_shards; i++)
         l->gathered[i] = -1;
-    if (slot->part != TR_W)
-        cross(l, slot, true);
-    if (slot->part == TR_B || slot->part == TR_I)
-        wait_forward(l, slot);
+    tr_receive(l, slot);
     for (int n = 0; n < l->n_steps; n++) {
         const struct tr_step *s = &p->steps[l->steps[n]];
         if (tr_stage_of(p, s->unit) != slot->stage || !in_part(s->phase, slot->part))
@@ -317,15 +214,14 @@ static void lower_slot(struct lowering *l, const struct tr_slot *slot)
             if (p->g->tensors[p->shards[s->out[x]].tensor].role == TR_D_PARAMETER)
                 count_in(l, s, slot, x);
             else if (p->g->tensors[p->shards[s->out[x]].tensor].role == TR_LOSS)
-                l->losses[slot->micro] = *at(l, s->out[x], slot->micro);
+                l->losses[slot->micro] = *tr_now(l, s->out[x], slot->micro);
     }
-    if (slot->part != TR_W)
-        cross(l, slot, false);
+    tr_send(l, slot);
     if (p->plan->pipeline.async)
         tr_version_write(&l->versions, l->t, slot);
 }
 
-static void list_producers(struct lowering *l)
+static void list_producers(struct tr_lowering *l)
 {
     for (int i = 0; i < l->p->n_shards; i++)
         l->producer[i] = -1;
@@ -334,35 +230,11 @@ static void list_producers(struct lowering *l)
             l->producer[l->p->steps[n].out[x]] = n;
 }
 
-static void list_steps(struct lowering *l)
+static void list_steps(struct tr_lowering *l)
 {
     for (int n = 0; n < l->p->n_steps; n++)
         if (tr_has_stage(l->t, tr_stage_of(l->p, l->p->steps[n].unit)))
             l->steps[l->n_steps++] = n;
-}
-
-/* Of each shard the first stage beside its maker's that reads it. */
-static void list_borders(struct lowering *l)
-{
-    const struct tr_placed *p = l->p;
-    int *reader = tr_new((size_t)p->n_shards, sizeof *reader);
-    for (int i = 0; i < p->n_shards; i++)
-        reader[i] = -1;
-    for (int n = p->n_steps - 1; n >= 0; n--)
-        for (int x = 0; x < p->steps[n].ins; x++) {
-            int shard = p->steps[n].in[x], maker = l->producer[shard],
-                stage = tr_stage_of(p, p->steps[n].unit);
-            if (maker >= 0 && tr_stage_of(p, p->steps[maker].unit) != stage)
-                reader[shard] = stage;
-        }
-    for (int i = 0; i < p->n_shards; i++) {
-        const struct tr_step *maker = reader[i] >= 0 ? &p->steps[l->producer[i]] : NULL;
-        int from = maker ? tr_stage_of(p, maker->unit) : -1;
-        if (maker && tr_plan_rank(p->plan, from) != tr_plan_rank(p->plan, reader[i]) &&
-            (tr_has_stage(l->t, from) || tr_has_stage(l->t, reader[i])))
-            l->borders[l->n_borders++] = (struct border){ i, from, reader[i], maker->phase == TR_FORWARD };
-    }
-    free(reader);
 }
 
 bool tr_lower(
@@ -374,54 +246,43 @@ bool tr_lower(
             "schedule %s is for %d ranks, %d stages each and %d micro-batches; this run has %d, %d, %d",
             s->name, s->ranks, s->chunks, s->micros, plan->mesh.size[TR_PP], plan->pipeline.chunks,
             plan->micros);
-    *t = (struct tr_tape){ .placed = p,
-        .rank = rank,
-        .tickets = -1,
-        .server = tr_mesh_server(&plan->mesh, rank),
-        .stage_layout = plan->pipeline.vee          ? TR_VEE
-                        : plan->pipeline.chunks > 1 ? TR_RING
-                                                    : TR_LINE };
-    tr_mesh_place(&plan->mesh, rank, t->at);
+    tr_tape_begin(t, p, rank);
     if (t->server >= 0) {
-        tr_lower_server(t);
+        struct tr_lowering l = { .t = t, .p = p };
+        tr_lower_server(&l);
         return true;
     }
     size_t shards = (size_t)p->n_shards, micros = (size_t)plan->micros;
-    struct lowering l = { .t = t,
+    struct tr_lowering l = { .t = t,
         .p = p,
-        .s = s,
+        .slots = s->slots[t->at[TR_PP]],
+        .n_slots = s->count[t->at[TR_PP]],
         .now = tr_new(shards * micros, sizeof(int)),
         .producer = tr_new(shards, sizeof(int)),
         .steps = tr_new((size_t)p->n_steps, sizeof(int)),
-        .borders = tr_new(shards, sizeof(struct border)),
         .renewed = tr_new(shards * micros, sizeof(bool)),
         .gathered = tr_new(shards, sizeof(int)),
-        .sent_back = tr_new(shards * micros, sizeof(struct sent)),
         .losses = tr_new(micros, sizeof(int)) };
     memset(l.now, -1, shards * micros * sizeof(int));
     memset(l.losses, -1, micros * sizeof(int));
     list_producers(&l);
     list_steps(&l);
-    list_borders(&l);
-    tr_hold_parameters(t);
+    tr_list_borders(&l);
+    tr_hold_parameters(&l);
     tr_make_buckets(t);
-    int n = s->count[t->at[TR_PP]];
-    const struct tr_slot *slots = s->slots[t->at[TR_PP]];
     if (plan->pipeline.async) {
         tr_lower_leaves(t);
-        tr_versions_make(&l.versions, plan, slots, n);
+        tr_versions_make(&l.versions, plan, l.slots, l.n_slots);
         tr_versions_hold(&l.versions, t);
     }
-    for (int i = 0; i < n; i++)
-        lower_slot(&l, &slots[i]);
-    struct tr_slot end = { -1, -1, -1 };
-    for (; l.waited < l.n_sent; l.waited++)
-        wait_for(&l, l.sent_back[l.waited], &end);
-    tr_lower_end(t, l.losses);
+    for (int i = 0; i < l.n_slots; i++)
+        lower_slot(&l, &l.slots[i]);
+    tr_wait_for_all(&l);
+    tr_lower_end(&l);
     tr_zero_policies(t);
     if (plan->reduce.overlap)
         tr_overlap(t);
-    tr_offload_activations(t);
+    tr_rewrite(&l);
     tr_plan_memory(t);
     tr_versions_free(&l.versions);
     free(l.now), free(l.producer), free(l.steps), free(l.borders), free(l.renewed), free(l.gathered);

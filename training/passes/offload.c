@@ -12,7 +12,7 @@
  *
  * With a delay of one step, which is what lets a host's optimizer run beside the device's next step, a step
  * updates with the gradient of the step before. That is other mathematics: the golden programs' delay=1. */
-#include "training/passes/offload.h"
+#include "training/passes/pass.h"
 
 #include <stdlib.h>
 
@@ -23,19 +23,15 @@ static bool offloads_optimizer(const struct tr_tape *t)
 
 /* ---- the optimizer ---- */
 
-void tr_offload_hold(struct tr_tape *t, struct tr_param_state *h)
+static bool is_on(const struct tr_plan *p)
 {
-    if (!offloads_optimizer(t) || h->values < 0) /* a tied head has its embedding's */
-        return;
-    const struct tr_value v = t->values[h->values];
-    bool mixed = h->master >= 0; /* what lasts is the float32, and its rounding has done with when it is up */
-    h->on_host = tr_add_array(t, v.shard, -1, TR_MEM_PARAMETER, v.element, h->shard_count);
-    t->values[h->on_host].host = true;
-    t->values[h->on_host].lasts = !mixed;
-    if (mixed)
-        t->values[h->master].host = true;
-    if (h->m >= 0)
-        t->values[h->m].host = t->values[h->v].host = true;
+    return p->offload.what != TR_OFFLOAD_NONE;
+}
+
+static void hold(const struct tr_lowering *l, const struct tr_tensor *w, struct tr_held *held)
+{
+    (void)w;
+    held->host = offloads_optimizer(l->t);
 }
 
 static struct tr_instr *copy(struct tr_tape *t, enum tr_code code, int from, int to)
@@ -56,8 +52,11 @@ static int on_host(struct tr_tape *t, int value)
 
 /* With a delay the gradient that goes down waits there for the next step: it lasts, and enters behind the
  * update. */
-void tr_offload_update(struct tr_tape *t, struct tr_param_state *h)
+static bool update(struct tr_lowering *l, struct tr_param_state *h)
 {
+    struct tr_tape *t = l->t;
+    if (h->on_host < 0)
+        return false;
     int gradient = on_host(t, h->gradient);
     bool waits = t->placed->plan->offload.delay > 0;
     t->values[gradient].lasts = waits;
@@ -65,11 +64,7 @@ void tr_offload_update(struct tr_tape *t, struct tr_param_state *h)
         h->waiting = gradient;
     else
         copy(t, TR_DOWN, h->gradient, gradient)->parameter = h->parameter;
-    struct tr_instr *i = tr_add_instr(t, TR_UPDATE);
-    i->parameter = h->parameter, i->count = h->shard_count;
-    i->in[i->ins++] = gradient;
-    if (h->m >= 0)
-        i->in[i->ins++] = h->m, i->in[i->ins++] = h->v;
+    struct tr_instr *i = tr_add_update(t, h, gradient);
     i->out[i->outs++] = h->on_host;
     if (h->master >= 0)
         i->out[i->outs++] = h->master;
@@ -77,6 +72,7 @@ void tr_offload_update(struct tr_tape *t, struct tr_param_state *h)
     i->parameter = h->parameter, i->place = h->shard_from;
     if (waits)
         copy(t, TR_DOWN, h->gradient, gradient)->parameter = h->parameter;
+    return true;
 }
 
 /* ---- activations ---- */
@@ -133,8 +129,10 @@ static void take_back(struct tr_tape *t, struct tr_instr *i, const struct trip *
     }
 }
 
-void tr_offload_activations(struct tr_tape *t)
+/* Activations go down, and come up again. */
+static void rewrite(struct tr_lowering *l)
 {
+    struct tr_tape *t = l->t;
     if (!(t->placed->plan->offload.what & TR_OFFLOAD_ACTIVATIONS))
         return;
     struct trip *trips = list_trips(t);
@@ -164,3 +162,5 @@ void tr_offload_activations(struct tr_tape *t)
     free(before);
     free(trips);
 }
+
+const struct tr_pass tr_pass_offload = { .on = is_on, .hold = hold, .update = update, .rewrite = rewrite };

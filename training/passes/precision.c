@@ -27,7 +27,7 @@ int tr_round_gradient(struct tr_tape *t, int gradient, int parameter, const stru
     t->values[rounded].takes = gradient;
     struct tr_instr *i = tr_add_instr(t, TR_COMPUTE);
     i->op = TR_ROUND, i->parameter = parameter, i->count = tr_count(t, gradient);
-    i->stage = slot->stage, i->micro = slot->micro, i->part = slot->part, i->unit = unit;
+    tr_put_in_slot(i, slot, unit);
     i->in[i->ins++] = gradient, i->out[i->outs++] = rounded;
     return rounded;
 }

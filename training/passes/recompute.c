@@ -18,7 +18,7 @@
  * Where sequence parallelism cuts the tokens, a column-parallel product takes all of them, gathered. The
  * gradient of its weight takes them once more: they are held, b s h elements on each rank, or gathered again
  * from the part that is kept anyway (wgrad regather), as a collective that is computed again. */
-#include "training/passes/recompute.h"
+#include "training/passes/pass.h"
 
 /* Whether another unit reads this in the forward part. */
 static bool is_input_of_next(const struct tr_placed *p, const struct tr_step *s, int shard)
@@ -47,8 +47,14 @@ static bool gathers_tokens(const struct tr_step *s)
     return s->code == TR_ALL_GATHER && s->axis == TR_TP;
 }
 
-bool tr_recomputes(const struct tr_placed *p, const struct tr_step *s)
+static bool is_on(const struct tr_plan *p)
 {
+    return p->recompute.what != TR_RECOMPUTE_NONE || p->recompute.regathers;
+}
+
+static bool again(const struct tr_lowering *l, const struct tr_step *s)
+{
+    const struct tr_placed *p = l->p;
     if (s->phase != TR_FORWARD)
         return false;
     if (p->plan->recompute.regathers && gathers_tokens(s))
@@ -64,3 +70,5 @@ bool tr_recomputes(const struct tr_placed *p, const struct tr_step *s)
         return false;
     }
 }
+
+const struct tr_pass tr_pass_recompute = { .on = is_on, .again = again };

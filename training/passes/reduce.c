@@ -106,19 +106,16 @@ static int call(struct tr_tape *t, enum tr_code code, int parameter, int from, i
     int to = tr_add_value(t, t->values[from].shard, -1, TR_MEM_GRADIENT, bytes);
     if (before == bytes)
         t->values[to].takes = from;
-    struct tr_instr *i = tr_add_instr(t, code);
-    i->axes = tr_replica_axes(t->placed->plan, &t->placed->g->tensors[parameter]);
-    i->fold = TUTTI_SUM, i->parameter = parameter;
-    i->count = (before < bytes ? before : bytes) / 4, i->times = 1;
+    int axes = tr_replica_axes(t->placed->plan, &t->placed->g->tensors[parameter]);
+    struct tr_instr *i = tr_add_call(t, code, axes, (before < bytes ? before : bytes) / 4);
+    i->parameter = parameter;
     i->in[i->ins++] = from, i->out[i->outs++] = to;
-    tr_need_group(t, i->axes);
     return to;
 }
 
 static void reduce(struct tr_tape *t, const struct tr_bucket *b)
 {
     const struct tr_plan *plan = t->placed->plan;
-    const struct tr_slot end = { -1, -1, -1 };
     struct tr_param_state *h = &t->states[t->bucketed[b->first]];
     int from = b->value >= 0 ? b->value : h->gradient, p = h->parameter, to;
     int64_t bytes = t->values[from].bytes, part = bytes / tr_replicas(plan, parameter_of(t, b));
@@ -131,12 +128,12 @@ static void reduce(struct tr_tape *t, const struct tr_bucket *b)
     else
         to = call(t, TR_ALL_REDUCE, p, from, bytes);
     if (b->value < 0)
-        h->gradient = tr_round_gradient(t, to, p, &end, -1);
+        h->gradient = tr_round_gradient(t, to, p, NULL, -1);
     for (int m = 0; m < b->members && b->value >= 0; m++) {
         h = &t->states[t->bucketed[b->first + m]];
         int whole = tr_add_value(t, t->values[h->gradient].shard, -1, TR_MEM_GRADIENT, h->shard_count * 4);
         t->values[whole].within = to, t->values[whole].inside = h->inside;
-        h->gradient = tr_round_gradient(t, whole, h->parameter, &end, -1);
+        h->gradient = tr_round_gradient(t, whole, h->parameter, NULL, -1);
     }
 }
 

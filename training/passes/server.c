@@ -22,7 +22,7 @@
  * list for one push; run/server.c chooses whose. */
 #include "training/passes/server.h"
 
-#include "training/passes/lower.h"
+#include "training/passes/pass.h"
 #include "training/passes/precision.h"
 
 static int workers(const struct tr_tape *t)
@@ -99,7 +99,6 @@ static int gradient_shard(const struct tr_placed *p, int parameter)
  * is rounded, where values are. */
 static void take_all(struct tr_tape *t, struct tr_param_state *h)
 {
-    const struct tr_slot end = { -1, -1, -1 };
     int shard = gradient_shard(t->placed, h->parameter);
     for (int level = 0; (workers(t) - 1) >> level; level++)
         h->level[level] = tr_add_value(t, shard, -1, TR_MEM_GRADIENT, h->shard_count * 4);
@@ -110,7 +109,7 @@ static void take_all(struct tr_tape *t, struct tr_param_state *h)
         i->in[i->ins++] = h->gradient, i->parameter = h->parameter, i->micro = w;
         i->count = h->shard_count, i->times = workers(t);
     }
-    h->gradient = tr_round_gradient(t, h->gradient, h->parameter, &end, -1);
+    h->gradient = tr_round_gradient(t, h->gradient, h->parameter, NULL, -1);
 }
 
 static int vector(struct tr_tape *t, int64_t doubles)
@@ -119,8 +118,9 @@ static int vector(struct tr_tape *t, int64_t doubles)
 }
 
 /* What is done with one push: whose it is, is chosen as it comes. */
-static void lower_take(struct tr_tape *t)
+static void lower_take(struct tr_lowering *l)
 {
+    struct tr_tape *t = l->t;
     const struct tr_graph *g = t->placed->g;
     t->losses = vector(t, (int64_t)t->placed->plan->batch * TR_BLOCKS);
     t->leaves = vector(t, tr_ordinal(g, g->n_tensors) * TR_NORM_LEAVES);
@@ -140,23 +140,24 @@ static void lower_take(struct tr_tape *t)
     }
     for (int n = 0; n < t->n_states; n++)
         if (has_values(t, &t->states[n]))
-            tr_lower_update(t, &t->states[n]);
+            tr_update_parameter(l, &t->states[n]);
     for (int n = 0; n < t->n_states; n++)
         if (has_values(t, &t->states[n]))
             message(t, TR_TO_WORKER, &t->states[n], -1, t->states[n].values);
     tr_plan_memory(t);
 }
 
-void tr_lower_server(struct tr_tape *t)
+void tr_lower_server(struct tr_lowering *l)
 {
-    tr_hold_parameters(t);
+    struct tr_tape *t = l->t;
+    tr_hold_parameters(l);
     if (t->placed->plan->servers.async) {
-        lower_take(t);
+        lower_take(l);
         return;
     }
     for (int n = 0; n < t->n_states; n++)
         take_all(t, &t->states[n]);
-    tr_lower_end(t, NULL);
+    tr_lower_end(l);
     for (int n = 0; n < t->n_states; n++)
         for (int w = 0; w < workers(t) && has_values(t, &t->states[n]); w++)
             message(t, TR_TO_WORKER, &t->states[n], w, t->states[n].values);

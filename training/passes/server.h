@@ -11,6 +11,7 @@ void tr_pull(struct tr_tape *t);
 /* Both, of an asynchronous worker, with the leaves of its loss and norm. */
 void tr_exchange(struct tr_tape *t);
 /* The whole tape of a server. */
-void tr_lower_server(struct tr_tape *t);
+struct tr_lowering;
+void tr_lower_server(struct tr_lowering *l);
 
 #endif

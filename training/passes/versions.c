@@ -123,16 +123,6 @@ int tr_version_read(const struct tr_versions *v, const struct tr_tape *t, const 
     return value_of(v, t, h, (slot->part == TR_F ? v->forward : v->backward)[slot->micro]);
 }
 
-static struct tr_instr *instr(
-    struct tr_tape *t, enum tr_code code, const struct tr_slot *slot, const struct tr_param_state *h)
-{
-    struct tr_instr *i = tr_add_instr(t, code);
-    i->stage = slot->stage, i->micro = slot->micro, i->part = slot->part;
-    i->parameter = h->parameter, i->count = h->shard_count;
-    i->in[i->ins++] = h->gradient;
-    return i;
-}
-
 /* The ranks of dp have the sum over the mini-batch, or with ZeRO a part of it. */
 static void reduce(struct tr_tape *t, struct tr_param_state *h, const struct tr_slot *slot)
 {
@@ -140,10 +130,11 @@ static void reduce(struct tr_tape *t, struct tr_param_state *h, const struct tr_
     int to = tr_add_value(t, t->values[h->gradient].shard, -1, TR_MEM_GRADIENT, h->shard_count * 4);
     if (!part)
         t->values[to].takes = h->gradient;
-    struct tr_instr *i = instr(t, part ? TR_REDUCE_SCATTER : TR_ALL_REDUCE, slot, h);
-    i->axes = 1 << TR_DP, i->fold = TUTTI_SUM, i->times = 1;
-    i->out[i->outs++] = h->gradient = to;
-    tr_need_group(t, i->axes);
+    struct tr_instr *i = tr_add_call(t, part ? TR_REDUCE_SCATTER : TR_ALL_REDUCE, 1 << TR_DP, h->shard_count);
+    tr_put_in_slot(i, slot, -1);
+    i->parameter = h->parameter;
+    i->in[i->ins++] = h->gradient, i->out[i->outs++] = to;
+    h->gradient = to;
 }
 
 void tr_version_write(const struct tr_versions *v, struct tr_tape *t, const struct tr_slot *slot)
@@ -156,14 +147,11 @@ void tr_version_write(const struct tr_versions *v, struct tr_tape *t, const stru
         reduce(t, &t->states[n], slot);
     for (int n = 0; n < t->n_states; n++) {
         struct tr_param_state *h = &t->states[n];
-        if (tr_owns(t, h)) {
-            struct tr_instr *i = instr(t, TR_NORM, slot, h);
-            i->place = tr_norm_place(t, h, update);
-            i->out[i->outs++] = t->leaves;
-        }
-        struct tr_instr *i = instr(t, TR_UPDATE, slot, h);
-        if (h->m >= 0)
-            i->in[i->ins++] = h->m, i->in[i->ins++] = h->v;
+        if (tr_owns(t, h))
+            tr_put_in_slot(tr_add_norm(t, h, update), slot, -1);
+        struct tr_instr *i = tr_add_update(t, h, h->gradient);
+        tr_put_in_slot(i, slot, -1);
+        i->update = update;
         i->in[i->ins++] = value_of(v, t, h, update);
         i->out[i->outs++] = value_of(v, t, h, update + 1);
         tr_zero_share(t, h, i->out[0]);

@@ -19,12 +19,10 @@
 static struct tr_instr *collective(struct tr_tape *t, enum tr_code code, const struct tr_param_state *h,
     const struct tr_slot *slot, int unit, int from, int to)
 {
-    struct tr_instr *i = tr_add_instr(t, code);
-    i->stage = slot->stage, i->micro = slot->micro, i->part = slot->part, i->unit = unit;
-    i->axes = tr_replica_axes(t->placed->plan, &t->placed->g->tensors[h->parameter]);
-    i->fold = TUTTI_SUM, i->count = h->shard_count, i->times = 1;
+    const struct tr_tensor *w = &t->placed->g->tensors[h->parameter];
+    struct tr_instr *i = tr_add_call(t, code, tr_replica_axes(t->placed->plan, w), h->shard_count);
+    tr_put_in_slot(i, slot, unit);
     i->in[i->ins++] = from, i->out[i->outs++] = to;
-    tr_need_group(t, i->axes);
     return i;
 }
 
@@ -52,10 +50,9 @@ int tr_zero_reduce(
 void tr_zero_share(struct tr_tape *t, const struct tr_param_state *h, int values)
 {
     const struct tr_plan *plan = t->placed->plan;
-    const struct tr_slot end = { -1, -1, -1 };
     const struct tr_tensor *w = &t->placed->g->tensors[h->parameter];
     if (tr_zero_cuts(plan, w) && !tr_zero_cuts_parameter(plan, w))
-        collective(t, TR_ALL_GATHER, h, &end, -1, values, values)->parameter = h->parameter;
+        collective(t, TR_ALL_GATHER, h, NULL, -1, values, values)->parameter = h->parameter;
 }
 
 /* ---- policies of ZeRO-3 ---- */

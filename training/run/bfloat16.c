@@ -2,8 +2,6 @@
 /* bfloat16.c: bfloat16 in memory, float32 in kernels. */
 #include "training/run/bfloat16.h"
 
-#include "training/parallel/paradigms.h"
-
 enum { PIECE = 1024 };
 
 void tr_operands_to_float(const struct tr_runner *r, const struct tr_instr *i, struct tr_call *c)
@@ -65,6 +63,5 @@ void tr_round_masters(const struct tr_runner *r, int parameter, uint16_t *values
     uint64_t key = tr_hash(tr_hash(tr_hash(r->data->seed) + (uint64_t)updates) +
                            (uint64_t)tr_ordinal(g, g->tensors[parameter].values_of));
     struct tr_chance chance = { from, key };
-    r->x->k->bfloat16.from_float(
-        r->x, values, masters, count, r->tape->placed->plan->numbers.stochastic ? &chance : NULL);
+    r->x->k->bfloat16.from_float(r->x, values, masters, count, r->tape->step.stochastic ? &chance : NULL);
 }

@@ -34,7 +34,7 @@ static int64_t rows_in(const struct tr_runner *r, int counts, int64_t from, int6
 static struct parts parts_of(const struct tr_runner *r, int counts, int64_t width)
 {
     const struct tr_tape *t = r->tape;
-    int ranks = t->placed->plan->mesh.size[TR_EP];
+    int ranks = t->mesh->size[TR_EP];
     int64_t n = tr_count(t, counts) / ranks;
     struct parts p = { .sum = 0 };
     for (int x = 0; x < ranks; p.sum += p.count[x++]) {

@@ -105,7 +105,7 @@ static void say(const struct tr_runner *r, const struct finding *f, struct tr_er
 static bool say_update(const struct tr_runner *r, struct tr_error *e)
 {
     char loss[32], norm[32];
-    int u = 0, updates = tr_updates(r->tape->placed->plan);
+    int u = 0, updates = r->n_updates;
     while (isfinite(r->updates[u].loss) && isfinite(r->updates[u].norm))
         u++;
     return tr_fail(e,
@@ -117,9 +117,10 @@ static bool say_update(const struct tr_runner *r, struct tr_error *e)
 
 bool tr_not_finite(struct tr_runner *r, struct tr_error *e)
 {
-    if (r->tape->placed->plan->pipeline.async)
+    enum tr_norm_known known = r->tape->step.norm;
+    if (known == TR_NORM_OF_EACH_UPDATE)
         return say_update(r, e);
-    if (r->tape->placed->plan->pipeline.no_flush) /* nothing is left to look for the place with */
+    if (known == TR_NORM_AFTER_UPDATES) /* nothing is left to look for the place with */
         return tr_fail(e,
             "step %lld: the loss is %g and the gradient's norm %g, and the ranks have updated already, as "
             "this schedule does not wait for the norm. A smaller --rate may help",

@@ -18,11 +18,9 @@ struct drawn {
 
 static struct drawn drawn(const struct tr_runner *r, const struct tr_instr *i, int s)
 {
-    const struct tr_plan *p = r->tape->placed->plan;
-    int update = i->micro / tr_update_micros(p), updates = tr_updates(p);
-    struct drawn d = { .step = r->step * updates + update };
-    d.sequence = i->place + s - (int64_t)update * (p->batch / updates);
-    return d;
+    const struct tr_tape *t = r->tape;
+    return (struct drawn){ .step = r->step * t->step.updates + i->update,
+        .sequence = i->place + s - (int64_t)i->update * t->step.sequences };
 }
 
 static void load_tokens(struct tr_runner *r, const struct tr_instr *i, struct drawn d, int s, bool targets)
@@ -72,6 +70,6 @@ void tr_run_load(struct tr_runner *r, const struct tr_instr *i)
     const struct tr_tape *t = r->tape;
     const struct tr_graph *g = t->placed->g;
     bool targets = t->placed->shards[t->values[i->out[0]].shard].tensor == g->targets;
-    for (int s = 0; s < tr_micro_batch(t->placed->plan); s++)
+    for (int s = 0; s < i->times; s++)
         (g->grid ? load_picture : g->inputs ? load_rows : load_tokens)(r, i, drawn(r, i, s), s, targets);
 }

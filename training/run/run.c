@@ -90,7 +90,7 @@ bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct t
         return false;
     r->points = tr_new((size_t)t->n_values, sizeof *r->points);
     r->clock = tr_new((size_t)t->n_instrs + 1, sizeof *r->clock);
-    r->n_updates = tr_updates(t->placed->plan);
+    r->n_updates = t->step.updates;
     r->updates = tr_new((size_t)r->n_updates, sizeof *r->updates);
     tr_ledger_predict(&r->predicted, t);
     tr_copies_predict(&r->copies_predicted, t);
@@ -100,15 +100,15 @@ bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct t
     for (int i = 0; i < t->n_states; i++)
         initialise(r, &t->states[i]);
     tr_host_follow(r);
-    int threads = t->placed->plan->offload.threads;
+    int threads = t->step.host_threads;
     if (threads > 1 && !(r->threads = tr_threads_start(threads, e)))
         return false;
-    if (t->placed->plan->mesh.n == 1 || !world)
+    if (t->mesh->n == 1 || !world)
         return true;
     r->before_groups = tr_resident_now();
-    if (!tr_groups_make(&r->groups, &t->placed->plan->mesh, t->masks, t->n_masks, t->stage_layout,
-            t->placed->plan->numbers.free_order, world, e) ||
-        !tr_groups_beside(&r->groups, &t->placed->plan->mesh, t->beside, t->n_beside, e))
+    if (!tr_groups_make(
+            &r->groups, t->mesh, t->masks, t->n_masks, t->stage_layout, t->step.free_order, world, e) ||
+        !tr_groups_beside(&r->groups, t->mesh, t->beside, t->n_beside, e))
         return false;
     if (t->n_beside && tutti_stream_create(&r->beside))
         return tr_fail(e, "rank %d: %s", t->rank, tutti_get_last_error(NULL));
@@ -325,28 +325,25 @@ static double sum(const double *x, int64_t count)
 static void run_update(struct tr_runner *r, const struct tr_instr *i)
 {
     const struct tr_tape *t = r->tape;
-    const struct tr_plan *plan = t->placed->plan;
+    const struct tr_optimizer *o = &i->optimizer;
     const struct tr_param_state *h = tr_param_state_of((struct tr_tape *)t, i->parameter);
-    int update = plan->pipeline.async ? i->micro / tr_update_micros(plan) : 0;
     bool delayed = t->values[i->in[0]].lasts; /* the gradient of the step before, where there was one */
     double norm = delayed ? r->before.norm : r->result.norm,
-           step = (double)(r->step * tr_updates(plan) + update + !delayed);
+           step = (double)(r->step * t->step.updates + i->update + !delayed);
     bool none_waits = delayed && r->step == 0;
-    struct tr_adamw a = { .rate = (float)plan->optimizer.rate,
-        .scale = plan->optimizer.clip > 0 && norm > plan->optimizer.clip
-                     ? (float)(plan->optimizer.clip / norm)
-                     : 1,
-        .decay = t->placed->g->tensors[i->parameter].dims > 1 ? (float)plan->optimizer.decay : 0,
+    struct tr_adamw a = { .rate = (float)o->rate,
+        .scale = o->clip > 0 && norm > o->clip ? (float)(o->clip / norm) : 1,
+        .decay = (float)o->decay,
         .correct1 = (float)(1 / (1 - pow(0.9, step))),
         .correct2 = (float)(1 / (1 - pow(0.95, step))) };
-    int old = plan->pipeline.async ? i->in[i->ins - 1] : i->out[0];
+    int states = o->sgd ? 0 : 2, old = i->ins > 1 + states ? i->in[1 + states] : i->out[0];
     if (old != i->out[0]) /* another version, which others still read */
         memcpy(tr_at(r, i->out[0]), tr_at(r, old), (size_t)t->values[old].bytes);
-    bool offloaded = t->values[i->out[0]].host, mixed = h->master >= 0;
+    bool offloaded = t->values[i->out[0]].host, mixed = i->outs > 1;
     int64_t from = offloaded ? 0 : h->shard_from; /* the host has no more than what is updated */
-    struct tr_update u = { .p = mixed ? tr_at(r, h->master) : (float *)tr_at(r, i->out[0]) + from,
-        .m = plan->optimizer.sgd ? NULL : tr_at(r, i->in[1]),
-        .v = plan->optimizer.sgd ? NULL : tr_at(r, i->in[2]),
+    struct tr_update u = { .p = mixed ? tr_at(r, i->out[1]) : (float *)tr_at(r, i->out[0]) + from,
+        .m = o->sgd ? NULL : tr_at(r, i->in[1]),
+        .v = o->sgd ? NULL : tr_at(r, i->in[2]),
         .g = mixed ? NULL : tr_at(r, i->in[0]),
         .narrow = tr_at(r, i->in[0]),
         .count = i->count,
@@ -372,12 +369,11 @@ static void after(struct tr_runner *r, int n)
 {
     const struct tr_tape *t = r->tape;
     const struct tr_value *losses = &t->values[t->losses], *leaves = &t->values[t->leaves];
-    const struct tr_plan *p = t->placed->plan;
     int updates = r->n_updates;
     int64_t loss = losses->bytes / 8 / updates, norm = leaves->bytes / 8 / updates;
     for (int u = 0; u < updates && losses->last == n; u++)
         r->updates[u].loss = sum((const double *)tr_at(r, t->losses) + u * loss, loss) /
-                             (double)(p->batch / updates * tr_targets(t->placed->g));
+                             (double)(t->step.sequences * tr_targets(t->placed->g));
     for (int u = 0; u < updates && leaves->last == n; u++)
         r->updates[u].norm = sqrt(sum((const double *)tr_at(r, t->leaves) + u * norm, norm));
     r->result = r->updates[updates - 1];
@@ -479,8 +475,8 @@ bool tr_runner_step(struct tr_runner *r, struct tr_error *e)
         r->clock[n] = tr_now_ns();
         if (!tr_runner_instr(r, n, e))
             return false;
-        bool tells = !t->placed->plan->servers.async; /* there a server does, who has other pushes */
-        if (n == t->values[t->leaves].last && tells && !all_finite(r)) /* nothing was updated yet */
+        bool tells = t->step.norm != TR_NORM_OF_EACH_PUSH; /* there a server does, who has other pushes */
+        if (n == t->values[t->leaves].last && tells && !all_finite(r))
             return tr_not_finite(r, e);
         if (r->audited)
             tr_audit_after(&r->audit, t, r->arena, n);
@@ -502,7 +498,7 @@ void tr_runner_read(const struct tr_runner *r, int parameter, int what, float *t
     const struct tr_tensor *w = &t->placed->g->tensors[parameter];
     for (int n = 0; n < t->n_states; n++) {
         const struct tr_param_state *h = &t->states[n];
-        bool works = t->placed->plan->mesh.servers && t->server < 0;
+        bool works = t->mesh->servers && t->server < 0;
         bool rounded = h->master < 0 && t->values[h->values].element == TR_BFLOAT16;
         if (h->parameter != parameter || (works && what) || (rounded && !what))
             continue; /* a worker's gradient is a part of the sum, and servers have the masters */

@@ -8,7 +8,6 @@
 #include "training/run/server.h"
 
 #include "training/launch.h"
-#include "training/parallel/push_order.h"
 #include "training/run/compute.h"
 
 #include <math.h>
@@ -102,7 +101,7 @@ static bool whoever_comes(struct tr_server *s, int *worker, struct tr_error *e)
 bool tr_server_open(
     struct tr_server *s, struct tr_runner *r, const int *order, long steps, struct tr_error *e)
 {
-    int workers = r->tape->placed->plan->mesh.size[TR_DP];
+    int workers = r->tape->mesh->size[TR_DP];
     size_t n = (size_t)workers;
     *s = (struct tr_server){ .r = r,
         .order = order,
@@ -157,7 +156,7 @@ static bool give(struct tr_server *s, int worker, struct tr_error *e)
 bool tr_server_next(struct tr_server *s, struct tr_push *push, struct tr_error *e)
 {
     struct tr_runner *r = s->r;
-    long staleness = r->tape->placed->plan->servers.staleness, number = (long)r->step;
+    long staleness = r->tape->step.staleness, number = (long)r->step;
     int w = s->order ? s->order[number] : 0;
     if (!s->order && !whoever_comes(s, &w, e))
         return false;

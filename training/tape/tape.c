@@ -8,6 +8,35 @@
 const char *const tr_memory_names[TR_MEMORIES] = { "parameters", "gradients", "optimizer", "activations",
     "buffers", "kernel scratch" };
 
+static enum tr_norm_known norm_known(const struct tr_plan *p)
+{
+    return p->servers.async       ? TR_NORM_OF_EACH_PUSH
+           : p->pipeline.async    ? TR_NORM_OF_EACH_UPDATE
+           : p->pipeline.no_flush ? TR_NORM_AFTER_UPDATES
+                                  : TR_NORM_BEFORE_UPDATES;
+}
+
+void tr_tape_begin(struct tr_tape *t, const struct tr_placed *p, int rank)
+{
+    const struct tr_plan *plan = p->plan;
+    *t = (struct tr_tape){ .placed = p,
+        .mesh = &plan->mesh,
+        .step = { .updates = tr_updates(plan),
+            .sequences = plan->batch / tr_updates(plan),
+            .norm = norm_known(plan),
+            .stochastic = plan->numbers.stochastic,
+            .free_order = plan->numbers.free_order,
+            .host_threads = plan->offload.threads,
+            .staleness = plan->servers.staleness },
+        .rank = rank,
+        .tickets = -1,
+        .server = tr_mesh_server(&plan->mesh, rank),
+        .stage_layout = plan->pipeline.vee          ? TR_VEE
+                        : plan->pipeline.chunks > 1 ? TR_RING
+                                                    : TR_LINE };
+    tr_mesh_place(&plan->mesh, rank, t->at);
+}
+
 int tr_add_value(struct tr_tape *t, int shard, int micro, enum tr_memory memory, int64_t bytes)
 {
     t->values = tr_grow(t->values, t->n_values, &t->room_values, sizeof *t->values);
@@ -43,6 +72,49 @@ struct tr_instr *tr_add_instr(struct tr_tape *t, enum tr_code code)
     *i = (struct tr_instr){
         .code = code, .scratch = -1, .stage = -1, .micro = -1, .part = -1, .unit = -1, .parameter = -1
     };
+    return i;
+}
+
+void tr_put_in_slot(struct tr_instr *i, const struct tr_slot *slot, int unit)
+{
+    if (slot)
+        i->stage = slot->stage, i->micro = slot->micro, i->part = slot->part, i->unit = unit;
+}
+
+struct tr_instr *tr_add_in_slot(struct tr_tape *t, enum tr_code code, const struct tr_slot *slot, int unit)
+{
+    struct tr_instr *i = tr_add_instr(t, code);
+    tr_put_in_slot(i, slot, unit);
+    return i;
+}
+
+struct tr_instr *tr_add_call(struct tr_tape *t, enum tr_code code, int axes, int64_t count)
+{
+    struct tr_instr *i = tr_add_instr(t, code);
+    i->axes = axes, i->count = count, i->times = 1, i->fold = TUTTI_SUM;
+    tr_need_group(t, axes);
+    return i;
+}
+
+struct tr_instr *tr_add_norm(struct tr_tape *t, const struct tr_param_state *h, int update)
+{
+    struct tr_instr *i = tr_add_instr(t, TR_NORM);
+    i->place = tr_norm_place(t, h, update);
+    i->parameter = h->parameter, i->count = h->shard_count;
+    i->in[i->ins++] = h->gradient, i->out[i->outs++] = t->leaves;
+    return i;
+}
+
+struct tr_instr *tr_add_update(struct tr_tape *t, const struct tr_param_state *h, int gradient)
+{
+    struct tr_instr *i = tr_add_instr(t, TR_UPDATE);
+    i->parameter = h->parameter, i->count = h->shard_count;
+    i->optimizer = t->placed->plan->optimizer;
+    if (t->placed->g->tensors[h->parameter].dims == 1)
+        i->optimizer.decay = 0;
+    i->in[i->ins++] = gradient;
+    if (h->m >= 0)
+        i->in[i->ins++] = h->m, i->in[i->ins++] = h->v;
     return i;
 }
 

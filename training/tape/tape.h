@@ -54,8 +54,8 @@ struct tr_instr {
                  server: the peer */
     enum tr_edge edge;
     tutti_op fold;
-    int64_t count, times; /* elements of a call, calls; LOSSES: leaves of a sequence, sequences; COUNT:
-                             elements, gradients that the sum has in all */
+    int64_t count, times; /* elements of a call, calls; LOSSES: leaves of a sequence, sequences; LOAD: -,
+                             sequences; COUNT: elements, gradients that the sum has in all */
     int64_t place; /* NORM, LOSSES: of the first leaf in the vector; LOAD: the first sequence in the batch */
     int64_t first; /* LOAD, and what works on tokens by their places: the first one of the sequence; LOSSES:
                       the first leaf, of those of a sequence that are here */
@@ -65,6 +65,10 @@ struct tr_instr {
     double scale; /* SOFTMAX_DX: of the loss's mean; it enters here, once */
     double flops;
     bool beside; /* a collective: on a host stream, beside the list; TR_WAIT: for such a one */
+    int update; /* LOAD, UPDATE: which of the step's updates */
+    /* UPDATE reads the gradient, with AdamW m and v, and in an asynchronous pipeline the version that it
+     * starts from, which elsewhere is what it overwrites. It writes the values, and their master, if any. */
+    struct tr_optimizer optimizer;
 };
 
 /* Of each parameter that this rank has: its values. -1: none. */
@@ -93,8 +97,26 @@ struct tr_room {
     int64_t arena, peak[TR_MEMORIES], peak_total; /* bytes */
 };
 
+/* When the norm and the loss are known. */
+enum tr_norm_known {
+    TR_NORM_BEFORE_UPDATES, /* so that nothing is updated where one of them is no number */
+    TR_NORM_AFTER_UPDATES, /* those do not wait for it */
+    TR_NORM_OF_EACH_UPDATE, /* at the end of the step, all of them: of an asynchronous pipeline */
+    TR_NORM_OF_EACH_PUSH /* a worker's own, by the asynchronous server that takes its push */
+};
+
 struct tr_tape {
     const struct tr_placed *placed;
+    const struct tr_mesh *mesh;
+    /* What no instruction says alone. */
+    struct {
+        int updates, sequences; /* of the weights; in each of them, those of all ranks */
+        enum tr_norm_known norm;
+        bool stochastic; /* rounding of masters */
+        bool free_order; /* of the sums of groups; else they are canonical */
+        int host_threads; /* of updates on the host */
+        long staleness; /* at an asynchronous server: the most steps before the slowest worker; -1: any */
+    } step;
     int rank, at[TR_AXES];
     int server; /* which parameter server this rank is; -1: none */
     int tickets; /* value: losses of each worker, by which a live server sees who comes first; -1 */
@@ -114,6 +136,8 @@ struct tr_tape {
     enum tr_stage_layout stage_layout;
 };
 
+/* An empty list, of this rank, with what its plan says of the whole step. */
+void tr_tape_begin(struct tr_tape *t, const struct tr_placed *p, int rank);
 void tr_tape_free(struct tr_tape *t);
 /* All ranks make a communicator together, so each makes those that any rank needs, in one order: the groups
  * of a tape are added to those of all, and become those of all. */
@@ -132,6 +156,15 @@ int tr_add_array(
 /* Elements of a value. */
 int64_t tr_count(const struct tr_tape *t, int value);
 struct tr_instr *tr_add_instr(struct tr_tape *t, enum tr_code code);
+/* It belongs to this part, of this unit; without one to the end of the step, as at first. */
+void tr_put_in_slot(struct tr_instr *i, const struct tr_slot *slot, int unit);
+struct tr_instr *tr_add_in_slot(struct tr_tape *t, enum tr_code code, const struct tr_slot *slot, int unit);
+/* One call of so many elements on these axes, which sums up if it reduces, or shares what is summed up. */
+struct tr_instr *tr_add_call(struct tr_tape *t, enum tr_code code, int axes, int64_t count);
+/* The leaves of a parameter's gradient, as update `update` of the step has it. */
+struct tr_instr *tr_add_norm(struct tr_tape *t, const struct tr_param_state *h, int update);
+/* An update by the plan's optimizer; what it writes, and an older version that it reads, are to be added. */
+struct tr_instr *tr_add_update(struct tr_tape *t, const struct tr_param_state *h, int gradient);
 /* Before instruction `at`; the others move up. */
 struct tr_instr *tr_insert_instr(struct tr_tape *t, int at, enum tr_code code);
 void tr_remove_instr(struct tr_tape *t, int at);

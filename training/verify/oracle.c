@@ -13,7 +13,7 @@
 #include "training/commands/server_report.h"
 
 #include "training/checkpoint/pieces.h"
-#include "training/parallel/push_order.h"
+#include "training/run/server.h"
 #include "training/run/compute.h"
 
 #include <math.h>
@@ -229,7 +229,8 @@ bool tr_oracle_run(
         return tr_fail(
             e, "simulate takes --servers, --server-mode async and an order: --arrivals seed:N or a file");
     if (!tr_server_report_check(o, &p->run.plan, e) ||
-        !tr_push_order_make(&a, o->plan.servers.arrivals, &p->run.plan, o->steps, e))
+        !tr_push_order_make(
+            &a, o->plan.servers.arrivals, &p->run.plan.mesh, p->run.plan.servers.staleness, o->steps, e))
         return false;
     bool ok = tr_open_data(&data, o, &p->run.graph, e);
     if (ok) {

@@ -3,7 +3,6 @@
  * order is given, so the simulator knows what each push must bring, and what the servers have in the end. */
 #include "training/commands/server_report.h"
 #include "training/verify/trial.h"
-#include "training/parallel/push_order.h"
 
 static bool work(struct tr_trial *t, long steps, struct tr_error *e)
 {
@@ -32,16 +31,16 @@ static bool take_all(struct tr_trial *t, struct tr_server *s, long pushes, struc
 
 bool tr_trial_server(struct tr_trial *t, const struct tr_options *o, struct tr_error *e)
 {
-    const struct tr_plan *plan = t->runner.tape->placed->plan;
-    int server = t->runner.tape->server;
+    const struct tr_tape *tape = t->runner.tape;
+    int server = tape->server;
     struct tr_push_order a;
     struct tr_server s;
     if (server < 0)
         return work(t, o->steps, e);
-    if (!tr_push_order_make(&a, o->plan.servers.arrivals, plan, o->steps, e))
+    if (!tr_push_order_make(&a, o->plan.servers.arrivals, tape->mesh, tape->step.staleness, o->steps, e))
         return false;
     bool ok = tr_server_open(&s, &t->runner, a.order[server], o->steps, e) &&
-              take_all(t, &s, plan->mesh.size[TR_DP] * o->steps, e);
+              take_all(t, &s, tape->mesh->size[TR_DP] * o->steps, e);
     if (ok) {
         tr_server_close(&s);
         tr_trial_arrays(t, TR_DIFF_VALUES);

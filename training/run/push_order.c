@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* push_order.c: orders of pushes from a seed or a file, and whether workers that wait for each other and for
  * servers can come in such an order. */
-#include "training/parallel/push_order.h"
+#include "training/run/server.h"
 
 #include "training/data/data.h"
 
@@ -181,10 +181,10 @@ static bool check(const struct tr_push_order *a, const char *text, long stalenes
     return ok;
 }
 
-bool tr_push_order_make(
-    struct tr_push_order *a, const char *text, const struct tr_plan *p, long steps, struct tr_error *e)
+bool tr_push_order_make(struct tr_push_order *a, const char *text, const struct tr_mesh *m, long staleness,
+    long steps, struct tr_error *e)
 {
-    *a = (struct tr_push_order){ p->mesh.size[TR_DP], p->mesh.servers, steps, NULL };
+    *a = (struct tr_push_order){ m->size[TR_DP], m->servers, steps, NULL };
     if (!strcmp(text, "live"))
         return true;
     char *end = NULL, name[600];
@@ -197,12 +197,12 @@ bool tr_push_order_make(
     for (int s = 0; s < a->servers; s++)
         a->order[s] = tr_new((size_t)(a->workers * steps), sizeof **a->order);
     if (seeded)
-        draw(a, p->servers.staleness, seed);
+        draw(a, staleness, seed);
     for (int s = 0; s < a->servers && ok && !seeded; s++) {
         tr_push_order_name(name, sizeof name, text, s, a->servers);
         ok = read_order(a->order[s], a, access(name, R_OK) ? text : name, e);
     }
-    if (ok && (seeded || check(a, text, p->servers.staleness, e)))
+    if (ok && (seeded || check(a, text, staleness, e)))
         return true;
     tr_push_order_free(a);
     return false;

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* pass.h: a pass is a row: what a paradigm changes of a rank's list, at the moments at which the list is
+ * written. lower.c, hold.c and end.c ask all rows at each of them, in the order of the table (table.c), and
+ * know none by its name. */
+#ifndef TRAINING_PASSES_PASS_H
+#define TRAINING_PASSES_PASS_H
+
+#include "training/passes/versions.h"
+#include "training/tape/tape.h"
+
+/* A shard that one rank makes and another reads: its stages, of which one is here. */
+struct tr_border {
+    int shard, from, to;
+    bool forward;
+};
+
+/* A value that is on its way to another stage. */
+struct tr_sent {
+    int value;
+    enum tr_edge edge;
+};
+
+struct tr_lowering;
+
+/* What a rank has of a parameter from step to step, beside its values. */
+struct tr_held {
+    bool host; /* what it updates is on the host, with the optimizer */
+};
+
+/* NULL where a pass does nothing. */
+struct tr_pass {
+    bool (*on)(const struct tr_plan *p);
+    /* What of a parameter is held, before there is anything: hold.c makes the values of it. */
+    void (*hold)(const struct tr_lowering *l, const struct tr_tensor *w, struct tr_held *held);
+    /* Whether a backward part computes again what this step of the forward part gives. */
+    bool (*again)(const struct tr_lowering *l, const struct tr_step *s);
+    /* The update of a parameter, if it is another one; then true, and no further pass is asked. */
+    bool (*update)(struct tr_lowering *l, struct tr_param_state *h);
+    /* The list is there: what is changed of it, before values are given places. */
+    void (*rewrite)(struct tr_lowering *l);
+};
+
+extern const struct tr_pass tr_pass_offload, tr_pass_recompute;
+
+struct tr_lowering {
+    struct tr_tape *t;
+    const struct tr_placed *p;
+    const struct tr_slot *slots; /* the parts that this rank runs, in their order */
+    int n_slots;
+    int *now; /* [shard][micro]: its value, or -1 */
+    int *losses; /* of each micro-batch: a value, or -1 */
+    /* lower.c */
+    int *producer; /* of each shard: the step that makes it, or -1 */
+    int *steps, n_steps; /* those of this rank's stages, in their order */
+    bool *renewed; /* [shard][micro]: its value was computed again */
+    int *gathered; /* of each shard of a parameter: its whole value in this part, or -1 (ZeRO-3) */
+    struct tr_versions versions; /* of weights, in an asynchronous pipeline */
+    /* borders.c */
+    struct tr_border *borders; /* in the order of shards */
+    int n_borders;
+    struct tr_sent *sent_back; /* values sent backward that nobody has waited for, from `waited` on */
+    int n_sent, waited;
+};
+
+/* ---- table.c: the rows that are on are asked, in their order ---- */
+
+struct tr_held tr_what_is_held(const struct tr_lowering *l, const struct tr_tensor *w);
+bool tr_computes_again(const struct tr_lowering *l, const struct tr_step *s);
+void tr_update_parameter(struct tr_lowering *l, struct tr_param_state *h);
+void tr_rewrite(struct tr_lowering *l);
+
+/* ---- lower.c ---- */
+
+/* Where the value of a shard stands, for a micro-batch; a new one, which stands there from now on. */
+int *tr_now(const struct tr_lowering *l, int shard, int micro);
+int tr_new_value(struct tr_lowering *l, int shard, int micro);
+
+/* ---- hold.c, end.c ---- */
+
+void tr_hold_parameters(struct tr_lowering *l);
+/* The vector of leaves of the norm, which an asynchronous pipeline fills update by update. */
+void tr_lower_leaves(struct tr_tape *t);
+/* The end of the step: reductions, tied gradients, norm, loss, optimizer. */
+void tr_lower_end(struct tr_lowering *l);
+
+/* ---- borders.c: what crosses borders of stages ---- */
+
+void tr_list_borders(struct tr_lowering *l);
+/* What comes before a part, and what goes after it. */
+void tr_receive(struct tr_lowering *l, const struct tr_slot *slot);
+void tr_send(struct tr_lowering *l, const struct tr_slot *slot);
+/* After the last part: all that was sent has arrived. */
+void tr_wait_for_all(struct tr_lowering *l);
+
+#endif

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* table.c: the passes, in the order in which they are asked, and what is done with their answers. */
+#include "training/passes/pass.h"
+#include "training/passes/zero.h"
+
+static const struct tr_pass *const passes[] = { &tr_pass_recompute, &tr_pass_offload };
+enum { PASSES = sizeof passes / sizeof *passes };
+
+/* The next pass from n on that the plan has; NULL: there is none. */
+static const struct tr_pass *next_pass(const struct tr_lowering *l, int *n)
+{
+    while (*n < PASSES && !passes[*n]->on(l->p->plan))
+        ++*n;
+    return *n < PASSES ? passes[(*n)++] : NULL;
+}
+
+struct tr_held tr_what_is_held(const struct tr_lowering *l, const struct tr_tensor *w)
+{
+    const struct tr_pass *pass;
+    struct tr_held held = { .host = false };
+    for (int n = 0; (pass = next_pass(l, &n));)
+        if (pass->hold)
+            pass->hold(l, w, &held);
+    return held;
+}
+
+bool tr_computes_again(const struct tr_lowering *l, const struct tr_step *s)
+{
+    const struct tr_pass *pass;
+    for (int n = 0; (pass = next_pass(l, &n));)
+        if (pass->again && pass->again(l, s))
+            return true;
+    return false;
+}
+
+static void update_in_place(struct tr_tape *t, const struct tr_param_state *h)
+{
+    struct tr_instr *i = tr_add_update(t, h, h->gradient);
+    i->out[i->outs++] = h->values;
+    if (h->master >= 0)
+        i->out[i->outs++] = h->master;
+}
+
+void tr_update_parameter(struct tr_lowering *l, struct tr_param_state *h)
+{
+    const struct tr_pass *pass;
+    bool done = false;
+    for (int n = 0; !done && (pass = next_pass(l, &n));)
+        done = pass->update && pass->update(l, h);
+    if (!done)
+        update_in_place(l->t, h);
+    tr_zero_share(l->t, h, h->values);
+}
+
+void tr_rewrite(struct tr_lowering *l)
+{
+    const struct tr_pass *pass;
+    for (int n = 0; (pass = next_pass(l, &n));)
+        if (pass->rewrite)
+            pass->rewrite(l);
+}
