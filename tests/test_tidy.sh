@@ -320,10 +320,6 @@ for stray in training/x.c training/odd/x.c; do
     plant; add $stray; refuse room $stray
 done
 
-# What training/ does not keep yet: so much is legal, no more, and no line that nothing needs.
-plant; members 85 ' d' >>training/options.h; refuse members training/options.h
-plant; members 84 ' d' >>training/options.h; tidy || fail "an exception was refused"
-plant; members 27 ' d' >>training/options.h; refuse exception training/options.h
 plant; printf '#include <base/log.h>\n' >>perf/collperf/run.c; refuse include perf/collperf/run.c
 plant; printf '#include "base/log.h"\n' >>perf/collperf/device.c; refuse include perf/collperf/device.c
 plant; printf '#include "base/dev.h"\n' >>perf/collperf/run.c; refuse include perf/collperf/run.c

@@ -31,11 +31,6 @@ trap 'exit 1' HUP INT TERM
     done
 } >"$scratch/texts"
 
-# --- Structs of training/ that still have more members than are legal: "FILE MOST". The list only shrinks:
-# what needs its line no more is a violation, too.
-cat >"$scratch/exceptions" <<'END'
-END
-
 # --- Code, line by line. `plain` is the line without comments and without what stands between quotes.
 cat >"$scratch/code.awk" <<'AWK'
 function report(line, rule, what)
@@ -127,19 +122,6 @@ function check_include(line,    name, target)
     if (place[room] > 1 && target ~ /^(algorithms|transports|kernels)$/)
         return
     report(FNR, "include", name ": from " room " to " target " is against the arrows")
-}
-
-# Members that a struct of this file may have.
-function most_members(file)
-{
-    return file in limit ? limit[file] : 30
-}
-
-# An exception that nothing needs any more. There need not be such a file: a branch may have moved it.
-function end_exception(file, found)
-{
-    if (file in limit && found > 0 && found <= 30)
-        printf "%s:1: [exception] tests/tidy.sh excepts it from [members], and need not\n", file
 }
 
 # perf/, training/ and lib/nccl/ see tutti.h only, so each has one file of its own for what lib/base keeps
@@ -244,9 +226,7 @@ function open_bracket()
 # A struct without a name counts as its members: they are members of what is around it. "@" stands for it.
 function close_bracket()
 {
-    if (kind[depth] == "struct" && members[depth] > widest)
-        widest = members[depth]
-    if (kind[depth] == "struct" && members[depth] > most_members(FILENAME))
+    if (kind[depth] == "struct" && members[depth] > 30)
         report(opened[depth], "members", members[depth] " members; a struct of 30 is legal")
     valued = was_valued[depth]
     unnamed = kind[depth] == "struct" ? members[depth] : 1
@@ -304,10 +284,6 @@ BEGIN {
     hidden["training/run", "training/passes"] = hidden["training/run", "training/check"] = 1
     hidden["training/run", "training/parallel"] = 1
     hidden["training/account", "training/passes"] = hidden["training/account", "training/check"] = 1
-    while ((getline line <exceptions) > 0) {
-        split(line, word, " ")
-        limit[word[1]] = word[2]
-    }
     while ((getline path <list) > 0)
         known[path] = 1
     b = "(^|[^A-Za-z0-9_])"
@@ -328,9 +304,6 @@ FNR == 1 {
     manual = FILENAME == "lib/tutti.h" # has the words of each function
     golden = FILENAME ~ /^training\/reference\// # stands alone, to be read from top to bottom
     program = script && (/^#!/ || FILENAME !~ /\.py$/) # what is imported names no interpreter
-    end_exception(read, widest)
-    read = FILENAME
-    widest = 0
     room = room_of(FILENAME)
     house = room
     sub(/^training\/.*/, "training", house)
@@ -393,13 +366,9 @@ inside {
     if (FNR - begin + 1 > 70)
         report(begin, "function length", FNR - begin + 1 " lines; 70 are legal")
 }
-END {
-    end_exception(read, widest)
-}
 AWK
-xargs awk -v list="$scratch/code" -v variables="$scratch/variables" -v exceptions="$scratch/exceptions" \
-    -f "$scratch/code.awk" \
-    <"$scratch/code" >"$scratch/found"
+xargs awk -v list="$scratch/code" -v variables="$scratch/variables" \
+    -f "$scratch/code.awk" <"$scratch/code" >"$scratch/found"
 
 # --- Variables that may change are those of the table in CONTRIBUTING.md, at most 24 of a library's state.
 if [ -f CONTRIBUTING.md ]; then
