@@ -2,6 +2,7 @@
 /* test_options.c: numbers that nobody can have meant are refused, with what would be legal; none ends the
  * program, and none is taken for another. */
 #include "tests/training/options_rig.h"
+#include "training/commands/one_rank.h"
 #include "training/verify/verify.h"
 #include "training/data/data.h"
 #include "training/errors/inject.h"
@@ -48,6 +49,8 @@ Test(options, words_that_are_no_choice_are_refused_with_those_that_are)
         { "--cnn-cut cells", "--cnn-cut cells: legal are rows and columns" },
         { "--norm layer", "--norm layer: legal are none and group" },
         { "--offload half", "--offload half: legal are none, optimizer, activations and both" },
+        { "--tp 0", "--tp 0: legal are 1 to 1073741824" },
+        { "--zero -1", "--zero -1: legal are 0 to 1073741824" },
         { "--memory much", "--memory much: legal is a number of bytes, with K, M, G or T" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -55,6 +58,46 @@ Test(options, words_that_are_no_choice_are_refused_with_those_that_are)
         struct tr_error e = { .text = "" };
         cr_assert(!rig_options(&o, cases[i][0], &e), "%s is taken", cases[i][0]);
         cr_expect_str_eq(e.text, cases[i][1]);
+    }
+}
+
+Test(options, what_is_given_differs_from_what_is_not)
+{
+    struct tr_options o;
+    struct tr_error e;
+    cr_assert(rig_options(&o, "--tp 2 --sp --save x --offload none --micro 1", &e), "%s", e.text);
+    const char *const given[] = { "tp", "sp", "save", "offload" }, *const left[] = { "cp", "load", "micro" };
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++)
+        cr_expect(tr_options_given(&o, given[i]), "--%s", given[i]);
+    for (size_t i = 0; i < sizeof left / sizeof *left; i++)
+        cr_expect_not(tr_options_given(&o, left[i]), "--%s", left[i]);
+}
+
+/* Of what many ranks are asked for, one has what says which numbers there are, and no more. */
+Test(options, one_rank_computes_what_changes_its_bits)
+{
+    static const char *const cases[][2] = {
+        { "--dp 2 --tp 2 --sp --micro 2 --zero 1 --recompute full --overlap", "" },
+        { "--model cnn:nano --norm group --grid 16 --tp 2 --cp 2 --conv-split filters --cnn-cut columns",
+            "--model cnn:nano --norm group --grid 16 --conv-split filters --cnn-cut columns" },
+        { "--optimizer sgd --rate 0.5 --batch 4 --seed 3 --data recall",
+            "--optimizer sgd --rate 0.5 --batch 4 --seed 3 --data recall" },
+        { "--dp 2 --offload both --offload-delay 1", "--offload optimizer --offload-delay 1" },
+        { "--dp 2 --offload both", "" },
+        { "--cp 2 --cp-map striped --cp-attention ring", "--cp-map striped" },
+        { "--cp 2 --cp-map zigzag --cp-attention ring", "" },
+        { "--dp 2 --precision bfloat16 --rounding stochastic", "--precision bfloat16 --rounding stochastic" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct tr_options many, one, wanted;
+        struct tr_error e;
+        char left[TR_OPTION_TEXT], right[TR_OPTION_TEXT];
+        cr_assert(rig_options(&many, cases[i][0], &e), "%s", e.text);
+        cr_assert(rig_options(&wanted, cases[i][1], &e), "%s", e.text);
+        wanted.plan.sizes.dp = 1;
+        tr_one_rank_options(&one, &many);
+        cr_expect(
+            tr_options_same(&one, &wanted, left, right), "%s: %s, and not %s", cases[i][0], left, right);
     }
 }
 
