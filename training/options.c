@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* options.c: one table of options, and the words of a command line. */
+/* options.c: the table of options, of which those of paradigms are in the registry, and the words of a
+ * command line. */
 #include "training/options.h"
 
 #include "training/parallel/registry.h"

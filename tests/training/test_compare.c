@@ -117,10 +117,10 @@ Test(compare, operations_are_those_of_what_a_rank_has)
 /* ---- the registry of paradigms ---- */
 
 /* "--dp N --ep N" over two ranks; of a model that has what is cut. */
-static void ask(char line[96], const struct tr_paradigm *x)
+static void ask(char line[96], const struct tr_paradigm *x, int variant)
 {
     int used = sprintf(line, "%s", x->axis == TR_EP ? "--model moe:nano " : "");
-    for (const char *at = x->compared[0].options; *at; at++)
+    for (const char *at = x->compared[variant].options; *at; at++)
         line[used++] = *at == 'N' ? '2' : *at;
     line[used] = 0;
 }
@@ -134,7 +134,7 @@ Test(compare, each_paradigm_that_is_registered_runs_alone_and_cuts_what_it_says)
         char line[96], text[200] = "";
         if (!x->word)
             continue;
-        ask(line, x);
+        ask(line, x, 0);
         rig_prepare(&p, line);
         for (int k = 0; (y = tr_paradigm_at(k)); k++)
             cr_expect_eq(tr_paradigm_cuts(y, &p.run.plan), x == y, "%s: %s", line, y->name);
@@ -145,6 +145,20 @@ Test(compare, each_paradigm_that_is_registered_runs_alone_and_cuts_what_it_says)
         alone++;
     }
     cr_expect_eq(alone, 5);
+}
+
+Test(compare, what_is_tried_of_a_paradigm_asks_for_it)
+{
+    const struct tr_paradigm *x;
+    for (int i = 0; (x = tr_paradigm_at(i)); i++)
+        for (int k = 0; k < 5 && x->compared[k].name; k++) {
+            struct tr_options o;
+            struct tr_error e;
+            char line[96];
+            ask(line, x, k);
+            cr_assert(rig_options(&o, line, &e), "%s: %s", x->compared[k].name, e.text);
+            cr_expect(tr_paradigm_asked(x, &o.plan), "%s: %s has no %s", x->compared[k].name, line, x->name);
+        }
 }
 
 /* An option that no paradigm has is said by nobody; one that is misspelt would be no option. */

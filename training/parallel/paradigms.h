@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* paradigms.h: a paradigm is a table: on which axis of the mesh it works, and where the pieces of which
- * tensors lie. All else follows: what an operation needs and what it is given differ, and a collective
- * stands between.
+/* paradigms.h: the plan, which says which paradigms there are in a run and what each was asked for, and what
+ * follows from it; registry.h has the paradigms.
+ *
+ * A table says on which axis of the mesh a paradigm works, and where the pieces of which tensors lie. All
+ * else follows: what an operation needs and what it is given differ, and a collective stands between.
  *
  * A pattern names parameters or activations: a leading * stands for anything, "stream" for the residual
  * stream, "inputs" for tokens and targets. Placements are those of placement.h. */
