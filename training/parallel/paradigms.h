@@ -64,7 +64,7 @@ extern const char *const tr_offload_names[TR_OFFLOADS];
 /* The most stages of a pipeline that may have different numbers of layers. */
 enum { TR_STAGES_MAX = 64 };
 
-/* Which versions of its weights a stage of an asynchronous pipeline keeps: async.c. */
+/* Which versions of its weights a stage of an asynchronous pipeline keeps: pipeline.c. */
 enum tr_async { TR_ASYNC_OFF, TR_ASYNC_STASH, TR_ASYNC_TWO, TR_ASYNC_NEWEST, TR_ASYNCS };
 extern const char *const tr_async_names[TR_ASYNCS];
 
