@@ -298,7 +298,7 @@ tutti_status tt_local_peers_await(
 tutti_status tt_local_peers_await_one(
     struct tt_comm *comm, const struct tt_rendezvous *rendezvous, int rank, uint32_t slices);
 
-/* One slice of IN to its cells, or of OUT from its cells; counts the pieces of work. */
+/* What is moved of a buffer: IN to its cells, or OUT from its cells. */
 struct tt_device_move {
     const struct tt_layout *layout;
     struct tt_space space; /* the user's buffer */
@@ -309,7 +309,5 @@ struct tt_device_move {
 };
 /* Where the user's buffer has these chunks, of a call that lies in one piece. */
 struct tt_span tt_device_span(const struct tt_device_move *m);
-enum tt_dev_error tt_device_move(
-    struct tt_device *device, const struct tt_device_move *m, uint32_t slice, void *stream);
 
 #endif

@@ -79,5 +79,16 @@ uint32_t tt_stage_count_events(const struct tt_comm_batch *b);
 uint32_t tt_stage_gate(const struct tt_staged *op);
 /* What is moved of a buffer, but for where its cells are. */
 struct tt_device_move tt_stage_move(const struct tt_staged *op, unsigned side);
+/* Of the calls that share its gate the last: the one that the worker tells. */
+static inline const struct tt_staged *tt_stage_last(const struct tt_staged *op)
+{
+    while (op->followed)
+        op++;
+    return op;
+}
+
+/* Enqueue the operands of a slice, and its results with the wait for them (device_move.c). */
+enum tt_dev_error tt_slice_operands(struct tt_comm_batch *b, struct tt_staged *op, uint32_t slice);
+enum tt_dev_error tt_slice_results(struct tt_comm_batch *b, struct tt_staged *op, uint32_t slice);
 
 #endif
