@@ -209,13 +209,15 @@ static enum tt_dev_error join_streams(const struct tt_comm_batch *b)
     return error;
 }
 
-static enum tt_dev_error fork_streams(const struct tt_comm_batch *b)
+static enum tt_dev_error fork_streams(struct tt_comm_batch *b)
 {
     struct tt_device *d = b->device;
     d->marks.enqueued += tt_stage_count_events(b);
     void *lead = b->ops[0].stream, *last = b->captured == NULL ? d->order_event : d->capture.last;
-    enum tt_dev_error error = b->captured == NULL ? d->dev->event.record(d->order_event, lead, false)
-                                                  : tt_captured_leave(b->captured, d, lead);
+    enum tt_dev_error error = tt_slice_join(b);
+    if (error == TT_DEV_OK)
+        error = b->captured == NULL ? d->dev->event.record(d->order_event, lead, false)
+                                    : tt_captured_leave(b->captured, d, lead);
     for (int i = 1; i < b->count && error == TT_DEV_OK; i++)
         if (tt_stage_has_new_stream(b, i))
             error = d->dev->event.wait(last, b->ops[i].stream, false);
@@ -289,6 +291,8 @@ static tutti_status set_batch(struct submission *t, struct tt_comm_batch *b, str
     }
     if (status == TUTTI_OK && b->captured == NULL && count == batch->count && !tt_local_decides(comm))
         tt_stage_fuse(b, count);
+    if (status == TUTTI_OK && b->captured == NULL)
+        tt_stage_set_duplex(b, count);
     for (; b->count < count && status == TUTTI_OK; b->count += status == TUTTI_OK)
         status = tt_stage(b, &ops[b->count]);
     tt_stage_set_rounds(b);
@@ -325,12 +329,13 @@ static uint32_t current_round(const struct submission *t)
 /* How many pieces of work the next step takes, roughly. */
 static uint32_t count_pieces(const struct tt_comm_batch *b)
 {
-    enum { WORD = 1, PACKED = 1, CUT = 8 /* a slice each way: some rectangles, and a word */ };
+    enum { WORD = 1, PACKED = 1, CUT = 8 /* a slice each way: some rectangles, and a word */, DUPLEX = 4 };
     uint32_t pieces = WORD;
     if (tt_fuse_has_many(b))
         return pieces + tt_fuse_launches(b);
     for (int i = b->begin; i < b->end; i++)
-        pieces += b->turns[i]->packed && b->turns[i]->way != TT_LED ? PACKED : CUT;
+        pieces += (b->turns[i]->packed && b->turns[i]->way != TT_LED ? PACKED : CUT) +
+                  (b->turns[i]->duplex ? DUPLEX : 0);
     return pieces;
 }
 
