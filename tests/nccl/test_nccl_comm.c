@@ -295,6 +295,11 @@ static void regroup(struct nccl_desk *d, ncclComm_t *c)
     OK(ncclCommCount(s[0], &number));
     EXPECT(number == last);
     ncclComm_t grown[THREE] = { NULL };
+    OK(ncclGroupStart());
+    for (int i = 0; i < last; i++)
+        OK(ncclCommGrow(s[i], THREE, NULL, -1, &grown[i], NULL));
+    REFUSED(ncclGroupEnd(), ncclInvalidArgument, "no rank has an id");
+    EXPECT(grown[0] == NULL && grown[1] == NULL);
     OK(ncclCommGetUniqueId(s[0], &id));
     OK(ncclGroupStart());
     for (int i = 0; i < last; i++)
