@@ -404,8 +404,8 @@ tutti_status tutti_comm_shrink(tutti_comm *comm, const int *excluded, int count,
  * tutti_comm_split; shared settings are those of rank 0. Inside a group it is deferred, as tutti_comm_split
  * is; id is read now. Source: ncclCommGrow.
  *
- * Errors: INVALID_ARGUMENT (n, comm, id, rank, grown, config), INVALID_USAGE (made before a fork), TIMEOUT
- * (nobody has called get_id, or a rank is missing), PEER_LOST, those of tutti_comm_init_rank, and sticky ones
+ * Errors: INVALID_ARGUMENT (n, comm, id, rank, grown, config; no rank has called get_id), INVALID_USAGE (made
+ * before a fork), TIMEOUT (a rank is missing), PEER_LOST, those of tutti_comm_init_rank, and sticky ones
  * of comm. */
 tutti_status tutti_comm_get_id(tutti_comm *comm, tutti_id *id);
 tutti_status tutti_comm_grow(

@@ -9,8 +9,9 @@
  *
  * To shrink, all ranks know who is left, and the lowest of them makes the id. Its note says of which ranks
  * it is, so that those who think otherwise of who is left do not meet by mistake; it is taken back at the
- * end. To grow, whoever was asked for the id has left it, and the note counts how often the communicator has
- * grown. A note that was followed once is an old one. */
+ * end. To grow, whoever was asked for the id has left it, and the note counts how often the communicator was
+ * to grow. A note that was followed once is an old one. A rank that looks for the id leaves a note of that:
+ * if all do, nobody has it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,20 +57,51 @@ static bool finds_note(struct tt_comm *comm, int peer, uint64_t about, tutti_id 
     return found;
 }
 
-/* Waits for a note of one of the ranks `from` to `end` - 1; who is dead leaves none. */
+/* What the note of an id is about, when the communicator is to grow for that time, from 1 on; and the note of
+ * who looks for it. */
+static uint64_t about_growth(uint32_t time)
+{
+    return mix(UINT64_C(0x9e3779b97f4a7c15), time);
+}
+
+static uint64_t about_lack(uint32_t time)
+{
+    return mix(UINT64_C(0x7f4a7c159e3779b9), time);
+}
+
+/* True if this peer had no id when the communicator was to grow for that time; it may have come to the next
+ * one. */
+static bool lacks_id(const struct tt_comm *comm, int peer, uint32_t time)
+{
+    struct tt_note note;
+    return comm->endpoint->control->note_of(comm->endpoint, peer, &note) &&
+           (note.about == about_lack(time) || note.about == about_lack(time + 1) ||
+               note.about == about_growth(time + 1));
+}
+
+/* Waits for a note of one of the ranks `from` to `end` - 1; who is dead leaves none. `time`: the communicator
+ * is to grow for that time; 0: it is to shrink. */
 static tutti_status await_note(struct tt_comm *comm, const char *function, int from, int end, uint64_t about,
-    int64_t timeout_ms, tutti_id *id)
+    uint32_t time, int64_t timeout_ms, tutti_id *id)
 {
     int64_t until_ns = tt_deadline_ns(timeout_ms);
     struct tt_peer_place place;
     for (;; tt_sleep_ms(LOOK_MS)) {
-        int alive = 0;
+        int alive = 0, lack = 0;
         for (int peer = from; peer < end; peer++) {
             if (peer != comm->rank && finds_note(comm, peer, about, id))
                 return TUTTI_OK;
-            alive += peer != comm->rank &&
-                     comm->endpoint->control->peer_state(comm->endpoint, peer, &place) == TT_PEER_ALIVE;
+            if (peer != comm->rank && time > 0 && lacks_id(comm, peer, time))
+                lack++;
+            else
+                alive += peer != comm->rank &&
+                         comm->endpoint->control->peer_state(comm->endpoint, peer, &place) == TT_PEER_ALIVE;
         }
+        if (alive == 0 && (lack > 0 || comm->n == 1))
+            return tt_fail(TUTTI_INVALID_ARGUMENT,
+                "%s: %s: no rank has an id; legal: one of the communicator's ranks has made it by "
+                "tutti_comm_get_id",
+                comm->identity.name, function);
         if (alive == 0)
             return tt_fail(TUTTI_PEER_LOST,
                 "%s: %s: rank %d, who is to say where all meet, has ended, or destroyed its communicator; "
@@ -140,7 +172,7 @@ static void keep_domains(const struct survivors *s, struct tt_settings *settings
 static tutti_status agree_on_id(const struct survivors *s, int64_t timeout_ms, tutti_id *id)
 {
     if (s->place > 0)
-        return await_note(s->parent, "shrink", s->members[0], s->members[0] + 1, s->about, timeout_ms, id);
+        return await_note(s->parent, "shrink", s->members[0], s->members[0] + 1, s->about, 0, timeout_ms, id);
     tutti_status status = s->parent->identity.host != NULL ? tt_bootstrap_create_for_hosts(id, timeout_ms)
                                                            : tt_bootstrap_create(id, timeout_ms);
     if (status == TUTTI_OK)
@@ -239,11 +271,6 @@ tutti_status tutti_comm_shrink(tutti_comm *comm, const int *excluded, int count,
 
 /* --- More */
 
-static uint64_t about_growth(const struct tt_comm *comm)
-{
-    return mix(UINT64_C(0x9e3779b97f4a7c15), comm->identity.grown + 1);
-}
-
 tutti_status tutti_comm_get_id(tutti_comm *comm, tutti_id *id)
 {
     struct tt_comm *c = tt_comm_find(comm);
@@ -255,7 +282,19 @@ tutti_status tutti_comm_get_id(tutti_comm *comm, tutti_id *id)
     if (status == TUTTI_OK)
         status = tt_bootstrap_create_for_hosts(id, tt_comm_timeout(&c->settings, NULL));
     if (status == TUTTI_OK)
-        leave_note(c, about_growth(c), id);
+        leave_note(c, about_growth(c->identity.grown + 1), id);
+    return status;
+}
+
+/* Finds the id that a rank has made. All ranks give up alike where none has, and the next time is another. */
+static tutti_status find_id(struct tt_comm *comm, int64_t timeout_ms, tutti_id *id)
+{
+    uint32_t time = comm->identity.grown + 1;
+    if (finds_note(comm, comm->rank, about_growth(time), id))
+        return TUTTI_OK;
+    leave_note(comm, about_lack(time), NULL);
+    tutti_status status = await_note(comm, "grow", 0, comm->n, about_growth(time), time, timeout_ms, id);
+    comm->identity.grown += status == TUTTI_INVALID_ARGUMENT;
     return status;
 }
 
@@ -277,9 +316,8 @@ static tutti_status grow(
     tt_child_config(parent, config, name, &own);
     if (own.timeout_ms == 0)
         own.timeout_ms = parent->waiting.timeout_ms;
-    if (id == NULL && !finds_note(parent, parent->rank, about_growth(parent), &found))
-        status = await_note(parent, "grow", 0, parent->n, about_growth(parent),
-            tt_comm_init_timeout(&settings, &own), &found);
+    if (id == NULL)
+        status = find_id(parent, tt_comm_init_timeout(&settings, &own), &found);
     if (status == TUTTI_OK)
         status = tt_init_rank_with(n, parent->rank, id != NULL ? id : &found, &settings, &own, grown);
     parent->identity.grown += status == TUTTI_OK;

@@ -6,6 +6,10 @@
  * back. Both count on from `base`, call after call, and are compared cyclically, so a gate is never reset.
  * The factor of a pre-mul-sum comes with slice 0, if the stream has it.
  *
+ * Where results have a stream of their own, that makes `drained` z + 1 when it has copied slice z back: one
+ * slice's results leave while a later one's operands come in. The thread begins a slice when its operands are
+ * in, and the slice that had its cells before has left them.
+ *
  * Calls of one slice may share a gate. Then they run one after the other, and the last one tells that all are
  * done; the others have no `done`.
  *
@@ -30,6 +34,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/ready.h"
 #include "tutti.h"
 
 /* How a call of ranks of one process on one device is served: the last of them that calls decides. */
@@ -114,6 +119,7 @@ struct tt_spin_gate {
 struct tt_gate {
     _Atomic uint32_t *ready; /* written by the stream */
     _Atomic uint32_t *done; /* by the thread; NULL: a later call tells */
+    _Atomic uint32_t *drained; /* by the stream of the results; NULL: there is one stream, in order */
     uint8_t *factor; /* by the stream, before it writes `ready`; one element */
     uint32_t base;
     uint32_t slices;
@@ -147,7 +153,11 @@ static inline bool tt_gate_is_open(const struct tt_gate *g, uint32_t z)
 {
     if (g->spin.entered != NULL)
         return __atomic_load_n(g->spin.entered, __ATOMIC_ACQUIRE) >= g->spin.first;
-    return (int32_t)(atomic_load_explicit(g->ready, memory_order_acquire) - g->base - z) > 0;
+    if ((int32_t)(atomic_load_explicit(g->ready, memory_order_acquire) - g->base - z) <= 0)
+        return false;
+    uint32_t left = g->base + z + 1 - TT_WINDOW; /* the slice that had its cells */
+    return g->drained == NULL ||
+           (int32_t)(atomic_load_explicit(g->drained, memory_order_acquire) - left) >= 0;
 }
 
 static inline bool tt_gate_is_decided(const struct tt_gate *g)

@@ -137,15 +137,16 @@ struct tt_spin_setup tt_device_spin_setup(const struct tt_device *d)
     return setup;
 }
 
-static tutti_status make_events(struct tt_device *d)
+static tutti_status make_streams(struct tt_device *d)
 {
     int number;
     if (d->dev->stream.device(NULL, &number, &d->context) == TT_DEV_OK &&
         d->dev->event.create(false, &d->order_event) == TT_DEV_OK &&
         d->dev->event.create(false, &d->fork_event) == TT_DEV_OK &&
-        d->dev->event.create(false, &d->capture.last) == TT_DEV_OK)
+        d->dev->event.create(false, &d->capture.last) == TT_DEV_OK &&
+        d->dev->stream.create(&d->results) == TT_DEV_OK)
         return TUTTI_OK;
-    return tt_fail(TUTTI_DEVICE_ERROR, "no events of device %d: %s", d->number, d->dev->why());
+    return tt_fail(TUTTI_DEVICE_ERROR, "no events or stream of device %d: %s", d->number, d->dev->why());
 }
 
 /* All of this near the device: pinning touches the memory, and the worker has the cores of who starts it. */
@@ -153,7 +154,7 @@ static tutti_status make_parts(struct tt_comm *comm, struct tt_device *d, const 
 {
     tutti_status status = make_staging(d, comm->n, comm->endpoint->slot_bytes);
     if (status == TUTTI_OK)
-        status = make_events(d);
+        status = make_streams(d);
     if (status == TUTTI_OK)
         status = tt_device_try_words(d, facts);
     d->launches = status == TUTTI_OK && d->dev->preload() == TT_DEV_OK; /* else copies do */
@@ -340,6 +341,8 @@ static void give_up(struct tt_device *d)
         d->dev->event.destroy(d->fork_event);
     if (d->capture.last != NULL)
         d->dev->event.destroy(d->capture.last);
+    if (d->results != NULL)
+        d->dev->stream.destroy(d->results);
     if (d->pinned_seen != NULL && drained)
         d->dev->memory.unpin(d->pinned);
     tt_local_peers_free(d, passed);

@@ -4,6 +4,9 @@
  *     stream:  copy slice 0 in | ready 1 | copy slice 1 in | ready 2 | wait done 1 | copy slice 0 out | ...
  *     worker:           slice 0 with the peers' workers ... done 1 | slice 1 ... done 2 | ...
  *
+ * Of a long call `wait` and `copy out` are on a stream of the communicator's, enqueued in the same order; the
+ * caller's waits for `done` before it overwrites operands.
+ *
  * A communicator of a device has pinned memory that peers can map, and a worker, a host stream of its own. A
  * call takes its place in the worker's queue, its operands and results in cells of the pinned memory (two
  * slices of each at a time, as the executor has in flight), and enqueues the rest on the caller's stream. The
@@ -36,6 +39,7 @@ enum {
 struct tt_device_words { /* of a gate; each side that writes has a cache line */
     _Alignas(64) _Atomic uint32_t ready;
     _Atomic uint32_t over; /* by a leader's kernels */
+    _Atomic uint32_t drained;
     _Alignas(8) uint8_t factor[8];
     _Alignas(64) _Atomic uint32_t done;
 };
@@ -67,7 +71,8 @@ struct tt_device { /* of a communicator; used by who calls on it */
     uint8_t *cells;
     uint64_t cells_bytes;
     void *order_event; /* recorded at the end of the last call */
-    void *fork_event; /* joins the other streams of a group */
+    void *fork_event; /* joins other streams: those of a group, and the next one */
+    void *results; /* stream: of the results of long calls */
     struct { /* the last one that has a call of this communicator */
         uint64_t id;
         void *last; /* event: that call, for the next one there */
@@ -191,6 +196,8 @@ void tt_device_mark(struct tt_device *device, const _Atomic uint32_t *done, uint
 /* Waits while with so many pieces more a device would have more work than it may, or there is no room for so
  * many marks. */
 void tt_device_throttle(struct tt_device *device, uint32_t pieces, uint32_t marks);
+/* It may have so many pieces more now. */
+bool tt_device_has_room(struct tt_device *device, uint32_t pieces);
 
 /* Calls that share a gate (device_fuse.c). */
 struct tt_span { /* of addresses; as long as 0: none */
@@ -298,7 +305,7 @@ tutti_status tt_local_peers_await(
 tutti_status tt_local_peers_await_one(
     struct tt_comm *comm, const struct tt_rendezvous *rendezvous, int rank, uint32_t slices);
 
-/* One slice of IN to its cells, or of OUT from its cells; counts the pieces of work. */
+/* What is moved of a buffer: IN to its cells, or OUT from its cells. */
 struct tt_device_move {
     const struct tt_layout *layout;
     struct tt_space space; /* the user's buffer */
@@ -309,7 +316,5 @@ struct tt_device_move {
 };
 /* Where the user's buffer has these chunks, of a call that lies in one piece. */
 struct tt_span tt_device_span(const struct tt_device_move *m);
-enum tt_dev_error tt_device_move(
-    struct tt_device *device, const struct tt_device_move *m, uint32_t slice, void *stream);
 
 #endif

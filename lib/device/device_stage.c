@@ -85,6 +85,42 @@ void tt_stage_fuse(struct tt_comm_batch *b, int count)
     }
 }
 
+/* --- Results on a stream of their own */
+
+static bool is_long(const struct tt_staged *op, unsigned side)
+{
+    return op->laid.out.slices > TT_WINDOW && op->call.staged[side] && op->chunks[side].count > 0;
+}
+
+/* The host serves it, whatever other ranks do. */
+static bool is_by_host(const struct tt_comm_batch *b, const struct tt_staged *op)
+{
+    if (op->way != TT_BY_HOST)
+        return false;
+    return is_p2p(&op->call) ? !tt_pair_decides(b->comm, &op->call) && tt_led_of(&op->call) == NULL
+                             : !tt_local_decides(b->comm);
+}
+
+/* Finds which calls have their results there: long ones, while others' operands, or their own, come in. That
+ * takes more pieces of work, so all go by one stream where these have no room. */
+void tt_stage_set_duplex(struct tt_comm_batch *b, int count)
+{
+    enum { SLICE = 6, ENDS = 6, WORDS = 2 };
+    uint32_t pieces = 0;
+    bool sends = false;
+    for (int i = 0; i < count; i++)
+        sends = sends || (is_p2p(&b->ops[i].call) && is_long(&b->ops[i], TT_IN));
+    for (int i = 0; i < count; i++) {
+        struct tt_staged *op = &b->ops[i];
+        op->duplex =
+            is_long(op, TT_OUT) && is_by_host(b, op) && (is_p2p(&op->call) ? sends : is_long(op, TT_IN));
+        pieces += op->laid.out.slices * SLICE + ENDS;
+    }
+    bool fits = tt_device_has_room(b->device, pieces);
+    for (int i = 0; i < count; i++)
+        b->ops[i].duplex = b->ops[i].duplex && fits;
+}
+
 /* Gives a call its cells: operands have one half of them, results the other. Messages of a group have a share
  * for each peer and direction. */
 static tutti_status set_cells(struct tt_comm_batch *b, struct tt_staged *op, unsigned side)
@@ -185,6 +221,7 @@ static void set_gate(struct tt_comm_batch *b, struct tt_staged *op)
     d->counts[gate] += op->joins ? 0 : op->laid.out.slices;
     op->staging.gate = (struct tt_gate){ .ready = &d->words[gate].ready,
         .done = op->followed ? NULL : &d->words[gate].done,
+        .drained = op->duplex ? &d->words[gate].drained : NULL,
         .factor = d->words[gate].factor,
         .base = d->counts[gate] - op->laid.out.slices,
         .slices = op->laid.out.slices };
@@ -390,6 +427,12 @@ static bool has_room(const struct tt_device *d, uint32_t pieces, uint32_t marks)
 {
     return d->marks.enqueued + pieces - d->marks.completed <= TT_DEVICE_ENQUEUED &&
            d->marks.count + marks <= TT_DEVICE_MARKS;
+}
+
+bool tt_device_has_room(struct tt_device *d, uint32_t pieces)
+{
+    pass(d);
+    return has_room(d, pieces, 0);
 }
 
 /* This wait ends: a gate tells all its slices at the latest when its call fails. */

@@ -21,6 +21,7 @@ struct tt_staged { /* one call */
     uint64_t offsets[2]; /* of its cells */
     bool packed; /* it is staged in one piece */
     bool joins, followed; /* it shares the gate of the call before; the next one shares its */
+    bool duplex; /* its results have a stream of their own */
     void *stream; /* the caller's */
     struct tt_rendezvous rendezvous;
     struct tt_local_call local; /* what may be one kernel's */
@@ -45,14 +46,17 @@ struct tt_comm_batch { /* the calls of one communicator */
         uint32_t slice;
     } fetched;
     int arrived; /* messages that are not decided on */
+    bool forked; /* the stream of results has some that the first stream does not wait for yet */
     uint64_t enqueued; /* of the device, before; a capture is none */
 };
 
 /* Prepare a call that stands in b->ops; `by_kernel`: it is the graph's, and a kernel does it. First all calls
- * begin, then those that can share gates, and then each gets its cells and its gate and goes into the
- * worker's item, or the graph's. `return` takes that back from one that will not run. */
+ * begin; then it is found which can share gates, and which have a stream of their own for results; and then
+ * each gets its cells and its gate and goes into the worker's item, or the graph's. `return` takes that back
+ * from one that will not run. */
 tutti_status tt_stage_begin(struct tt_comm_batch *b, struct tt_staged *op, bool by_kernel);
 void tt_stage_fuse(struct tt_comm_batch *b, int count);
+void tt_stage_set_duplex(struct tt_comm_batch *b, int count);
 tutti_status tt_stage(struct tt_comm_batch *b, struct tt_staged *op);
 /* Lays a call out again, for the arrays of a v-form stand where another one's may have come. */
 tutti_status tt_stage_lay(struct tt_comm_batch *b, struct tt_staged *op);
@@ -79,5 +83,18 @@ uint32_t tt_stage_count_events(const struct tt_comm_batch *b);
 uint32_t tt_stage_gate(const struct tt_staged *op);
 /* What is moved of a buffer, but for where its cells are. */
 struct tt_device_move tt_stage_move(const struct tt_staged *op, unsigned side);
+/* Of the calls that share its gate the last: the one that the worker tells. */
+static inline const struct tt_staged *tt_stage_last(const struct tt_staged *op)
+{
+    while (op->followed)
+        op++;
+    return op;
+}
+
+/* Enqueue the operands of a slice, and its results with the wait for them (device_move.c). */
+enum tt_dev_error tt_slice_operands(struct tt_comm_batch *b, struct tt_staged *op, uint32_t slice);
+enum tt_dev_error tt_slice_results(struct tt_comm_batch *b, struct tt_staged *op, uint32_t slice);
+/* The first stream waits for all results that are on the other one. */
+enum tt_dev_error tt_slice_join(struct tt_comm_batch *b);
 
 #endif

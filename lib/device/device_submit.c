@@ -30,81 +30,6 @@ static bool is_p2p(const struct tt_staged *op)
     return tt_collectives[op->call.collective].p2p;
 }
 
-/* --- The stream's part */
-
-static enum tt_dev_error move(struct tt_comm_batch *b, struct tt_staged *op, unsigned side, uint32_t slice)
-{
-    struct tt_device *d = b->device;
-    if (tt_fuse_has_many(b))
-        return op == b->turns[b->begin] ? tt_fuse_move(b, side) : TT_DEV_OK;
-    if (op->staging.cells[side] == NULL)
-        return TT_DEV_OK;
-    struct tt_device_move m = tt_stage_move(op, side);
-    m.cells = tt_device_seen(d, op->staging.cells[side]);
-    return tt_device_move(d, &m, slice, b->ops[0].stream);
-}
-
-/* Copies the factor of this rank's operands, as it is when the stream comes here. */
-static enum tt_dev_error enqueue_factor(const struct tt_comm_batch *b, const struct tt_staged *op)
-{
-    struct tt_device *d = b->device;
-    const struct tt_operator *o = op->call.created;
-    if (o == NULL || o->scalar == NULL)
-        return TT_DEV_OK;
-    d->marks.enqueued++;
-    return d->dev->copy(
-        tt_device_seen(d, op->staging.gate.factor), o->scalar, o->element_bytes, b->ops[0].stream);
-}
-
-static enum tt_dev_error enqueue_operands(struct tt_comm_batch *b, struct tt_staged *op, uint32_t slice)
-{
-    struct tt_device *d = b->device;
-    const struct tt_gate *gate = &op->staging.gate;
-    enum tt_dev_error error = slice == 0 ? enqueue_factor(b, op) : TT_DEV_OK;
-    if (error == TT_DEV_OK)
-        error = move(b, op, TT_IN, slice);
-    if (op->followed)
-        return error;
-    d->marks.enqueued++;
-    if (error == TT_DEV_OK)
-        error = d->dev->write_word(b->ops[0].stream, tt_device_seen(d, gate->ready), gate->base + slice + 1);
-    if (b->captured == NULL)
-        tt_local_peers_tell(b->comm, &op->rendezvous, slice + 1);
-    return error;
-}
-
-/* Of the calls that share its gate the last: the one that the worker tells. */
-static const struct tt_staged *last_of(const struct tt_staged *op)
-{
-    while (op->followed)
-        op++;
-    return op;
-}
-
-static enum tt_dev_error enqueue_wait(struct tt_comm_batch *b, const struct tt_staged *op, uint32_t slice)
-{
-    struct tt_device *d = b->device;
-    const struct tt_gate *gate = &last_of(op)->staging.gate;
-    d->marks.enqueued++;
-    return d->dev->wait_word(b->ops[0].stream, tt_device_seen(d, gate->done), gate->base + slice + 1);
-}
-
-static enum tt_dev_error enqueue_results(struct tt_comm_batch *b, struct tt_staged *op, uint32_t slice)
-{
-    struct tt_device *d = b->device;
-    const struct tt_gate *gate = &op->staging.gate;
-    enum tt_dev_error error = op->joins ? TT_DEV_OK : enqueue_wait(b, op, slice);
-    if (error == TT_DEV_OK)
-        error = move(b, op, TT_OUT, slice);
-    if (op->followed)
-        return error;
-    if (b->captured == NULL)
-        tt_device_mark(d, gate->done, gate->base + slice + 1);
-    else if (error == TT_DEV_OK && tt_captured_ends(b->captured, tt_stage_gate(op), gate->base + slice + 1))
-        error = d->dev->write_word(b->ops[0].stream, tt_device_seen(d, gate->done), 0);
-    return error;
-}
-
 static tutti_status told(const struct tt_comm_batch *b, enum tt_dev_error error)
 {
     if (error == TT_DEV_OK)
@@ -161,7 +86,7 @@ static tutti_status put_in(struct tt_comm_batch *b, struct tt_staged *op, uint32
     tutti_status status = op->in == 0 ? tt_stage_lay(b, op) : TUTTI_OK;
     enum tt_dev_error error = TT_DEV_OK;
     while (op->in < end && op->in < op->laid.out.slices && status == TUTTI_OK && error == TT_DEV_OK)
-        error = enqueue_operands(b, op, op->in++);
+        error = tt_slice_operands(b, op, op->in++);
     return status == TUTTI_OK ? told(b, error) : status;
 }
 
@@ -248,9 +173,9 @@ static tutti_status enqueue_step(struct tt_comm_batch *b)
             continue;
         if (b->slice > 0 && b->slice <= op->laid.out.slices) {
             if (b->captured == NULL && !op->joins)
-                status = tt_local_peers_await(b->comm, &last_of(op)->rendezvous, b->slice);
+                status = tt_local_peers_await(b->comm, &tt_stage_last(op)->rendezvous, b->slice);
             if (status == TUTTI_OK)
-                status = told(b, enqueue_results(b, op, b->slice - 1));
+                status = told(b, tt_slice_results(b, op, b->slice - 1));
         }
         more = more || b->slice < op->laid.out.slices || op->way == TT_ARRIVED;
     }
@@ -284,13 +209,15 @@ static enum tt_dev_error join_streams(const struct tt_comm_batch *b)
     return error;
 }
 
-static enum tt_dev_error fork_streams(const struct tt_comm_batch *b)
+static enum tt_dev_error fork_streams(struct tt_comm_batch *b)
 {
     struct tt_device *d = b->device;
     d->marks.enqueued += tt_stage_count_events(b);
     void *lead = b->ops[0].stream, *last = b->captured == NULL ? d->order_event : d->capture.last;
-    enum tt_dev_error error = b->captured == NULL ? d->dev->event.record(d->order_event, lead, false)
-                                                  : tt_captured_leave(b->captured, d, lead);
+    enum tt_dev_error error = tt_slice_join(b);
+    if (error == TT_DEV_OK)
+        error = b->captured == NULL ? d->dev->event.record(d->order_event, lead, false)
+                                    : tt_captured_leave(b->captured, d, lead);
     for (int i = 1; i < b->count && error == TT_DEV_OK; i++)
         if (tt_stage_has_new_stream(b, i))
             error = d->dev->event.wait(last, b->ops[i].stream, false);
@@ -364,6 +291,8 @@ static tutti_status set_batch(struct submission *t, struct tt_comm_batch *b, str
     }
     if (status == TUTTI_OK && b->captured == NULL && count == batch->count && !tt_local_decides(comm))
         tt_stage_fuse(b, count);
+    if (status == TUTTI_OK && b->captured == NULL)
+        tt_stage_set_duplex(b, count);
     for (; b->count < count && status == TUTTI_OK; b->count += status == TUTTI_OK)
         status = tt_stage(b, &ops[b->count]);
     tt_stage_set_rounds(b);
@@ -400,12 +329,13 @@ static uint32_t current_round(const struct submission *t)
 /* How many pieces of work the next step takes, roughly. */
 static uint32_t count_pieces(const struct tt_comm_batch *b)
 {
-    enum { WORD = 1, PACKED = 1, CUT = 8 /* a slice each way: some rectangles, and a word */ };
+    enum { WORD = 1, PACKED = 1, CUT = 8 /* a slice each way: some rectangles, and a word */, DUPLEX = 4 };
     uint32_t pieces = WORD;
     if (tt_fuse_has_many(b))
         return pieces + tt_fuse_launches(b);
     for (int i = b->begin; i < b->end; i++)
-        pieces += b->turns[i]->packed && b->turns[i]->way != TT_LED ? PACKED : CUT;
+        pieces += (b->turns[i]->packed && b->turns[i]->way != TT_LED ? PACKED : CUT) +
+                  (b->turns[i]->duplex ? DUPLEX : 0);
     return pieces;
 }
 

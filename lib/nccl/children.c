@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* children.c: communicators that are made of others: split, shrink and grow. In a group Tutti makes them at
- * its end. Of a communicator without blocking a thread makes them, and the call returns at once; until they
- * are made, that communicator takes no calls but ncclCommGetAsyncError and ncclCommAbort, as with NCCL. */
+ * its end. Of a communicator without blocking a thread makes them, and the call, or the end of the group,
+ * returns at once; until they are made, that communicator takes no calls but ncclCommGetAsyncError and
+ * ncclCommAbort, as with NCCL. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,13 +71,16 @@ static void hand_over(struct tt_nccl_later *later, ncclComm_t child)
 static void *make_behind(void *argument)
 {
     struct tt_nccl_later *later = argument;
-    ncclComm_t parent = later->comm, child = later->made;
-    later->result = tt_nccl_answer(start(later));
-    if (child != NULL)
-        hand_over(later, child);
+    ncclComm_t parent = later->comm;
+    for (struct tt_nccl_later *next; later != NULL; later = next) {
+        next = later->next;
+        later->result = tt_nccl_answer(start(later));
+        if (later->made != NULL)
+            hand_over(later, later->made);
+        free(later);
+    }
     atomic_fetch_and(&parent->users, ~(uint32_t)TT_NCCL_BUSY);
     tt_nccl_give_back(parent);
-    free(later);
     return NULL;
 }
 
@@ -94,41 +98,66 @@ static bool start_thread(void *(*run)(void *), void *argument)
     return started;
 }
 
-/* `wanted`: this rank gets a child. The thread has entered the parent as well. */
-static ncclResult_t begin_to_make(const struct tt_nccl_later *later, bool wanted)
+void tt_nccl_drop_children(struct tt_nccl_later *first)
+{
+    for (struct tt_nccl_later *next; first != NULL; first = next) {
+        next = first->next;
+        if (first->made != NULL)
+            tt_nccl_retire(first->made);
+        *first->out = NULL;
+        free(first->excluded);
+        free(first);
+    }
+}
+
+/* Handles for children that are not there yet. */
+static bool make_handles(struct tt_nccl_later *first)
+{
+    for (struct tt_nccl_later *l = first; l != NULL; l = l->next) {
+        if (l->wanted && (l->made = tt_nccl_new(0, -1, &l->setting, l->family)) == NULL)
+            return false;
+        if (l->made != NULL) {
+            l->made->making = TT_NCCL_IS_MADE;
+            tt_nccl_list(l->made);
+        }
+        *l->out = l->made;
+    }
+    return true;
+}
+
+/* The thread has entered the parent as well. */
+ncclResult_t tt_nccl_begin_to_make(struct tt_nccl_later *first)
+{
+    ncclComm_t parent = first->comm;
+    const char *call = first->call;
+    atomic_fetch_add(&parent->users, TT_NCCL_BUSY + 1);
+    bool has_memory = make_handles(first);
+    if (has_memory && start_thread(make_behind, first))
+        return ncclInProgress;
+    atomic_fetch_sub(&parent->users, TT_NCCL_BUSY + 1);
+    tt_nccl_drop_children(first);
+    return tt_nccl_fail(ncclSystemError, "%s: no %s", call, has_memory ? "thread" : "memory");
+}
+
+static ncclResult_t begin_a_copy(const struct tt_nccl_later *later)
 {
     struct tt_nccl_later *copy = malloc(sizeof *copy);
-    ncclComm_t child = wanted ? tt_nccl_new(0, -1, &later->setting, later->family) : NULL;
-    if (copy == NULL || (wanted && child == NULL)) {
-        free(copy);
+    if (copy == NULL) {
         free(later->excluded);
         return tt_nccl_fail(ncclSystemError, "%s: no memory", later->call);
     }
     *copy = *later;
-    copy->made = child;
-    if (child != NULL) {
-        child->making = TT_NCCL_IS_MADE;
-        tt_nccl_list(child);
-    }
-    atomic_fetch_add(&later->comm->users, TT_NCCL_BUSY + 1);
-    if (start_thread(make_behind, copy)) {
-        *later->out = child;
-        return ncclInProgress;
-    }
-    atomic_fetch_sub(&later->comm->users, TT_NCCL_BUSY + 1);
-    if (child != NULL)
-        tt_nccl_retire(child);
-    free(copy);
-    free(later->excluded);
-    return tt_nccl_fail(ncclSystemError, "%s: no thread", later->call);
+    return tt_nccl_begin_to_make(copy);
 }
 
-/* Now, or at the end of the group, or, of a communicator without blocking, on a thread. */
+/* Now, or at the end of the group, and, of a communicator without blocking, on a thread. `wanted`: this rank
+ * gets a child. */
 static ncclResult_t make(struct tt_nccl_later *later, bool wanted)
 {
-    later->kind = TT_NCCL_CHILD;
+    later->kind = later->comm->blocking ? TT_NCCL_CHILD : TT_NCCL_CHILD_BEHIND;
+    later->wanted = wanted;
     if (tt_nccl_group == NULL && !later->comm->blocking)
-        return begin_to_make(later, wanted);
+        return begin_a_copy(later);
     if (tt_nccl_group == NULL) {
         tutti_status status = start(later);
         return status == TUTTI_OK ? tt_nccl_take_child(later) : tt_nccl_answer(status);
@@ -139,7 +168,7 @@ static ncclResult_t make(struct tt_nccl_later *later, bool wanted)
         return ncclSystemError;
     }
     *later->out = NULL;
-    return tt_nccl_answer(start(copy));
+    return copy->kind == TT_NCCL_CHILD ? tt_nccl_answer(start(copy)) : ncclSuccess;
 }
 
 /* Ranks of one child have the same family, in all processes; two children of one parent have not. */

@@ -106,6 +106,40 @@ static ncclResult_t first_failure(struct tt_nccl_later *const *all, int count)
     return ncclSuccess;
 }
 
+/* Takes those out of the list whose children threads make, with those of the same communicator behind
+ * each; returns the first. */
+static struct tt_nccl_later *take_those_behind(struct tt_nccl_group *g)
+{
+    struct tt_nccl_later *first = NULL, **end = &first;
+    int left = 0;
+    for (int i = 0; i < g->later_count; i++) {
+        struct tt_nccl_later *l = g->later[i];
+        bool takes = l->kind == TT_NCCL_CHILD_BEHIND && (first == NULL || l->comm == first->comm);
+        if (!takes) {
+            g->later[left++] = l;
+            continue;
+        }
+        *end = l;
+        end = &l->next;
+    }
+    g->later_count = left;
+    return first;
+}
+
+/* Threads make children, or, if `drop`, nobody does. Returns InProgress if one does. */
+static ncclResult_t begin_children(struct tt_nccl_group *g, bool drop)
+{
+    ncclResult_t result = ncclSuccess;
+    for (struct tt_nccl_later *first; (first = take_those_behind(g)) != NULL;) {
+        if (drop)
+            tt_nccl_drop_children(first);
+        ncclResult_t begun = drop ? ncclSuccess : tt_nccl_begin_to_make(first);
+        if (result == ncclSuccess || result == ncclInProgress)
+            result = begun != ncclSuccess ? begun : result;
+    }
+    return result;
+}
+
 /* The group has been started, and did well: what Tutti has made and finalized at its end. */
 static void take_what_is_done(struct tt_nccl_later **all, int count)
 {
@@ -146,8 +180,13 @@ static ncclResult_t end(const char *call, bool cancel)
     if (result == ncclSuccess)
         result = tt_nccl_answer(status);
     ncclResult_t made = look_at_new(g->later, g->later_count);
+    ncclResult_t begun = begin_children(g, cancel || result != ncclSuccess);
+    if (begun == ncclInProgress)
+        made = begun;
     if (result == ncclSuccess && !cancel)
         take_what_is_done(g->later, g->later_count);
+    if (result == ncclSuccess && begun != ncclInProgress)
+        result = begun;
     for (int i = 0; i < g->held_count; i++)
         tt_nccl_give_back(g->held[i]);
     run_ends(g->later, g->later_count);

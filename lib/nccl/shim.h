@@ -108,12 +108,13 @@ static inline ncclResult_t tt_nccl_enter(const char *call, ncclComm_t comm)
 }
 
 /* --- group.c */
-enum tt_nccl_kind { TT_NCCL_INIT, TT_NCCL_CHILD, TT_NCCL_FINALIZE, TT_NCCL_DESTROY };
+/* A child is made at the end of a group, or from then on, by a thread. */
+enum tt_nccl_kind { TT_NCCL_INIT, TT_NCCL_CHILD, TT_NCCL_CHILD_BEHIND, TT_NCCL_FINALIZE, TT_NCCL_DESTROY };
 struct tt_nccl_later { /* what waits for the end of a group */
     enum tt_nccl_kind kind;
     ncclComm_t comm, *out;
     ncclResult_t result;
-    /* Of CHILD: a call of Tutti's, which in a group puts it off as well, and what it needs until then. */
+    /* Of a child: a call of Tutti's, which in a group puts it off as well, and what it needs until then. */
     const char *call;
     tutti_status (*start)(struct tt_nccl_later *later);
     struct tt_nccl_setting setting;
@@ -126,7 +127,9 @@ struct tt_nccl_later { /* what waits for the end of a group */
     int n; /* of grow */
     bool has_id;
     tutti_id id;
+    bool wanted; /* this rank gets a child */
     ncclComm_t made; /* by a thread: the handle */
+    struct tt_nccl_later *next; /* that the thread makes, of the same communicator */
 };
 struct tt_nccl_group; /* of a thread */
 extern _Thread_local struct tt_nccl_group *tt_nccl_group
@@ -158,6 +161,10 @@ ncclResult_t tt_nccl_create_factor(ncclRedOp_t *op, void *scalar, ncclDataType_t
 
 /* --- children.c. Tutti has made what the call wanted, if anything: its handle. */
 ncclResult_t tt_nccl_take_child(struct tt_nccl_later *later);
+/* A thread makes these children, one after the other, and frees them: ncclInProgress, or why it does not. And
+ * what is not made after all. */
+ncclResult_t tt_nccl_begin_to_make(struct tt_nccl_later *first);
+void tt_nccl_drop_children(struct tt_nccl_later *first);
 
 /* --- ends.c. What a group has put off. */
 ncclResult_t tt_nccl_finalize_now(ncclComm_t comm);

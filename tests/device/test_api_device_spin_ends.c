@@ -412,7 +412,7 @@ Test(api_device_spin_ends, communicators_in_opposite_order)
 {
     static const bool alike = false, opposite = true;
     plugin_must_be_stub();
-    spin_run({ "queues=8", 2, 1, cross, &alike, 0, 0 }, { "queues=1", 2, 1, cross, &opposite, 0, 0 });
+    spin_run({ "queues=32", 2, 1, cross, &alike, 0, 0 }, { "queues=1", 2, 1, cross, &opposite, 0, 0 });
 }
 
 /* --- Graphs */

@@ -394,6 +394,60 @@ Test(api_regroup, more)
     ranks_run(&(struct ranks_plan){ .n = 4, .kind = RANKS_THREADS, .run = grow_twice, .context = &hosts[0] });
 }
 
+/* Nobody has made an id: all ranks are told so, outside of groups and in one, as often as they try. Then one
+ * makes it, while others look for it already. */
+static void grow_without_id(struct ranks_me *me)
+{
+    go_to_host(me);
+    enum { OLD = 3, TRIES = 20 };
+    struct {
+        tutti_id id, next;
+        _Atomic int ready;
+    } *told = me->shared;
+    tutti_comm *comm = NULL, *more = NULL;
+    const tutti_status bad = TUTTI_INVALID_ARGUMENT;
+    if (me->rank == 0)
+        ranks_ok(me, tutti_get_id(&told->id), "get_id");
+    ranks_meet(me);
+    if (me->rank < OLD)
+        ranks_ok(me, tutti_comm_init_rank(OLD, me->rank, &told->id, NULL, &comm), "init_rank");
+    for (int i = 0; i < TRIES && comm != NULL; i++)
+        ranks_refused(
+            me, tutti_comm_grow(comm, OLD + 1, NULL, -1, NULL, &more), bad, "grow", "no rank has an id");
+    if (comm != NULL) {
+        tutti_group_start();
+        ranks_ok(me, tutti_comm_grow(comm, OLD + 1, NULL, -1, NULL, &more), "in a group");
+        ranks_refused(me, tutti_group_end(), bad, "group_end", "no rank has an id|tutti_comm_get_id");
+        ranks_expect(me, more == NULL, "an output is set");
+    }
+    if (me->rank == 1) {
+        ranks_sleep_us(50000);
+        ranks_ok(me, tutti_comm_get_id(comm, &told->next), "comm_get_id");
+        atomic_store(&told->ready, 1);
+    }
+    while (me->rank == OLD && atomic_load(&told->ready) == 0)
+        ranks_sleep_us(1000);
+    ranks_ok(me,
+        tutti_comm_grow(
+            comm, OLD + 1, comm == NULL ? &told->next : NULL, comm == NULL ? OLD : -1, NULL, &more),
+        "grow");
+    expect_rank(me, more, me->rank, OLD + 1);
+    add_up(me, more, (OLD + 1) * (OLD + 2) / 2);
+    ranks_part(me, more);
+    if (comm != NULL)
+        ranks_ok(me, tutti_comm_destroy(comm), "destroy");
+}
+
+Test(api_regroup, more_without_an_id)
+{
+    static const struct hosts hosts[] = { { 0 }, { 2 } };
+    for (size_t i = 0; i < sizeof hosts / sizeof hosts[0]; i++)
+        ranks_run(&(struct ranks_plan){
+            .n = 4, .kind = RANKS_PROCESSES, .run = grow_without_id, .context = &hosts[i] });
+    ranks_run(
+        &(struct ranks_plan){ .n = 4, .kind = RANKS_THREADS, .run = grow_without_id, .context = &hosts[0] });
+}
+
 /* A communicator grows twice: the id of the first time is not taken for that of the second, which another
  * rank makes. */
 static void grow_again(struct ranks_me *me)

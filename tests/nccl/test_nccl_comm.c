@@ -212,6 +212,68 @@ Test(nccl_comm, splits_without_blocking)
         "splits without blocking", NCCL_EVERYWHERE, 2, splits_without_blocking, 0, false });
 }
 
+/* In a group it is begun at the end, which waits for no rank: two children of one communicator, after a call
+ * on it. A group that fails makes none. */
+static void groups_without_blocking(struct nccl_desk *d)
+{
+    _Atomic int *asked = d->me->shared;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclComm_t comm = NULL, turned = NULL, alone = NULL, none = NULL;
+    ncclUniqueId id = nccl_id(d);
+    ncclResult_t state = ncclSuccess;
+    int number = 0, me = d->me->rank;
+    config.blocking = 0;
+    ncclCommInitRankConfig(&comm, 2, id, me, &config);
+    EXPECT(nccl_await(d, comm) == ncclSuccess);
+    while (me == 1 && *asked == 0)
+        ranks_sleep_us(1000);
+    OK(ncclGroupStart());
+    OK(ncclCommSplit(comm, 0, -me, &turned, NULL));
+    OK(ncclCommSplit(comm, me, 0, &alone, NULL));
+    OK(ncclCommSplit(comm, NCCL_SPLIT_NOCOLOR, 0, &none, NULL));
+    ncclResult_t begun = ncclGroupEnd();
+    EXPECT(begun == ncclInProgress && turned != NULL && alone != NULL && none == NULL);
+    if (me == 0) {
+        OK(ncclCommGetAsyncError(turned, &state));
+        EXPECT(state == ncclInProgress);
+        *asked = 1;
+    }
+    EXPECT(nccl_await(d, comm) == ncclSuccess && nccl_await(d, turned) == ncclSuccess);
+    EXPECT(nccl_await(d, alone) == ncclSuccess);
+    OK(ncclCommUserRank(turned, &number));
+    EXPECT(number == 1 - me);
+    OK(ncclCommCount(alone, &number));
+    EXPECT(number == 1);
+    nccl_works(d, turned, 2);
+    OK(ncclCommDestroy(turned));
+    OK(ncclCommDestroy(alone));
+    float *f = nccl_memory(d, sizeof *f);
+    *f = 1;
+    OK(ncclGroupStart());
+    OK(ncclAllReduce(f, f, 1, ncclFloat, ncclSum, comm, d->stream));
+    OK(ncclCommSplit(comm, 0, 0, &turned, NULL));
+    EXPECT(ncclGroupEnd() == ncclInProgress);
+    EXPECT(nccl_await(d, turned) == ncclSuccess);
+    nccl_settle(d);
+    EXPECT(*f == 2);
+    nccl_works(d, turned, 2);
+    EXPECT(nccl_await(d, comm) == ncclSuccess);
+    OK(ncclGroupStart());
+    OK(ncclCommSplit(comm, 0, 0, &none, NULL));
+    REFUSED(ncclCommSplit(comm, -7, 0, &none, NULL), ncclInvalidArgument, "color is -7");
+    REFUSED(ncclGroupEnd(), ncclInvalidArgument, "color is -7");
+    EXPECT(none == NULL);
+    nccl_works(d, comm, 2);
+    OK(ncclCommDestroy(turned));
+    OK(ncclCommDestroy(comm));
+}
+
+Test(nccl_comm, groups_without_blocking)
+{
+    nccl_run(&(struct nccl_plan){
+        "groups without blocking", NCCL_EVERYWHERE, 2, groups_without_blocking, 0, false });
+}
+
 /* What cannot be made is told by the child. */
 static void fails_without_blocking(struct nccl_desk *d)
 {
@@ -295,6 +357,11 @@ static void regroup(struct nccl_desk *d, ncclComm_t *c)
     OK(ncclCommCount(s[0], &number));
     EXPECT(number == last);
     ncclComm_t grown[THREE] = { NULL };
+    OK(ncclGroupStart());
+    for (int i = 0; i < last; i++)
+        OK(ncclCommGrow(s[i], THREE, NULL, -1, &grown[i], NULL));
+    REFUSED(ncclGroupEnd(), ncclInvalidArgument, "no rank has an id");
+    EXPECT(grown[0] == NULL && grown[1] == NULL);
     OK(ncclCommGetUniqueId(s[0], &id));
     OK(ncclGroupStart());
     for (int i = 0; i < last; i++)
