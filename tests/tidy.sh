@@ -143,6 +143,8 @@ function check_names(plain)
         report(FNR, "plan", "who runs a list asks no plan: an instruction says it, or the list")
     if (room ~ /^(tests|examples)$/)
         return
+    if (room ~ /^training\/(ops|run)$/ && plain ~ copying)
+        report(FNR, "memory", "values may lie on a device: a kernel copies and fills, or the back end")
     if (place[room] > 1 && plain ~ waiting &&
         FILENAME !~ /^lib\/device\/device(_memory|_capture|_words|_local_open|_led_open|_places)?\.c$/ &&
         FILENAME !~ /^lib\/(segment\/importer|spin\/spin_(home|open|trial))\.c$/)
@@ -274,8 +276,8 @@ BEGIN {
     for (i = 1; i <= rooms; i++)
         place["lib/" order[i]] = i
     # Those of training/, likewise. Kernels know no graph, and the golden programs nothing of the rest.
-    rooms = split("base kernels schedule data model parallel ops place tape passes check account run " \
-        "planning errors checkpoint report options commands verify compare demo main", order, " ")
+    rooms = split("base kernels backend schedule data model parallel ops place tape passes check account " \
+        "run planning errors checkpoint report options commands verify compare demo main", order, " ")
     for (i = 1; i <= rooms; i++)
         level["training/" order[i]] = i
     hidden["training/demo", "training/compare"] = 1
@@ -295,6 +297,7 @@ BEGIN {
     waiting = "dev->(memory\\.((alloc|free)(_(managed|pinned))?|pin|unpin)|preload" \
         "|stream\\.(sync|create|destroy)|event\\.(create|destroy)|segment\\.(alloc|free|import))[ \t]*\\("
     planned = "(->|\\.)plan([^A-Za-z0-9_]|$)|struct tr_plan([^A-Za-z0-9_]|$)"
+    copying = b "mem(cpy|move|set)[ \t]*\\("
     forking = b "pthread_atfork[ \t]*\\("
     clocks = b "(clock_gettime|gettimeofday|timespec_get|time|clock|__rdtscp?)[ \t]*\\("
 }
