@@ -132,7 +132,7 @@ void tr_lower_end(struct tr_lowering *l)
     if (works && !alone)
         tr_push(t);
     if (!works)
-        tr_reduce_gradients(t);
+        tr_reduce_gradients(l);
     if (!works || alone)
         tie(t);
     losses(t, l->losses);

@@ -63,7 +63,7 @@ static void hold(struct tr_lowering *l, int parameter)
     t->values[h->values].lasts = true;
     if (plan->mesh.servers && !serves) /* workers have no optimizer */
         return;
-    if (plan->numbers.bfloat16)
+    if (held.master)
         h->master = lasting(t, h->shard_count);
     if (!plan->optimizer.sgd) {
         h->m = lasting(t, h->shard_count);

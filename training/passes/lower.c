@@ -6,7 +6,6 @@
 #include "training/passes/lower.h"
 
 #include "training/passes/pass.h"
-#include "training/passes/precision.h"
 #include "training/passes/reduce.h"
 #include "training/passes/server.h"
 #include "training/passes/zero.h"
@@ -181,7 +180,7 @@ static void count_in(struct tr_lowering *l, const struct tr_step *s, const struc
     }
     bool whole = (alone || tr_reduces_each_micro(plan)) && !plan->mesh.servers;
     if (whole && slot->micro == plan->micros - 1)
-        v = tr_round_gradient(l->t, v, parameter, slot, s->unit);
+        v = tr_whole_gradient(l, h, v, slot, s->unit);
     h->gradient = v;
 }
 

@@ -24,6 +24,7 @@ struct tr_lowering;
 
 /* What a rank has of a parameter from step to step, beside its values. */
 struct tr_held {
+    bool master; /* in float32, of what it updates */
     bool host; /* what it updates is on the host, with the optimizer */
 };
 
@@ -34,13 +35,16 @@ struct tr_pass {
     void (*hold)(const struct tr_lowering *l, const struct tr_tensor *w, struct tr_held *held);
     /* Whether a backward part computes again what this step of the forward part gives. */
     bool (*again)(const struct tr_lowering *l, const struct tr_step *s);
+    /* A gradient, over all sequences of the batch; returns the value that is read from then on. */
+    int (*whole)(struct tr_lowering *l, const struct tr_param_state *h, int value, const struct tr_slot *slot,
+        int unit);
     /* The update of a parameter, if it is another one; then true, and no further pass is asked. */
     bool (*update)(struct tr_lowering *l, struct tr_param_state *h);
     /* The list is there: what is changed of it, before values are given places. */
     void (*rewrite)(struct tr_lowering *l);
 };
 
-extern const struct tr_pass tr_pass_offload, tr_pass_recompute;
+extern const struct tr_pass tr_pass_offload, tr_pass_precision, tr_pass_recompute;
 
 struct tr_lowering {
     struct tr_tape *t;
@@ -66,6 +70,9 @@ struct tr_lowering {
 
 struct tr_held tr_what_is_held(const struct tr_lowering *l, const struct tr_tensor *w);
 bool tr_computes_again(const struct tr_lowering *l, const struct tr_step *s);
+/* A gradient is whole: in this part of the schedule, or, without one, at the end of the step. */
+int tr_whole_gradient(
+    struct tr_lowering *l, const struct tr_param_state *h, int value, const struct tr_slot *slot, int unit);
 void tr_update_parameter(struct tr_lowering *l, struct tr_param_state *h);
 void tr_rewrite(struct tr_lowering *l);
 

@@ -13,7 +13,7 @@
  * call runs while the next unit computes, and the part enters the sum after that. */
 #include "training/passes/reduce.h"
 
-#include "training/passes/precision.h"
+#include "training/passes/pass.h"
 
 enum { ALIGN = 64 };
 
@@ -113,8 +113,9 @@ static int call(struct tr_tape *t, enum tr_code code, int parameter, int from, i
     return to;
 }
 
-static void reduce(struct tr_tape *t, const struct tr_bucket *b)
+static void reduce(struct tr_lowering *l, const struct tr_bucket *b)
 {
+    struct tr_tape *t = l->t;
     const struct tr_plan *plan = t->placed->plan;
     struct tr_param_state *h = &t->states[t->bucketed[b->first]];
     int from = b->value >= 0 ? b->value : h->gradient, p = h->parameter, to;
@@ -128,19 +129,19 @@ static void reduce(struct tr_tape *t, const struct tr_bucket *b)
     else
         to = call(t, TR_ALL_REDUCE, p, from, bytes);
     if (b->value < 0)
-        h->gradient = tr_round_gradient(t, to, p, NULL, -1);
+        h->gradient = tr_whole_gradient(l, h, to, NULL, -1);
     for (int m = 0; m < b->members && b->value >= 0; m++) {
         h = &t->states[t->bucketed[b->first + m]];
         int whole = tr_add_value(t, t->values[h->gradient].shard, -1, TR_MEM_GRADIENT, h->shard_count * 4);
         t->values[whole].within = to, t->values[whole].inside = h->inside;
-        h->gradient = tr_round_gradient(t, whole, h->parameter, NULL, -1);
+        h->gradient = tr_whole_gradient(l, h, whole, NULL, -1);
     }
 }
 
-void tr_reduce_gradients(struct tr_tape *t)
+void tr_reduce_gradients(struct tr_lowering *l)
 {
-    for (int b = 0; b < t->n_buckets; b++)
-        reduce(t, &t->buckets[b]);
+    for (int b = 0; b < l->t->n_buckets; b++)
+        reduce(l, &l->t->buckets[b]);
 }
 
 /* ---- overlap ---- */

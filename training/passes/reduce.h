@@ -10,7 +10,8 @@ void tr_make_buckets(struct tr_tape *t);
 /* The gradient of the last micro-batch, into which the others are added, lies in its bucket. */
 void tr_put_in_bucket(struct tr_tape *t, const struct tr_param_state *h, int gradient);
 /* At the end of the step: bucket after bucket, in the form that the plan says. */
-void tr_reduce_gradients(struct tr_tape *t);
+struct tr_lowering;
+void tr_reduce_gradients(struct tr_lowering *l);
 /* The pass that lets reductions run beside the backward pass; before places are given. */
 void tr_overlap(struct tr_tape *t);
 

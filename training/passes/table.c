@@ -3,7 +3,7 @@
 #include "training/passes/pass.h"
 #include "training/passes/zero.h"
 
-static const struct tr_pass *const passes[] = { &tr_pass_recompute, &tr_pass_offload };
+static const struct tr_pass *const passes[] = { &tr_pass_precision, &tr_pass_recompute, &tr_pass_offload };
 enum { PASSES = sizeof passes / sizeof *passes };
 
 /* The next pass from n on that the plan has; NULL: there is none. */
@@ -17,7 +17,7 @@ static const struct tr_pass *next_pass(const struct tr_lowering *l, int *n)
 struct tr_held tr_what_is_held(const struct tr_lowering *l, const struct tr_tensor *w)
 {
     const struct tr_pass *pass;
-    struct tr_held held = { .host = false };
+    struct tr_held held = { .master = false };
     for (int n = 0; (pass = next_pass(l, &n));)
         if (pass->hold)
             pass->hold(l, w, &held);
@@ -31,6 +31,16 @@ bool tr_computes_again(const struct tr_lowering *l, const struct tr_step *s)
         if (pass->again && pass->again(l, s))
             return true;
     return false;
+}
+
+int tr_whole_gradient(
+    struct tr_lowering *l, const struct tr_param_state *h, int value, const struct tr_slot *slot, int unit)
+{
+    const struct tr_pass *pass;
+    for (int n = 0; (pass = next_pass(l, &n));)
+        if (pass->whole)
+            value = pass->whole(l, h, value, slot, unit);
+    return value;
 }
 
 static void update_in_place(struct tr_tape *t, const struct tr_param_state *h)
