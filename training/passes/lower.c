@@ -40,17 +40,12 @@ int tr_new_value(struct tr_lowering *l, int shard, int micro)
     return v;
 }
 
-/* ZeRO-3: the parameter is gathered when a part first uses it, and forgotten after the part. */
 static int parameter_value(struct tr_lowering *l, int shard, const struct tr_slot *slot, int unit)
 {
     struct tr_param_state *h = tr_param_state_of(l->t, l->p->shards[shard].tensor);
     if (l->p->plan->pipeline.async)
         return tr_version_read(&l->versions, l->t, h, slot);
-    if (!tr_zero_cuts_parameter(l->p->plan, &l->p->g->tensors[h->parameter]))
-        return h->values;
-    if (l->gathered[shard] < 0)
-        l->gathered[shard] = tr_zero_gather(l->t, h, shard, slot, unit);
-    return l->gathered[shard];
+    return tr_value_to_read(l, h, shard, slot, unit);
 }
 
 static void emit(struct tr_lowering *l, const struct tr_step *s, const struct tr_slot *slot, int unit);
@@ -201,8 +196,6 @@ static bool in_part(enum tr_phase phase, int part)
 static void lower_slot(struct tr_lowering *l, const struct tr_slot *slot)
 {
     const struct tr_placed *p = l->p;
-    for (int i = 0; i < p->n_shards; i++)
-        l->gathered[i] = -1;
     tr_receive(l, slot);
     for (int n = 0; n < l->n_steps; n++) {
         const struct tr_step *s = &p->steps[l->steps[n]];
@@ -217,7 +210,7 @@ static void lower_slot(struct tr_lowering *l, const struct tr_slot *slot)
     }
     tr_send(l, slot);
     if (p->plan->pipeline.async)
-        tr_version_write(&l->versions, l->t, slot);
+        tr_version_write(l, slot);
 }
 
 static void list_producers(struct tr_lowering *l)
@@ -260,7 +253,6 @@ bool tr_lower(
         .producer = tr_new(shards, sizeof(int)),
         .steps = tr_new((size_t)p->n_steps, sizeof(int)),
         .renewed = tr_new(shards * micros, sizeof(bool)),
-        .gathered = tr_new(shards, sizeof(int)),
         .losses = tr_new(micros, sizeof(int)) };
     memset(l.now, -1, shards * micros * sizeof(int));
     memset(l.losses, -1, micros * sizeof(int));
@@ -278,9 +270,6 @@ bool tr_lower(
         lower_slot(&l, &l.slots[i]);
     tr_wait_for_all(&l);
     tr_lower_end(&l);
-    tr_zero_policies(t);
-    if (plan->reduce.overlap)
-        tr_overlap(t);
     tr_rewrite(&l);
     tr_plan_memory(t);
     tr_versions_free(&l.versions);

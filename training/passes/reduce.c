@@ -215,11 +215,20 @@ static void end_late(struct tr_tape *t, int n)
         tr_move_instr(t, wait, to - 1);
 }
 
-void tr_overlap(struct tr_tape *t)
+/* Reductions run beside the backward pass. */
+static void rewrite(struct tr_lowering *l)
 {
-    for (int n = 0; n < t->n_instrs; n++)
+    struct tr_tape *t = l->t;
+    for (int n = 0; n < t->n_instrs && l->p->plan->reduce.overlap; n++)
         if (reduces_gradient(&t->instrs[n]) && t->instrs[n].part < 0)
             n = begin_early(t, n);
         else if (reduces_gradient(&t->instrs[n]))
             end_late(t, n);
 }
+
+static bool is_on(const struct tr_plan *p)
+{
+    return tr_data_ranks(p) > 1;
+}
+
+const struct tr_pass tr_pass_reduce = { .on = is_on, .rewrite = rewrite };

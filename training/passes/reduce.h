@@ -12,7 +12,5 @@ void tr_put_in_bucket(struct tr_tape *t, const struct tr_param_state *h, int gra
 /* At the end of the step: bucket after bucket, in the form that the plan says. */
 struct tr_lowering;
 void tr_reduce_gradients(struct tr_lowering *l);
-/* The pass that lets reductions run beside the backward pass; before places are given. */
-void tr_overlap(struct tr_tape *t);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* table.c: the passes, in the order in which they are asked, and what is done with their answers. */
 #include "training/passes/pass.h"
-#include "training/passes/zero.h"
 
-static const struct tr_pass *const passes[] = { &tr_pass_precision, &tr_pass_recompute, &tr_pass_offload };
+static const struct tr_pass *const passes[] = { &tr_pass_zero, &tr_pass_precision, &tr_pass_reduce,
+    &tr_pass_recompute, &tr_pass_offload };
 enum { PASSES = sizeof passes / sizeof *passes };
 
 /* The next pass from n on that the plan has; NULL: there is none. */
@@ -17,11 +17,21 @@ static const struct tr_pass *next_pass(const struct tr_lowering *l, int *n)
 struct tr_held tr_what_is_held(const struct tr_lowering *l, const struct tr_tensor *w)
 {
     const struct tr_pass *pass;
-    struct tr_held held = { .master = false };
+    struct tr_held held = { .ways = 1 };
     for (int n = 0; (pass = next_pass(l, &n));)
         if (pass->hold)
             pass->hold(l, w, &held);
     return held;
+}
+
+int tr_value_to_read(
+    struct tr_lowering *l, const struct tr_param_state *h, int shard, const struct tr_slot *slot, int unit)
+{
+    const struct tr_pass *pass;
+    int value = -1;
+    for (int n = 0; value < 0 && (pass = next_pass(l, &n));)
+        value = pass->use ? pass->use(l, h, shard, slot, unit) : -1;
+    return value < 0 ? h->values : value;
 }
 
 bool tr_computes_again(const struct tr_lowering *l, const struct tr_step *s)
@@ -59,7 +69,15 @@ void tr_update_parameter(struct tr_lowering *l, struct tr_param_state *h)
         done = pass->update && pass->update(l, h);
     if (!done)
         update_in_place(l->t, h);
-    tr_zero_share(l->t, h, h->values);
+    tr_share(l, h, h->values);
+}
+
+void tr_share(struct tr_lowering *l, const struct tr_param_state *h, int value)
+{
+    const struct tr_pass *pass;
+    for (int n = 0; (pass = next_pass(l, &n));)
+        if (pass->shared)
+            pass->shared(l, h, value);
 }
 
 void tr_rewrite(struct tr_lowering *l)
