@@ -36,7 +36,7 @@ static void hold(struct tr_lowering *l, int parameter)
     int shard = tr_parameter_shard(t->placed, parameter);
     int64_t count = tr_shard_count(t->placed, shard, 1);
     const struct tr_tensor *w = &g->tensors[parameter];
-    struct tr_held held = tr_what_is_held(l, w);
+    struct tr_held held = tr_passes_hold(l, w);
     bool serves = t->server >= 0;
     if (serves)
         held.ways = plan->mesh.servers, held.way = t->server, held.part = true;

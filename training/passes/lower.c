@@ -6,9 +6,7 @@
 #include "training/passes/lower.h"
 
 #include "training/passes/pass.h"
-#include "training/passes/reduce.h"
 #include "training/passes/server.h"
-#include "training/passes/zero.h"
 #include "training/tape/site_of.h"
 
 #include <stdlib.h>
@@ -45,7 +43,7 @@ static int parameter_value(struct tr_lowering *l, int shard, const struct tr_slo
     struct tr_param_state *h = tr_param_state_of(l->t, l->p->shards[shard].tensor);
     if (l->p->plan->pipeline.async)
         return tr_version_read(&l->versions, l->t, h, slot);
-    return tr_value_to_read(l, h, shard, slot, unit);
+    return tr_passes_use(l, h, shard, slot, unit);
 }
 
 static void emit(struct tr_lowering *l, const struct tr_step *s, const struct tr_slot *slot, int unit);
@@ -58,7 +56,7 @@ static void renew(struct tr_lowering *l, int shard, const struct tr_slot *slot, 
     if (slot->part == TR_F || maker < 0 || l->renewed[(int64_t)shard * l->p->plan->micros + slot->micro])
         return;
     const struct tr_step *s = &l->p->steps[maker];
-    if (tr_stage_of(l->p, s->unit) != slot->stage || !tr_computes_again(l, s))
+    if (tr_stage_of(l->p, s->unit) != slot->stage || !tr_passes_again(l, s))
         return;
     emit(l, s, slot, unit);
     for (int x = 0; x < s->outs; x++)
@@ -152,18 +150,19 @@ static void emit(struct tr_lowering *l, const struct tr_step *s, const struct tr
         l->t->values[i->out[0]].takes = i->in[0];
 }
 
+/* Whether what this rank adds up is all of a gradient: no other rank has a part of it that comes later. */
+static bool is_whole_here(const struct tr_plan *plan, const struct tr_tensor *w)
+{
+    return !plan->mesh.servers && (tr_replicas(plan, w) == 1 || tr_reduces_each_micro(plan));
+}
+
 /* The gradient of a parameter over this micro-batch is there: it enters the sum over the step. */
 static void count_in(struct tr_lowering *l, const struct tr_step *s, const struct tr_slot *slot, int out)
 {
     const struct tr_plan *plan = l->p->plan;
     int shard = s->out[out], parameter = l->p->g->tensors[l->p->shards[shard].tensor].of;
     struct tr_param_state *h = tr_param_state_of(l->t, parameter);
-    int v = *tr_now(l, shard, slot->micro);
-    if (slot->micro == plan->micros - 1)
-        tr_put_in_bucket(l->t, h, v);
-    bool alone = tr_replicas(plan, &l->p->g->tensors[parameter]) == 1;
-    if (tr_reduces_each_micro(plan) && !alone)
-        v = tr_zero_reduce(l->t, h, v, slot, s->unit);
+    int v = tr_passes_gradient(l, h, *tr_now(l, shard, slot->micro), slot, s->unit);
     int micros = tr_update_micros(plan);
     if (micros > 1) {
         for (int level = 0; (micros - 1) >> level; level++)
@@ -173,9 +172,8 @@ static void count_in(struct tr_lowering *l, const struct tr_step *s, const struc
         i->in[i->ins++] = v, i->parameter = parameter, i->count = tr_count(l->t, v);
         i->times = micros;
     }
-    bool whole = (alone || tr_reduces_each_micro(plan)) && !plan->mesh.servers;
-    if (whole && slot->micro == plan->micros - 1)
-        v = tr_whole_gradient(l, h, v, slot, s->unit);
+    if (slot->micro == plan->micros - 1 && is_whole_here(plan, &l->p->g->tensors[parameter]))
+        v = tr_passes_whole(l, h, v, slot, s->unit);
     h->gradient = v;
 }
 
@@ -260,7 +258,7 @@ bool tr_lower(
     list_steps(&l);
     tr_list_borders(&l);
     tr_hold_parameters(&l);
-    tr_make_buckets(t);
+    tr_passes_begin(&l);
     if (plan->pipeline.async) {
         tr_lower_leaves(t);
         tr_versions_make(&l.versions, plan, l.slots, l.n_slots);
@@ -270,7 +268,7 @@ bool tr_lower(
         lower_slot(&l, &l.slots[i]);
     tr_wait_for_all(&l);
     tr_lower_end(&l);
-    tr_rewrite(&l);
+    tr_passes_rewrite(&l);
     tr_plan_memory(t);
     tr_versions_free(&l.versions);
     free(l.now), free(l.producer), free(l.steps), free(l.borders), free(l.renewed), free(l.gathered);

@@ -35,11 +35,18 @@ struct tr_pass {
     bool (*on)(const struct tr_plan *p);
     /* What of a parameter is held, before there is anything: hold.c makes the values of it. */
     void (*hold)(const struct tr_lowering *l, const struct tr_tensor *w, struct tr_held *held);
+    /* All parameters are held, and no part is written yet. */
+    void (*begin)(struct tr_lowering *l);
     /* The value of a parameter that a part reads, if it is not the one that is held; -1: it is. */
     int (*use)(struct tr_lowering *l, const struct tr_param_state *h, int shard, const struct tr_slot *slot,
         int unit);
     /* Whether a backward part computes again what this step of the forward part gives. */
     bool (*again)(const struct tr_lowering *l, const struct tr_step *s);
+    /* A micro-batch's gradient, before it enters the sum over the step; returns what enters. */
+    int (*gradient)(struct tr_lowering *l, const struct tr_param_state *h, int value,
+        const struct tr_slot *slot, int unit);
+    /* At the end of the step: the gradients of all ranks become one. */
+    void (*reduce)(struct tr_lowering *l);
     /* A gradient, over all sequences of the batch; returns the value that is read from then on. */
     int (*whole)(struct tr_lowering *l, const struct tr_param_state *h, int value, const struct tr_slot *slot,
         int unit);
@@ -83,16 +90,20 @@ struct tr_lowering {
 
 /* ---- table.c: the rows that are on are asked, in their order ---- */
 
-struct tr_held tr_what_is_held(const struct tr_lowering *l, const struct tr_tensor *w);
-int tr_value_to_read(
+struct tr_held tr_passes_hold(const struct tr_lowering *l, const struct tr_tensor *w);
+void tr_passes_begin(struct tr_lowering *l);
+int tr_passes_use(
     struct tr_lowering *l, const struct tr_param_state *h, int shard, const struct tr_slot *slot, int unit);
-bool tr_computes_again(const struct tr_lowering *l, const struct tr_step *s);
-/* A gradient is whole: in this part of the schedule, or, without one, at the end of the step. */
-int tr_whole_gradient(
+bool tr_passes_again(const struct tr_lowering *l, const struct tr_step *s);
+int tr_passes_gradient(
     struct tr_lowering *l, const struct tr_param_state *h, int value, const struct tr_slot *slot, int unit);
-void tr_update_parameter(struct tr_lowering *l, struct tr_param_state *h);
-void tr_share(struct tr_lowering *l, const struct tr_param_state *h, int value);
-void tr_rewrite(struct tr_lowering *l);
+void tr_passes_reduce(struct tr_lowering *l);
+/* A gradient is whole: in this part of the schedule, or, without one, at the end of the step. */
+int tr_passes_whole(
+    struct tr_lowering *l, const struct tr_param_state *h, int value, const struct tr_slot *slot, int unit);
+void tr_passes_update(struct tr_lowering *l, struct tr_param_state *h);
+void tr_passes_share(struct tr_lowering *l, const struct tr_param_state *h, int value);
+void tr_passes_rewrite(struct tr_lowering *l);
 
 /* ---- lower.c ---- */
 

@@ -109,7 +109,7 @@ static void take_all(struct tr_lowering *l, struct tr_param_state *h)
         i->in[i->ins++] = h->gradient, i->parameter = h->parameter, i->micro = w;
         i->count = h->shard_count, i->times = workers(t);
     }
-    h->gradient = tr_whole_gradient(l, h, h->gradient, NULL, -1);
+    h->gradient = tr_passes_whole(l, h, h->gradient, NULL, -1);
 }
 
 static int vector(struct tr_tape *t, int64_t doubles)
@@ -140,7 +140,7 @@ static void lower_take(struct tr_lowering *l)
     }
     for (int n = 0; n < t->n_states; n++)
         if (has_values(t, &t->states[n]))
-            tr_update_parameter(l, &t->states[n]);
+            tr_passes_update(l, &t->states[n]);
     for (int n = 0; n < t->n_states; n++)
         if (has_values(t, &t->states[n]))
             message(t, TR_TO_WORKER, &t->states[n], -1, t->states[n].values);

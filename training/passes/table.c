@@ -14,7 +14,7 @@ static const struct tr_pass *next_pass(const struct tr_lowering *l, int *n)
     return *n < PASSES ? passes[(*n)++] : NULL;
 }
 
-struct tr_held tr_what_is_held(const struct tr_lowering *l, const struct tr_tensor *w)
+struct tr_held tr_passes_hold(const struct tr_lowering *l, const struct tr_tensor *w)
 {
     const struct tr_pass *pass;
     struct tr_held held = { .ways = 1 };
@@ -24,7 +24,15 @@ struct tr_held tr_what_is_held(const struct tr_lowering *l, const struct tr_tens
     return held;
 }
 
-int tr_value_to_read(
+void tr_passes_begin(struct tr_lowering *l)
+{
+    const struct tr_pass *pass;
+    for (int n = 0; (pass = next_pass(l, &n));)
+        if (pass->begin)
+            pass->begin(l);
+}
+
+int tr_passes_use(
     struct tr_lowering *l, const struct tr_param_state *h, int shard, const struct tr_slot *slot, int unit)
 {
     const struct tr_pass *pass;
@@ -34,7 +42,7 @@ int tr_value_to_read(
     return value < 0 ? h->values : value;
 }
 
-bool tr_computes_again(const struct tr_lowering *l, const struct tr_step *s)
+bool tr_passes_again(const struct tr_lowering *l, const struct tr_step *s)
 {
     const struct tr_pass *pass;
     for (int n = 0; (pass = next_pass(l, &n));)
@@ -43,7 +51,25 @@ bool tr_computes_again(const struct tr_lowering *l, const struct tr_step *s)
     return false;
 }
 
-int tr_whole_gradient(
+int tr_passes_gradient(
+    struct tr_lowering *l, const struct tr_param_state *h, int value, const struct tr_slot *slot, int unit)
+{
+    const struct tr_pass *pass;
+    for (int n = 0; (pass = next_pass(l, &n));)
+        if (pass->gradient)
+            value = pass->gradient(l, h, value, slot, unit);
+    return value;
+}
+
+void tr_passes_reduce(struct tr_lowering *l)
+{
+    const struct tr_pass *pass;
+    for (int n = 0; (pass = next_pass(l, &n));)
+        if (pass->reduce)
+            pass->reduce(l);
+}
+
+int tr_passes_whole(
     struct tr_lowering *l, const struct tr_param_state *h, int value, const struct tr_slot *slot, int unit)
 {
     const struct tr_pass *pass;
@@ -61,7 +87,7 @@ static void update_in_place(struct tr_tape *t, const struct tr_param_state *h)
         i->out[i->outs++] = h->master;
 }
 
-void tr_update_parameter(struct tr_lowering *l, struct tr_param_state *h)
+void tr_passes_update(struct tr_lowering *l, struct tr_param_state *h)
 {
     const struct tr_pass *pass;
     bool done = false;
@@ -69,10 +95,10 @@ void tr_update_parameter(struct tr_lowering *l, struct tr_param_state *h)
         done = pass->update && pass->update(l, h);
     if (!done)
         update_in_place(l->t, h);
-    tr_share(l, h, h->values);
+    tr_passes_share(l, h, h->values);
 }
 
-void tr_share(struct tr_lowering *l, const struct tr_param_state *h, int value)
+void tr_passes_share(struct tr_lowering *l, const struct tr_param_state *h, int value)
 {
     const struct tr_pass *pass;
     for (int n = 0; (pass = next_pass(l, &n));)
@@ -80,7 +106,7 @@ void tr_share(struct tr_lowering *l, const struct tr_param_state *h, int value)
             pass->shared(l, h, value);
 }
 
-void tr_rewrite(struct tr_lowering *l)
+void tr_passes_rewrite(struct tr_lowering *l)
 {
     const struct tr_pass *pass;
     for (int n = 0; (pass = next_pass(l, &n));)

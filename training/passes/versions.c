@@ -155,6 +155,6 @@ void tr_version_write(struct tr_lowering *l, const struct tr_slot *slot)
         i->update = update;
         i->in[i->ins++] = value_of(v, t, h, update);
         i->out[i->outs++] = value_of(v, t, h, update + 1);
-        tr_share(l, h, i->out[0]);
+        tr_passes_share(l, h, i->out[0]);
     }
 }

@@ -12,8 +12,6 @@
  *   persist   a small tensor is worth no call: it stays whole, as with ZeRO-2
  *   keep      what the forward part gathered stays for the backward parts: one all_gather less, more memory
  *   prefetch  the calls of the next units are on a host stream while this unit computes */
-#include "training/passes/zero.h"
-
 #include "training/passes/pass.h"
 
 /* ---- what ZeRO puts into the tape ---- */
@@ -58,18 +56,6 @@ static int use(
         slot };
     collective(l->t, TR_ALL_GATHER, h, slot, unit, h->values, whole->value);
     return whole->value;
-}
-
-int tr_zero_reduce(
-    struct tr_tape *t, const struct tr_param_state *h, int gradient, const struct tr_slot *slot, int unit)
-{
-    bool cuts = t->placed->plan->zero.level;
-    int sum = tr_add_value(t, t->values[gradient].shard, slot->micro, TR_MEM_GRADIENT, h->shard_count * 4);
-    if (!cuts)
-        t->values[sum].takes = gradient;
-    collective(t, cuts ? TR_REDUCE_SCATTER : TR_ALL_REDUCE, h, slot, unit, gradient, sum)->parameter =
-        h->parameter;
-    return sum;
 }
 
 /* Each rank has renewed its part of a parameter that all have whole. */
