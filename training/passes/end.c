@@ -4,7 +4,6 @@
  * The norm and the loss are vectors of leaves, each of which one rank has and the others have as +0; their
  * sum over the world is exact in any order, and every rank then adds all leaves up in one order. */
 #include "training/passes/pass.h"
-#include "training/passes/reduce.h"
 #include "training/passes/server.h"
 
 #include <string.h>
@@ -121,7 +120,7 @@ static void updates(struct tr_lowering *l)
     struct tr_tape *t = l->t;
     for (int n = 0; n < t->n_states; n++)
         if (is_updated(t, &t->states[n]))
-            tr_update_parameter(l, &t->states[n]);
+            tr_passes_update(l, &t->states[n]);
 }
 
 void tr_lower_end(struct tr_lowering *l)
@@ -132,7 +131,7 @@ void tr_lower_end(struct tr_lowering *l)
     if (works && !alone)
         tr_push(t);
     if (!works)
-        tr_reduce_gradients(t);
+        tr_passes_reduce(l);
     if (!works || alone)
         tie(t);
     losses(t, l->losses);

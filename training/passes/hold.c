@@ -36,9 +36,10 @@ static void hold(struct tr_lowering *l, int parameter)
     int shard = tr_parameter_shard(t->placed, parameter);
     int64_t count = tr_shard_count(t->placed, shard, 1);
     const struct tr_tensor *w = &g->tensors[parameter];
-    struct tr_held held = tr_what_is_held(l, w);
+    struct tr_held held = tr_passes_hold(l, w);
     bool serves = t->server >= 0;
-    int ways = serves ? plan->mesh.servers : tr_zero_cuts(plan, w) ? tr_replicas(plan, w) : 1;
+    if (serves)
+        held.ways = plan->mesh.servers, held.way = t->server, held.part = true;
     struct tr_param_state *h = &t->states[t->n_states++];
     *h = (struct tr_param_state){ .parameter = parameter,
         .values = -1,
@@ -50,20 +51,19 @@ static void hold(struct tr_lowering *l, int parameter)
         .gradient = -1,
         .bucket = -1 };
     memset(h->level, -1, sizeof h->level);
-    h->shard_count = count / ways;
-    h->shard_from = ways == 1 ? 0 : h->shard_count * (serves ? t->server : tr_replica_rank(plan, w, t->at));
+    h->shard_count = count / held.ways;
+    h->shard_from = h->shard_count * held.way;
     int home = g->tensors[parameter].values_of;
     if (home != parameter && tr_has_stage(t, tr_stage_of(t->placed, g->tensors[home].unit)))
         return; /* a tied head beside its embedding: a gradient of its own, but the embedding's values */
     enum tr_element element = tr_shard_element(t->placed, shard);
-    bool parts = tr_holds_part(t, &g->tensors[parameter]);
-    h->values = tr_add_array(t, shard, -1, TR_MEM_PARAMETER, element, parts ? h->shard_count : count);
-    if (parts)
+    h->values = tr_add_array(t, shard, -1, TR_MEM_PARAMETER, element, held.part ? h->shard_count : count);
+    if (held.part)
         h->shard_from = 0;
     t->values[h->values].lasts = true;
     if (plan->mesh.servers && !serves) /* workers have no optimizer */
         return;
-    if (plan->numbers.bfloat16)
+    if (held.master)
         h->master = lasting(t, h->shard_count);
     if (!plan->optimizer.sgd) {
         h->m = lasting(t, h->shard_count);

@@ -6,10 +6,7 @@
 #include "training/passes/lower.h"
 
 #include "training/passes/pass.h"
-#include "training/passes/precision.h"
-#include "training/passes/reduce.h"
 #include "training/passes/server.h"
-#include "training/passes/zero.h"
 #include "training/tape/site_of.h"
 
 #include <stdlib.h>
@@ -41,17 +38,12 @@ int tr_new_value(struct tr_lowering *l, int shard, int micro)
     return v;
 }
 
-/* ZeRO-3: the parameter is gathered when a part first uses it, and forgotten after the part. */
 static int parameter_value(struct tr_lowering *l, int shard, const struct tr_slot *slot, int unit)
 {
     struct tr_param_state *h = tr_param_state_of(l->t, l->p->shards[shard].tensor);
     if (l->p->plan->pipeline.async)
         return tr_version_read(&l->versions, l->t, h, slot);
-    if (!tr_zero_cuts_parameter(l->p->plan, &l->p->g->tensors[h->parameter]))
-        return h->values;
-    if (l->gathered[shard] < 0)
-        l->gathered[shard] = tr_zero_gather(l->t, h, shard, slot, unit);
-    return l->gathered[shard];
+    return tr_passes_use(l, h, shard, slot, unit);
 }
 
 static void emit(struct tr_lowering *l, const struct tr_step *s, const struct tr_slot *slot, int unit);
@@ -64,7 +56,7 @@ static void renew(struct tr_lowering *l, int shard, const struct tr_slot *slot, 
     if (slot->part == TR_F || maker < 0 || l->renewed[(int64_t)shard * l->p->plan->micros + slot->micro])
         return;
     const struct tr_step *s = &l->p->steps[maker];
-    if (tr_stage_of(l->p, s->unit) != slot->stage || !tr_computes_again(l, s))
+    if (tr_stage_of(l->p, s->unit) != slot->stage || !tr_passes_again(l, s))
         return;
     emit(l, s, slot, unit);
     for (int x = 0; x < s->outs; x++)
@@ -158,18 +150,19 @@ static void emit(struct tr_lowering *l, const struct tr_step *s, const struct tr
         l->t->values[i->out[0]].takes = i->in[0];
 }
 
+/* Whether what this rank adds up is all of a gradient: no other rank has a part of it that comes later. */
+static bool is_whole_here(const struct tr_plan *plan, const struct tr_tensor *w)
+{
+    return !plan->mesh.servers && (tr_replicas(plan, w) == 1 || tr_reduces_each_micro(plan));
+}
+
 /* The gradient of a parameter over this micro-batch is there: it enters the sum over the step. */
 static void count_in(struct tr_lowering *l, const struct tr_step *s, const struct tr_slot *slot, int out)
 {
     const struct tr_plan *plan = l->p->plan;
     int shard = s->out[out], parameter = l->p->g->tensors[l->p->shards[shard].tensor].of;
     struct tr_param_state *h = tr_param_state_of(l->t, parameter);
-    int v = *tr_now(l, shard, slot->micro);
-    if (slot->micro == plan->micros - 1)
-        tr_put_in_bucket(l->t, h, v);
-    bool alone = tr_replicas(plan, &l->p->g->tensors[parameter]) == 1;
-    if (tr_reduces_each_micro(plan) && !alone)
-        v = tr_zero_reduce(l->t, h, v, slot, s->unit);
+    int v = tr_passes_gradient(l, h, *tr_now(l, shard, slot->micro), slot, s->unit);
     int micros = tr_update_micros(plan);
     if (micros > 1) {
         for (int level = 0; (micros - 1) >> level; level++)
@@ -179,9 +172,8 @@ static void count_in(struct tr_lowering *l, const struct tr_step *s, const struc
         i->in[i->ins++] = v, i->parameter = parameter, i->count = tr_count(l->t, v);
         i->times = micros;
     }
-    bool whole = (alone || tr_reduces_each_micro(plan)) && !plan->mesh.servers;
-    if (whole && slot->micro == plan->micros - 1)
-        v = tr_round_gradient(l->t, v, parameter, slot, s->unit);
+    if (slot->micro == plan->micros - 1 && is_whole_here(plan, &l->p->g->tensors[parameter]))
+        v = tr_passes_whole(l, h, v, slot, s->unit);
     h->gradient = v;
 }
 
@@ -202,8 +194,6 @@ static bool in_part(enum tr_phase phase, int part)
 static void lower_slot(struct tr_lowering *l, const struct tr_slot *slot)
 {
     const struct tr_placed *p = l->p;
-    for (int i = 0; i < p->n_shards; i++)
-        l->gathered[i] = -1;
     tr_receive(l, slot);
     for (int n = 0; n < l->n_steps; n++) {
         const struct tr_step *s = &p->steps[l->steps[n]];
@@ -218,7 +208,7 @@ static void lower_slot(struct tr_lowering *l, const struct tr_slot *slot)
     }
     tr_send(l, slot);
     if (p->plan->pipeline.async)
-        tr_version_write(&l->versions, l->t, slot);
+        tr_version_write(l, slot);
 }
 
 static void list_producers(struct tr_lowering *l)
@@ -261,7 +251,6 @@ bool tr_lower(
         .producer = tr_new(shards, sizeof(int)),
         .steps = tr_new((size_t)p->n_steps, sizeof(int)),
         .renewed = tr_new(shards * micros, sizeof(bool)),
-        .gathered = tr_new(shards, sizeof(int)),
         .losses = tr_new(micros, sizeof(int)) };
     memset(l.now, -1, shards * micros * sizeof(int));
     memset(l.losses, -1, micros * sizeof(int));
@@ -269,7 +258,7 @@ bool tr_lower(
     list_steps(&l);
     tr_list_borders(&l);
     tr_hold_parameters(&l);
-    tr_make_buckets(t);
+    tr_passes_begin(&l);
     if (plan->pipeline.async) {
         tr_lower_leaves(t);
         tr_versions_make(&l.versions, plan, l.slots, l.n_slots);
@@ -279,10 +268,7 @@ bool tr_lower(
         lower_slot(&l, &l.slots[i]);
     tr_wait_for_all(&l);
     tr_lower_end(&l);
-    tr_zero_policies(t);
-    if (plan->reduce.overlap)
-        tr_overlap(t);
-    tr_rewrite(&l);
+    tr_passes_rewrite(&l);
     tr_plan_memory(t);
     tr_versions_free(&l.versions);
     free(l.now), free(l.producer), free(l.steps), free(l.borders), free(l.renewed), free(l.gathered);

@@ -24,6 +24,9 @@ struct tr_lowering;
 
 /* What a rank has of a parameter from step to step, beside its values. */
 struct tr_held {
+    int ways, way; /* so many ranks update a part each; which of them this is */
+    bool part; /* nothing is here but that part */
+    bool master; /* in float32, of what it updates */
     bool host; /* what it updates is on the host, with the optimizer */
 };
 
@@ -32,15 +35,37 @@ struct tr_pass {
     bool (*on)(const struct tr_plan *p);
     /* What of a parameter is held, before there is anything: hold.c makes the values of it. */
     void (*hold)(const struct tr_lowering *l, const struct tr_tensor *w, struct tr_held *held);
+    /* All parameters are held, and no part is written yet. */
+    void (*begin)(struct tr_lowering *l);
+    /* The value of a parameter that a part reads, if it is not the one that is held; -1: it is. */
+    int (*use)(struct tr_lowering *l, const struct tr_param_state *h, int shard, const struct tr_slot *slot,
+        int unit);
     /* Whether a backward part computes again what this step of the forward part gives. */
     bool (*again)(const struct tr_lowering *l, const struct tr_step *s);
+    /* A micro-batch's gradient, before it enters the sum over the step; returns what enters. */
+    int (*gradient)(struct tr_lowering *l, const struct tr_param_state *h, int value,
+        const struct tr_slot *slot, int unit);
+    /* At the end of the step: the gradients of all ranks become one. */
+    void (*reduce)(struct tr_lowering *l);
+    /* A gradient, over all sequences of the batch; returns the value that is read from then on. */
+    int (*whole)(struct tr_lowering *l, const struct tr_param_state *h, int value, const struct tr_slot *slot,
+        int unit);
     /* The update of a parameter, if it is another one; then true, and no further pass is asked. */
     bool (*update)(struct tr_lowering *l, struct tr_param_state *h);
+    /* This rank has updated a parameter, which has this value now: what its peers are given. */
+    void (*shared)(struct tr_lowering *l, const struct tr_param_state *h, int value);
     /* The list is there: what is changed of it, before values are given places. */
     void (*rewrite)(struct tr_lowering *l);
 };
 
-extern const struct tr_pass tr_pass_offload, tr_pass_recompute;
+extern const struct tr_pass tr_pass_offload, tr_pass_precision, tr_pass_recompute, tr_pass_reduce,
+    tr_pass_zero;
+
+/* The whole value of a parameter, and the part for which it was gathered. */
+struct tr_gathered {
+    int value;
+    const struct tr_slot *slot;
+};
 
 struct tr_lowering {
     struct tr_tape *t;
@@ -53,8 +78,9 @@ struct tr_lowering {
     int *producer; /* of each shard: the step that makes it, or -1 */
     int *steps, n_steps; /* those of this rank's stages, in their order */
     bool *renewed; /* [shard][micro]: its value was computed again */
-    int *gathered; /* of each shard of a parameter: its whole value in this part, or -1 (ZeRO-3) */
     struct tr_versions versions; /* of weights, in an asynchronous pipeline */
+    /* zero.c */
+    struct tr_gathered *gathered; /* of each shard of a parameter */
     /* borders.c */
     struct tr_border *borders; /* in the order of shards */
     int n_borders;
@@ -64,10 +90,20 @@ struct tr_lowering {
 
 /* ---- table.c: the rows that are on are asked, in their order ---- */
 
-struct tr_held tr_what_is_held(const struct tr_lowering *l, const struct tr_tensor *w);
-bool tr_computes_again(const struct tr_lowering *l, const struct tr_step *s);
-void tr_update_parameter(struct tr_lowering *l, struct tr_param_state *h);
-void tr_rewrite(struct tr_lowering *l);
+struct tr_held tr_passes_hold(const struct tr_lowering *l, const struct tr_tensor *w);
+void tr_passes_begin(struct tr_lowering *l);
+int tr_passes_use(
+    struct tr_lowering *l, const struct tr_param_state *h, int shard, const struct tr_slot *slot, int unit);
+bool tr_passes_again(const struct tr_lowering *l, const struct tr_step *s);
+int tr_passes_gradient(
+    struct tr_lowering *l, const struct tr_param_state *h, int value, const struct tr_slot *slot, int unit);
+void tr_passes_reduce(struct tr_lowering *l);
+/* A gradient is whole: in this part of the schedule, or, without one, at the end of the step. */
+int tr_passes_whole(
+    struct tr_lowering *l, const struct tr_param_state *h, int value, const struct tr_slot *slot, int unit);
+void tr_passes_update(struct tr_lowering *l, struct tr_param_state *h);
+void tr_passes_share(struct tr_lowering *l, const struct tr_param_state *h, int value);
+void tr_passes_rewrite(struct tr_lowering *l);
 
 /* ---- lower.c ---- */
 

@@ -16,18 +16,32 @@
  * bytes of gradient go down and 2 bytes of value come up.
  *
  * bfloat16 has the range of float32, so the loss needs no scale. */
-#include "training/passes/precision.h"
+#include "training/passes/pass.h"
 
-int tr_round_gradient(struct tr_tape *t, int gradient, int parameter, const struct tr_slot *slot, int unit)
+static bool is_on(const struct tr_plan *p)
 {
-    if (!t->placed->plan->numbers.bfloat16 || t->values[gradient].element != TR_FLOAT32)
+    return p->numbers.bfloat16;
+}
+
+static void hold(const struct tr_lowering *l, const struct tr_tensor *w, struct tr_held *held)
+{
+    (void)l, (void)w;
+    held->master = true;
+}
+
+static int whole(
+    struct tr_lowering *l, const struct tr_param_state *h, int gradient, const struct tr_slot *slot, int unit)
+{
+    struct tr_tape *t = l->t;
+    const struct tr_value v = t->values[gradient];
+    if (v.element != TR_FLOAT32)
         return gradient;
-    int rounded = tr_add_array(t, t->values[gradient].shard, t->values[gradient].micro, TR_MEM_GRADIENT,
-        TR_BFLOAT16, tr_count(t, gradient));
+    int rounded = tr_add_array(t, v.shard, v.micro, TR_MEM_GRADIENT, TR_BFLOAT16, tr_count(t, gradient));
     t->values[rounded].takes = gradient;
-    struct tr_instr *i = tr_add_instr(t, TR_COMPUTE);
-    i->op = TR_ROUND, i->parameter = parameter, i->count = tr_count(t, gradient);
-    tr_put_in_slot(i, slot, unit);
+    struct tr_instr *i = tr_add_in_slot(t, TR_COMPUTE, slot, unit);
+    i->op = TR_ROUND, i->parameter = h->parameter, i->count = tr_count(t, gradient);
     i->in[i->ins++] = gradient, i->out[i->outs++] = rounded;
     return rounded;
 }
+
+const struct tr_pass tr_pass_precision = { .on = is_on, .hold = hold, .whole = whole };

@@ -11,9 +11,7 @@
  * Overlap: a bucket is reduced on a host stream as soon as its last gradient of the last micro-batch is
  * there, and the wait stands where the step ends. Where each micro-batch is reduced (ZeRO-2, ZeRO-3), the
  * call runs while the next unit computes, and the part enters the sum after that. */
-#include "training/passes/reduce.h"
-
-#include "training/passes/precision.h"
+#include "training/passes/pass.h"
 
 enum { ALIGN = 64 };
 
@@ -74,9 +72,10 @@ static void fill(struct tr_tape *t, int stage, int axes)
         }
 }
 
-void tr_make_buckets(struct tr_tape *t)
+static void begin(struct tr_lowering *l)
 {
-    const struct tr_plan *plan = t->placed->plan;
+    struct tr_tape *t = l->t;
+    const struct tr_plan *plan = l->p->plan;
     t->buckets = tr_new((size_t)t->n_states + 1, sizeof *t->buckets);
     t->bucketed = tr_new((size_t)t->n_states + 1, sizeof *t->bucketed);
     if (tr_reduces_each_micro(plan) || plan->pipeline.async)
@@ -89,12 +88,42 @@ void tr_make_buckets(struct tr_tape *t)
         give_value(t, &t->buckets[b]);
 }
 
-void tr_put_in_bucket(struct tr_tape *t, const struct tr_param_state *h, int gradient)
+/* ---- each micro-batch ---- */
+
+/* To this rank's part of it, or without ZeRO to all of it. */
+static int reduce_now(
+    struct tr_tape *t, const struct tr_param_state *h, int gradient, const struct tr_slot *slot, int unit)
+{
+    const struct tr_plan *plan = t->placed->plan;
+    bool cuts = plan->zero.level;
+    int sum = tr_add_value(t, t->values[gradient].shard, slot->micro, TR_MEM_GRADIENT, h->shard_count * 4);
+    if (!cuts)
+        t->values[sum].takes = gradient;
+    struct tr_instr *i = tr_add_call(t, cuts ? TR_REDUCE_SCATTER : TR_ALL_REDUCE,
+        tr_replica_axes(plan, &t->placed->g->tensors[h->parameter]), h->shard_count);
+    tr_put_in_slot(i, slot, unit);
+    i->parameter = h->parameter;
+    i->in[i->ins++] = gradient, i->out[i->outs++] = sum;
+    return sum;
+}
+
+/* The gradient of the last micro-batch, into which the others are added, lies in its bucket. */
+static void put_in_bucket(struct tr_tape *t, const struct tr_param_state *h, int gradient)
 {
     if (h->bucket < 0 || t->buckets[h->bucket].value < 0)
         return;
     struct tr_value *v = &t->values[gradient];
     v->within = t->buckets[h->bucket].value, v->inside = h->inside, v->takes = -1;
+}
+
+static int gradient(
+    struct tr_lowering *l, const struct tr_param_state *h, int value, const struct tr_slot *slot, int unit)
+{
+    const struct tr_plan *plan = l->p->plan;
+    if (slot->micro == plan->micros - 1)
+        put_in_bucket(l->t, h, value);
+    bool now = tr_reduces_each_micro(plan) && tr_replicas(plan, &l->p->g->tensors[h->parameter]) > 1;
+    return now ? reduce_now(l->t, h, value, slot, unit) : value;
 }
 
 /* ---- forms ---- */
@@ -113,8 +142,9 @@ static int call(struct tr_tape *t, enum tr_code code, int parameter, int from, i
     return to;
 }
 
-static void reduce(struct tr_tape *t, const struct tr_bucket *b)
+static void reduce_bucket(struct tr_lowering *l, const struct tr_bucket *b)
 {
+    struct tr_tape *t = l->t;
     const struct tr_plan *plan = t->placed->plan;
     struct tr_param_state *h = &t->states[t->bucketed[b->first]];
     int from = b->value >= 0 ? b->value : h->gradient, p = h->parameter, to;
@@ -128,19 +158,19 @@ static void reduce(struct tr_tape *t, const struct tr_bucket *b)
     else
         to = call(t, TR_ALL_REDUCE, p, from, bytes);
     if (b->value < 0)
-        h->gradient = tr_round_gradient(t, to, p, NULL, -1);
+        h->gradient = tr_passes_whole(l, h, to, NULL, -1);
     for (int m = 0; m < b->members && b->value >= 0; m++) {
         h = &t->states[t->bucketed[b->first + m]];
         int whole = tr_add_value(t, t->values[h->gradient].shard, -1, TR_MEM_GRADIENT, h->shard_count * 4);
         t->values[whole].within = to, t->values[whole].inside = h->inside;
-        h->gradient = tr_round_gradient(t, whole, h->parameter, NULL, -1);
+        h->gradient = tr_passes_whole(l, h, whole, NULL, -1);
     }
 }
 
-void tr_reduce_gradients(struct tr_tape *t)
+static void reduce(struct tr_lowering *l)
 {
-    for (int b = 0; b < t->n_buckets; b++)
-        reduce(t, &t->buckets[b]);
+    for (int b = 0; b < l->t->n_buckets; b++)
+        reduce_bucket(l, &l->t->buckets[b]);
 }
 
 /* ---- overlap ---- */
@@ -214,11 +244,22 @@ static void end_late(struct tr_tape *t, int n)
         tr_move_instr(t, wait, to - 1);
 }
 
-void tr_overlap(struct tr_tape *t)
+/* Reductions run beside the backward pass. */
+static void rewrite(struct tr_lowering *l)
 {
-    for (int n = 0; n < t->n_instrs; n++)
+    struct tr_tape *t = l->t;
+    for (int n = 0; n < t->n_instrs && l->p->plan->reduce.overlap; n++)
         if (reduces_gradient(&t->instrs[n]) && t->instrs[n].part < 0)
             n = begin_early(t, n);
         else if (reduces_gradient(&t->instrs[n]))
             end_late(t, n);
 }
+
+static bool is_on(const struct tr_plan *p)
+{
+    return tr_data_ranks(p) > 1;
+}
+
+const struct tr_pass tr_pass_reduce = {
+    .on = is_on, .begin = begin, .gradient = gradient, .reduce = reduce, .rewrite = rewrite
+};

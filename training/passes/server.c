@@ -23,7 +23,6 @@
 #include "training/passes/server.h"
 
 #include "training/passes/pass.h"
-#include "training/passes/precision.h"
 
 static int workers(const struct tr_tape *t)
 {
@@ -97,8 +96,9 @@ static int gradient_shard(const struct tr_placed *p, int parameter)
 
 /* The workers' gradients enter the sum one after the other: there is room for one, and for the tree. The sum
  * is rounded, where values are. */
-static void take_all(struct tr_tape *t, struct tr_param_state *h)
+static void take_all(struct tr_lowering *l, struct tr_param_state *h)
 {
+    struct tr_tape *t = l->t;
     int shard = gradient_shard(t->placed, h->parameter);
     for (int level = 0; (workers(t) - 1) >> level; level++)
         h->level[level] = tr_add_value(t, shard, -1, TR_MEM_GRADIENT, h->shard_count * 4);
@@ -109,7 +109,7 @@ static void take_all(struct tr_tape *t, struct tr_param_state *h)
         i->in[i->ins++] = h->gradient, i->parameter = h->parameter, i->micro = w;
         i->count = h->shard_count, i->times = workers(t);
     }
-    h->gradient = tr_round_gradient(t, h->gradient, h->parameter, NULL, -1);
+    h->gradient = tr_passes_whole(l, h, h->gradient, NULL, -1);
 }
 
 static int vector(struct tr_tape *t, int64_t doubles)
@@ -140,7 +140,7 @@ static void lower_take(struct tr_lowering *l)
     }
     for (int n = 0; n < t->n_states; n++)
         if (has_values(t, &t->states[n]))
-            tr_update_parameter(l, &t->states[n]);
+            tr_passes_update(l, &t->states[n]);
     for (int n = 0; n < t->n_states; n++)
         if (has_values(t, &t->states[n]))
             message(t, TR_TO_WORKER, &t->states[n], -1, t->states[n].values);
@@ -156,7 +156,7 @@ void tr_lower_server(struct tr_lowering *l)
         return;
     }
     for (int n = 0; n < t->n_states; n++)
-        take_all(t, &t->states[n]);
+        take_all(l, &t->states[n]);
     tr_lower_end(l);
     for (int n = 0; n < t->n_states; n++)
         for (int w = 0; w < workers(t) && has_values(t, &t->states[n]); w++)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* table.c: the passes, in the order in which they are asked, and what is done with their answers. */
 #include "training/passes/pass.h"
-#include "training/passes/zero.h"
 
-static const struct tr_pass *const passes[] = { &tr_pass_recompute, &tr_pass_offload };
+static const struct tr_pass *const passes[] = { &tr_pass_zero, &tr_pass_precision, &tr_pass_reduce,
+    &tr_pass_recompute, &tr_pass_offload };
 enum { PASSES = sizeof passes / sizeof *passes };
 
 /* The next pass from n on that the plan has; NULL: there is none. */
@@ -14,23 +14,69 @@ static const struct tr_pass *next_pass(const struct tr_lowering *l, int *n)
     return *n < PASSES ? passes[(*n)++] : NULL;
 }
 
-struct tr_held tr_what_is_held(const struct tr_lowering *l, const struct tr_tensor *w)
+struct tr_held tr_passes_hold(const struct tr_lowering *l, const struct tr_tensor *w)
 {
     const struct tr_pass *pass;
-    struct tr_held held = { .host = false };
+    struct tr_held held = { .ways = 1 };
     for (int n = 0; (pass = next_pass(l, &n));)
         if (pass->hold)
             pass->hold(l, w, &held);
     return held;
 }
 
-bool tr_computes_again(const struct tr_lowering *l, const struct tr_step *s)
+void tr_passes_begin(struct tr_lowering *l)
+{
+    const struct tr_pass *pass;
+    for (int n = 0; (pass = next_pass(l, &n));)
+        if (pass->begin)
+            pass->begin(l);
+}
+
+int tr_passes_use(
+    struct tr_lowering *l, const struct tr_param_state *h, int shard, const struct tr_slot *slot, int unit)
+{
+    const struct tr_pass *pass;
+    int value = -1;
+    for (int n = 0; value < 0 && (pass = next_pass(l, &n));)
+        value = pass->use ? pass->use(l, h, shard, slot, unit) : -1;
+    return value < 0 ? h->values : value;
+}
+
+bool tr_passes_again(const struct tr_lowering *l, const struct tr_step *s)
 {
     const struct tr_pass *pass;
     for (int n = 0; (pass = next_pass(l, &n));)
         if (pass->again && pass->again(l, s))
             return true;
     return false;
+}
+
+int tr_passes_gradient(
+    struct tr_lowering *l, const struct tr_param_state *h, int value, const struct tr_slot *slot, int unit)
+{
+    const struct tr_pass *pass;
+    for (int n = 0; (pass = next_pass(l, &n));)
+        if (pass->gradient)
+            value = pass->gradient(l, h, value, slot, unit);
+    return value;
+}
+
+void tr_passes_reduce(struct tr_lowering *l)
+{
+    const struct tr_pass *pass;
+    for (int n = 0; (pass = next_pass(l, &n));)
+        if (pass->reduce)
+            pass->reduce(l);
+}
+
+int tr_passes_whole(
+    struct tr_lowering *l, const struct tr_param_state *h, int value, const struct tr_slot *slot, int unit)
+{
+    const struct tr_pass *pass;
+    for (int n = 0; (pass = next_pass(l, &n));)
+        if (pass->whole)
+            value = pass->whole(l, h, value, slot, unit);
+    return value;
 }
 
 static void update_in_place(struct tr_tape *t, const struct tr_param_state *h)
@@ -41,7 +87,7 @@ static void update_in_place(struct tr_tape *t, const struct tr_param_state *h)
         i->out[i->outs++] = h->master;
 }
 
-void tr_update_parameter(struct tr_lowering *l, struct tr_param_state *h)
+void tr_passes_update(struct tr_lowering *l, struct tr_param_state *h)
 {
     const struct tr_pass *pass;
     bool done = false;
@@ -49,10 +95,18 @@ void tr_update_parameter(struct tr_lowering *l, struct tr_param_state *h)
         done = pass->update && pass->update(l, h);
     if (!done)
         update_in_place(l->t, h);
-    tr_zero_share(l->t, h, h->values);
+    tr_passes_share(l, h, h->values);
 }
 
-void tr_rewrite(struct tr_lowering *l)
+void tr_passes_share(struct tr_lowering *l, const struct tr_param_state *h, int value)
+{
+    const struct tr_pass *pass;
+    for (int n = 0; (pass = next_pass(l, &n));)
+        if (pass->shared)
+            pass->shared(l, h, value);
+}
+
+void tr_passes_rewrite(struct tr_lowering *l)
 {
     const struct tr_pass *pass;
     for (int n = 0; (pass = next_pass(l, &n));)

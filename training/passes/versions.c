@@ -16,8 +16,7 @@
  * at the end, as PipeDream's does at the end of an epoch. */
 #include "training/passes/versions.h"
 
-#include "training/passes/lower.h"
-#include "training/passes/zero.h"
+#include "training/passes/pass.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -137,8 +136,10 @@ static void reduce(struct tr_tape *t, struct tr_param_state *h, const struct tr_
     h->gradient = to;
 }
 
-void tr_version_write(const struct tr_versions *v, struct tr_tape *t, const struct tr_slot *slot)
+void tr_version_write(struct tr_lowering *l, const struct tr_slot *slot)
 {
+    const struct tr_versions *v = &l->versions;
+    struct tr_tape *t = l->t;
     const struct tr_plan *p = t->placed->plan;
     int update = slot->micro / tr_update_micros(p);
     if (slot->part != TR_B || (slot->micro + 1) % tr_update_micros(p))
@@ -154,6 +155,6 @@ void tr_version_write(const struct tr_versions *v, struct tr_tape *t, const stru
         i->update = update;
         i->in[i->ins++] = value_of(v, t, h, update);
         i->out[i->outs++] = value_of(v, t, h, update + 1);
-        tr_zero_share(t, h, i->out[0]);
+        tr_passes_share(l, h, i->out[0]);
     }
 }

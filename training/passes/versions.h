@@ -26,6 +26,7 @@ int tr_staleness(const struct tr_plan *p, int stage);
 void tr_versions_hold(struct tr_versions *v, struct tr_tape *t);
 int tr_version_read(const struct tr_versions *v, const struct tr_tape *t, const struct tr_param_state *h,
     const struct tr_slot *slot);
-void tr_version_write(const struct tr_versions *v, struct tr_tape *t, const struct tr_slot *slot);
+struct tr_lowering;
+void tr_version_write(struct tr_lowering *l, const struct tr_slot *slot);
 
 #endif

@@ -12,7 +12,7 @@
  *   persist   a small tensor is worth no call: it stays whole, as with ZeRO-2
  *   keep      what the forward part gathered stays for the backward parts: one all_gather less, more memory
  *   prefetch  the calls of the next units are on a host stream while this unit computes */
-#include "training/passes/zero.h"
+#include "training/passes/pass.h"
 
 /* ---- what ZeRO puts into the tape ---- */
 
@@ -26,33 +26,45 @@ static struct tr_instr *collective(struct tr_tape *t, enum tr_code code, const s
     return i;
 }
 
-int tr_zero_gather(
-    struct tr_tape *t, const struct tr_param_state *h, int shard, const struct tr_slot *slot, int unit)
+static bool is_on(const struct tr_plan *p)
 {
-    int whole = tr_add_array(t, shard, slot->micro, TR_MEM_BUFFER, t->values[h->values].element,
-        tr_shard_count(t->placed, shard, 1));
-    collective(t, TR_ALL_GATHER, h, slot, unit, h->values, whole);
-    return whole;
+    return p->zero.level > 0;
 }
 
-int tr_zero_reduce(
-    struct tr_tape *t, const struct tr_param_state *h, int gradient, const struct tr_slot *slot, int unit)
+static void hold(const struct tr_lowering *l, const struct tr_tensor *w, struct tr_held *held)
 {
-    bool cuts = t->placed->plan->zero.level;
-    int sum = tr_add_value(t, t->values[gradient].shard, slot->micro, TR_MEM_GRADIENT, h->shard_count * 4);
-    if (!cuts)
-        t->values[sum].takes = gradient;
-    collective(t, cuts ? TR_REDUCE_SCATTER : TR_ALL_REDUCE, h, slot, unit, gradient, sum)->parameter =
-        h->parameter;
-    return sum;
+    const struct tr_plan *plan = l->p->plan;
+    if (!tr_zero_cuts(plan, w))
+        return;
+    held->ways = tr_replicas(plan, w), held->way = tr_replica_rank(plan, w, l->t->at);
+    held->part = tr_zero_cuts_parameter(plan, w);
 }
 
-void tr_zero_share(struct tr_tape *t, const struct tr_param_state *h, int values)
+/* ZeRO-3: gathered when a part first uses it, and forgotten after the part. */
+static int use(
+    struct tr_lowering *l, const struct tr_param_state *h, int shard, const struct tr_slot *slot, int unit)
 {
-    const struct tr_plan *plan = t->placed->plan;
-    const struct tr_tensor *w = &t->placed->g->tensors[h->parameter];
+    if (!tr_zero_cuts_parameter(l->p->plan, &l->p->g->tensors[h->parameter]))
+        return -1;
+    if (!l->gathered)
+        l->gathered = tr_new((size_t)l->p->n_shards, sizeof *l->gathered);
+    struct tr_gathered *whole = &l->gathered[shard];
+    if (whole->slot == slot)
+        return whole->value;
+    *whole = (struct tr_gathered){ tr_add_array(l->t, shard, slot->micro, TR_MEM_BUFFER,
+                                       l->t->values[h->values].element, tr_shard_count(l->p, shard, 1)),
+        slot };
+    collective(l->t, TR_ALL_GATHER, h, slot, unit, h->values, whole->value);
+    return whole->value;
+}
+
+/* Each rank has renewed its part of a parameter that all have whole. */
+static void shared(struct tr_lowering *l, const struct tr_param_state *h, int values)
+{
+    const struct tr_plan *plan = l->p->plan;
+    const struct tr_tensor *w = &l->p->g->tensors[h->parameter];
     if (tr_zero_cuts(plan, w) && !tr_zero_cuts_parameter(plan, w))
-        collective(t, TR_ALL_GATHER, h, NULL, -1, values, values)->parameter = h->parameter;
+        collective(l->t, TR_ALL_GATHER, h, NULL, -1, values, values)->parameter = h->parameter;
 }
 
 /* ---- policies of ZeRO-3 ---- */
@@ -126,10 +138,14 @@ static void prefetch(struct tr_tape *t)
     }
 }
 
-void tr_zero_policies(struct tr_tape *t)
+static void rewrite(struct tr_lowering *l)
 {
-    if (t->placed->plan->zero.keep)
-        keep(t);
-    if (t->placed->plan->zero.prefetch)
-        prefetch(t);
+    if (l->p->plan->zero.keep)
+        keep(l->t);
+    if (l->p->plan->zero.prefetch)
+        prefetch(l->t);
 }
+
+const struct tr_pass tr_pass_zero = {
+    .on = is_on, .hold = hold, .use = use, .shared = shared, .rewrite = rewrite
+};
