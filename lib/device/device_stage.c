@@ -67,22 +67,41 @@ static struct tt_span span_of(const struct tt_staged *op, unsigned side)
     return op->call.staged[side] ? tt_device_span(&m) : (struct tt_span){ 0 };
 }
 
-/* Finds which calls share gates. A factor that the device has comes by a gate of its own. */
-void tt_stage_fuse(struct tt_comm_batch *b, int count)
+/* It may share a gate. A factor that the device has comes by a gate of its own. */
+static bool is_fusible(const struct tt_staged *op)
+{
+    bool scaled = op->call.created != NULL && op->call.created->scalar != NULL;
+    return op->packed && !scaled && op->way == TT_BY_HOST;
+}
+
+void tt_stage_fuse(struct tt_comm_batch *b)
 {
     struct tt_fuse fuse;
     tt_fuse_begin(&fuse);
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < b->calls; i++) {
         struct tt_staged *op = &b->ops[i];
         struct tt_span spans[2] = { span_of(op, TT_IN), span_of(op, TT_OUT) };
-        bool scaled = op->call.created != NULL && op->call.created->scalar != NULL;
-        if (op->packed && !scaled && op->way == TT_BY_HOST)
+        if (is_fusible(op))
             op->joins = tt_fuse_joins(&fuse, spans, b->device->cells_bytes / 2, op->offsets);
         else
             tt_fuse_begin(&fuse);
         if (op->joins)
             b->ops[i - 1].followed = true;
     }
+}
+
+bool tt_stage_is_one_gate(const struct tt_comm_batch *b)
+{
+    bool is = !tt_local_decides(b->comm) && is_fusible(&b->ops[0]);
+    for (int i = 1; i < b->calls && is; i++)
+        is = b->ops[i].joins;
+    return is;
+}
+
+void tt_stage_unfuse(struct tt_comm_batch *b)
+{
+    for (int i = 0; i < b->calls; i++)
+        b->ops[i].joins = b->ops[i].followed = false;
 }
 
 /* --- Results on a stream of their own */
@@ -103,21 +122,21 @@ static bool is_by_host(const struct tt_comm_batch *b, const struct tt_staged *op
 
 /* Finds which calls have their results there: long ones, while others' operands, or their own, come in. That
  * takes more pieces of work, so all go by one stream where these have no room. */
-void tt_stage_set_duplex(struct tt_comm_batch *b, int count)
+void tt_stage_set_duplex(struct tt_comm_batch *b)
 {
     enum { SLICE = 6, ENDS = 6, WORDS = 2 };
     uint32_t pieces = 0;
     bool sends = false;
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < b->calls; i++)
         sends = sends || (is_p2p(&b->ops[i].call) && is_long(&b->ops[i], TT_IN));
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < b->calls; i++) {
         struct tt_staged *op = &b->ops[i];
         op->duplex =
             is_long(op, TT_OUT) && is_by_host(b, op) && (is_p2p(&op->call) ? sends : is_long(op, TT_IN));
         pieces += op->laid.out.slices * SLICE + ENDS;
     }
     bool fits = tt_device_has_room(b->device, pieces);
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < b->calls; i++)
         b->ops[i].duplex = b->ops[i].duplex && fits;
 }
 

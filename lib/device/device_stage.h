@@ -38,7 +38,8 @@ struct tt_comm_batch { /* the calls of one communicator */
     struct tt_captured *captured; /* or for a graph; NULL: it is not one */
     struct tt_staged *ops;
     struct tt_staged **turns; /* the same, by their rounds */
-    int count;
+    int calls; /* that it has; */
+    int count; /* that are staged, in the end all */
     uint32_t round, slice; /* what comes next; TT_NO_ROUND: nothing */
     int begin, end; /* of the turns: those that the round has */
     struct { /* of which messages that a kernel fetches have their operands enqueued, and no more */
@@ -55,8 +56,11 @@ struct tt_comm_batch { /* the calls of one communicator */
  * each gets its cells and its gate and goes into the worker's item, or the graph's. `return` takes that back
  * from one that will not run. */
 tutti_status tt_stage_begin(struct tt_comm_batch *b, struct tt_staged *op, bool by_kernel);
-void tt_stage_fuse(struct tt_comm_batch *b, int count);
-void tt_stage_set_duplex(struct tt_comm_batch *b, int count);
+void tt_stage_fuse(struct tt_comm_batch *b);
+void tt_stage_set_duplex(struct tt_comm_batch *b);
+/* True if all of them share one gate, and each is staged by itself. And none of them shares one. */
+bool tt_stage_is_one_gate(const struct tt_comm_batch *b);
+void tt_stage_unfuse(struct tt_comm_batch *b);
 tutti_status tt_stage(struct tt_comm_batch *b, struct tt_staged *op);
 /* Lays a call out again, for the arrays of a v-form stand where another one's may have come. */
 tutti_status tt_stage_lay(struct tt_comm_batch *b, struct tt_staged *op);

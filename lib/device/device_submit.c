@@ -14,9 +14,11 @@
  * since ranks may cut a call into different numbers of slices. So a wait for slice z of round w needs only
  * what all ranks have enqueued before their waits for slice z of round w, on any communicator.
  *
- * Small collectives of a submission share gates, and so rounds, if it is of one communicator (device_fuse.c).
- * Ranks may fuse differently: each wait then needs operands of that communicator only, and of earlier calls.
- * Of several communicators, ranks that differ could wait for each other in a circle.
+ * Small collectives of a submission share gates, and so rounds (device_fuse.c). Ranks may fuse differently:
+ * of one communicator, each wait then needs operands of that only, and of earlier calls. Of several, ranks
+ * that differ could wait for each other in a circle; so there all calls of each communicator share one gate,
+ * or none do: then a rank's operands of the whole submission come before its first wait, and nobody waits for
+ * it in vain.
  *
  * While the streams are being captured, the same work becomes a part of a graph, and the worker gets the
  * calls when that is replayed (device_capture.c). */
@@ -265,7 +267,7 @@ static tutti_status use(struct submission *t, const struct tt_comm_batch *b)
     return told(b, b->device->dev->use(b->device->number));
 }
 
-static tutti_status set_batch(struct submission *t, struct tt_comm_batch *b, struct tt_comm *comm,
+static tutti_status begin_batch(struct submission *t, struct tt_comm_batch *b, struct tt_comm *comm,
     const struct tt_batch *batch, int from)
 {
     struct tt_staged *ops = t->ops + from;
@@ -281,20 +283,37 @@ static tutti_status set_batch(struct submission *t, struct tt_comm_batch *b, str
         status = tt_captured_create(comm, t->capture.id, &b->captured);
     else if ((b->item = tt_work_item_take(NULL)) == NULL)
         status = TUTTI_OUT_OF_MEMORY;
-    int count = 0;
     for (int i = 0; i < batch->count && status == TUTTI_OK; i++) {
         if (call_of(batch, i)->comm != comm)
             continue;
-        ops[count] = (struct tt_staged){ .call = *call_of(batch, i) };
+        ops[b->calls] = (struct tt_staged){ .call = *call_of(batch, i) };
         bool captures = t->capture.active && (tt_local_captures(batch, i) || tt_pair_captures(batch, i));
-        status = tt_stage_begin(b, &ops[count++], captures);
+        status = tt_stage_begin(b, &ops[b->calls++], captures);
     }
-    if (status == TUTTI_OK && b->captured == NULL && count == batch->count && !tt_local_decides(comm))
-        tt_stage_fuse(b, count);
-    if (status == TUTTI_OK && b->captured == NULL)
-        tt_stage_set_duplex(b, count);
-    for (; b->count < count && status == TUTTI_OK; b->count += status == TUTTI_OK)
-        status = tt_stage(b, &ops[b->count]);
+    return status;
+}
+
+/* Finds which calls share gates. */
+static void fuse(struct submission *t)
+{
+    bool all = true;
+    for (int i = 0; i < t->count; i++) {
+        struct tt_comm_batch *b = &t->batches[i];
+        if (b->captured == NULL && !tt_local_decides(b->comm))
+            tt_stage_fuse(b);
+        all = all && tt_stage_is_one_gate(b);
+    }
+    for (int i = 0; i < t->count && t->count > 1 && !all; i++)
+        tt_stage_unfuse(&t->batches[i]);
+}
+
+static tutti_status stage_batch(struct tt_comm_batch *b)
+{
+    tutti_status status = TUTTI_OK;
+    if (b->captured == NULL)
+        tt_stage_set_duplex(b);
+    for (; b->count < b->calls && status == TUTTI_OK; b->count += status == TUTTI_OK)
+        status = tt_stage(b, &b->ops[b->count]);
     tt_stage_set_rounds(b);
     return status;
 }
@@ -462,9 +481,13 @@ static tutti_status submit(struct submission *t, const struct tt_batch *batch)
     struct tt_comm *comm = NULL;
     while (status == TUTTI_OK && (comm = next_comm(batch, comm)) != NULL) {
         struct tt_comm_batch *b = &t->batches[t->count++];
-        status = set_batch(t, b, comm, batch, ops);
-        ops += b->count;
+        status = begin_batch(t, b, comm, batch, ops);
+        ops += b->calls;
     }
+    if (status == TUTTI_OK)
+        fuse(t);
+    for (int i = 0; i < t->count && status == TUTTI_OK; i++)
+        status = stage_batch(&t->batches[i]);
     if (status == TUTTI_OK)
         status = run_rounds(t);
     for (int i = 0; i < t->begun; i++)

@@ -31,13 +31,23 @@ static bool fine(const struct bench *b, enum tt_dev_error error)
     return ranks_expect(b->me, error == TT_DEV_OK, "device: %s", error == TT_DEV_OK ? "" : b->dev->why());
 }
 
-static bool set_up(struct ranks_me *me, struct bench *b, size_t words, bool pinned)
+static int device_of(const struct ranks_me *me)
+{
+    return me->kind == RANKS_PROCESSES ? 0 : me->rank % 2; /* threads: two share one device */
+}
+
+static tutti_comm *join(struct ranks_me *me)
 {
     char options[64];
-    int device = me->kind == RANKS_PROCESSES ? 0 : me->rank % 2; /* threads: two share one device */
     tutti_config config = { .size = sizeof config, .options = options, .timeout_ms = 60000 };
+    snprintf(options, sizeof options, "slice=8K;device=%d", device_of(me));
+    return ranks_join(me, &config);
+}
+
+static bool set_up(struct ranks_me *me, struct bench *b, size_t words, bool pinned)
+{
+    int device = device_of(me);
     void *memory = NULL, *host = NULL;
-    snprintf(options, sizeof options, "slice=8K;device=%d", device);
     *b = (struct bench){ .me = me };
     bool good = ranks_ok(me, tt_dev_find(plugin_path(), &b->dev), "tt_dev_find") &&
                 fine(b, b->dev->use(device)) && fine(b, b->dev->stream.create(&b->stream)) &&
@@ -46,7 +56,7 @@ static bool set_up(struct ranks_me *me, struct bench *b, size_t words, bool pinn
                                : b->dev->memory.alloc(words * 4, &memory));
     b->memory = memory;
     b->host = host;
-    return good && (b->comm = ranks_join(me, &config)) != NULL;
+    return good && (b->comm = join(me)) != NULL;
 }
 
 static void take_down(struct bench *b, bool pinned)
@@ -403,6 +413,114 @@ Test(api_device_fused, two_communicators_do_not_wait_for_each_other)
     plugin_must_be_stub();
     setenv("STUB_GPU", "queues=8", 1);
     ranks_run(&(struct ranks_plan){ .n = 2, .run = group_two });
+}
+
+/* So could two small calls that a rank fuses and a long one of the other communicator. */
+static void group_with_a_long_one(struct ranks_me *me)
+{
+    enum { LONG = 40000, WORDS = 8 + LONG };
+    tutti_config config = { .size = sizeof config, .options = "device=0", .timeout_ms = 10000 };
+    struct bench b;
+    tutti_comm *other;
+    if (!set_up(me, &b, WORDS, false) || (other = ranks_join(me, &config)) == NULL)
+        return;
+    for (int i = 0; i < WORDS; i++)
+        b.host[i] = (uint32_t)(i + 1);
+    fine(&b, b.dev->copy(b.memory, b.host, WORDS * 4, b.stream));
+    ranks_ok(me, tutti_group_start(), "group_start");
+    sum_words(&b, other, 0, 1);
+    sum_words(&b, other, me->rank == 0 ? 2 : 1, 3); /* at rank 1 it reads the first result */
+    ranks_ok(me,
+        tutti_all_reduce(
+            b.memory + 8, b.memory + 8, LONG, TUTTI_UINT32, TUTTI_SUM, b.comm, tutti_cuda_stream(b.stream)),
+        "all_reduce");
+    ranks_ok(me, tutti_group_end(), "group_end");
+    fine(&b, b.dev->copy(b.host, b.memory, WORDS * 4, b.stream));
+    fine(&b, b.dev->stream.sync(b.stream));
+    bool right = b.host[1] == 2 && b.host[3] == 3 + 2;
+    for (uint32_t i = 8; i < WORDS && right; i++)
+        right = b.host[i] == 2 * (i + 1);
+    ranks_expect(me, right, "sums are %u, %u, %u, ..", b.host[1], b.host[3], b.host[8]);
+    ranks_part(me, other);
+    take_down(&b, false);
+}
+
+Test(api_device_fused, a_long_call_beside_small_ones)
+{
+    plugin_must_be_stub();
+    setenv("STUB_GPU", "queues=8", 1);
+    setenv("TUTTI_EXECUTOR", "host", 1);
+    ranks_run(&(struct ranks_plan){ .n = 2, .run = group_with_a_long_one });
+}
+
+/* Independent calls of two communicators in turn: rank 0 has all in one group, rank 1 has them one by one, in
+ * another order, and the last rank in groups of several. */
+enum { TURNS = 40, FEW = 3, COMMS = 2, SPACE = 24 };
+
+static void sum_in_turn(const struct bench *b, tutti_comm *const comms[COMMS], int i)
+{
+    uint32_t *words = b->memory + i * SPACE;
+    size_t count = (size_t)(1 + i % SPACE);
+    ranks_ok(b->me,
+        tutti_all_reduce(
+            words, words, count, TUTTI_UINT32, TUTTI_SUM, comms[i % COMMS], tutti_cuda_stream(b->stream)),
+        "all_reduce");
+}
+
+static void sum_differently(const struct bench *b, tutti_comm *const comms[COMMS])
+{
+    int at_once = b->me->rank == 0 ? TURNS : b->me->rank == 1 ? 1 : FEW * COMMS;
+    for (int first = 0; first < TURNS; first += at_once) {
+        if (at_once > 1)
+            ranks_ok(b->me, tutti_group_start(), "group_start");
+        for (int i = first; i < first + at_once && i < TURNS; i++) /* rank 1: the second one first */
+            sum_in_turn(b, comms, at_once > 1 ? i : i ^ 1);
+        if (at_once > 1)
+            ranks_ok(b->me, tutti_group_end(), "group_end");
+    }
+}
+
+static void group_in_turn(struct ranks_me *me)
+{
+    const size_t words = TURNS * SPACE;
+    struct bench b;
+    if (!set_up(me, &b, words, false))
+        return;
+    tutti_comm *comms[COMMS] = { b.comm, join(me) };
+    for (int round = 0; round < ROUNDS && comms[1] != NULL; round++) {
+        for (size_t i = 0; i < words; i++)
+            b.host[i] = (uint32_t)(i + (size_t)(me->rank * round));
+        fine(&b, b.dev->copy(b.memory, b.host, words * 4, b.stream));
+        uint64_t before = pieces();
+        sum_differently(&b, comms);
+        bool counts = me->rank == 0 && me->kind == RANKS_PROCESSES; /* threads count each other's */
+        ranks_expect(me, !counts || pieces() - before <= TURNS / 2, "%d calls are %llu pieces of work", TURNS,
+            (unsigned long long)(pieces() - before));
+        fine(&b, b.dev->copy(b.host, b.memory, words * 4, b.stream));
+        fine(&b, b.dev->stream.sync(b.stream));
+        for (size_t i = 0; i < words; i++) {
+            bool summed = i % SPACE < 1 + i / SPACE % SPACE;
+            uint32_t expected = summed ? (uint32_t)(N * i) + (uint32_t)(N * (N - 1) / 2 * round)
+                                       : (uint32_t)(i + (size_t)(me->rank * round));
+            if (!ranks_expect(me, b.host[i] == expected, "round %d: word %zu is %u, expected %u", round, i,
+                    b.host[i], expected))
+                break;
+        }
+    }
+    ranks_part(me, comms[1]);
+    take_down(&b, false);
+}
+
+Test(api_device_fused, communicators_in_turn)
+{
+    plugin_must_be_stub();
+    static const char *const stubs[] = { "queues=1", "queues=2,copy_delay=100", "queues=8" };
+    setenv("TUTTI_EXECUTOR", "host", 1);
+    for (size_t i = 0; i < sizeof stubs / sizeof stubs[0]; i++) {
+        setenv("STUB_GPU", stubs[i], 1);
+        ranks_run(&(struct ranks_plan){ .n = N, .run = group_in_turn });
+        ranks_run(&(struct ranks_plan){ .n = N, .kind = RANKS_THREADS, .run = group_in_turn });
+    }
 }
 
 /* --- Factors that the device has: each call has its own. */
