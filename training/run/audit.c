@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { LINE = 64, POISON = 0xFF };
 
@@ -28,12 +29,10 @@ static void read_piece(struct piece *p, const struct tr_arenas *m, bool host, in
     tr_arenas_read(m, host, at, p->n, p->bytes);
 }
 
-static int64_t changed_of(const unsigned char *p, int64_t bytes)
+/* All are poison: the first is, and each is as the one before. */
+static bool untouched(const unsigned char *p, int64_t bytes)
 {
-    int64_t n = 0;
-    for (int64_t i = 0; i < bytes; i++)
-        n += p[i] != POISON;
-    return n;
+    return p[0] == POISON && !memcmp(p, p + 1, (size_t)bytes - 1);
 }
 
 /* Bytes from `at` on that are no poison. */
@@ -43,7 +42,10 @@ static int64_t changed(const struct tr_arenas *m, bool host, int64_t at, int64_t
     int64_t n = 0;
     for (int64_t i = 0; i < bytes; i += p.n) {
         read_piece(&p, m, host, at + i, bytes - i);
-        n += changed_of(p.bytes, p.n);
+        if (untouched(p.bytes, p.n))
+            continue;
+        for (int64_t x = 0; x < p.n; x++)
+            n += p.bytes[x] != POISON;
     }
     return n;
 }
@@ -58,7 +60,7 @@ static int64_t in_parts(
     for (int64_t i = 0; i < bytes; i += p.n) {
         read_piece(&p, m, v->host, v->offset + i, bytes - i);
         for (int64_t x = 0; x + part <= p.n; x += part)
-            n += (changed_of(p.bytes + x, part) > 0) == touched ? part : 0;
+            n += untouched(p.bytes + x, part) != touched ? part : 0;
     }
     return n;
 }
