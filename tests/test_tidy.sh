@@ -36,7 +36,8 @@ plant()
         mkdir -p lib/$room
     done
     mkdir -p lib/nccl algorithms transports/cuda kernels/cuda perf/collperf tests/api tests/cuda docs
-    mkdir -p training/verify training/compare training/demo training/model training/kernels/cuda
+    mkdir -p training/verify training/compare training/demo training/model training/ops training/run
+    mkdir -p training/kernels/cuda
     cp "$here/.clang-format" .
     printf '#!/bin/sh\n# %s\n# start: a script.\n' "$licence" >start
     for each in lib/api/api.c lib/base/clock.c lib/base/config.c lib/base/wait.c lib/base/log.c \
@@ -46,6 +47,7 @@ plant()
         lib/nccl/calls.c lib/nccl/words.c perf/collperf/run.h \
         tests/api/test_x.c tests/cuda/test_x.c training/verify/train.c \
         training/verify/verify.h training/compare/compare.h training/demo/demo.c training/model/graph.c \
+        training/ops/site.c training/run/run.c \
         training/error.h training/mesh.h training/options.h training/options.c training/main.c \
         training/kernels/set.c training/kernels/cuda/train_set.cu kernels/cuda/cuda_primitives.cuh \
         lib/tutti.h lib/base/log.h algorithms/ring.h \
@@ -361,8 +363,12 @@ clock|clock_gettime(0, 0);|lib/api/api.c lib/base/wait.c transports/shm.c algori
 clock|clock_gettime(0, 0);|perf/collperf/run.c
 clock|gettimeofday(0, 0);|lib/api/api.c
 clock|long t = time(0);|lib/base/log.c
+memory|memcpy(a, b, 4);|training/ops/site.c training/run/run.c
+memory|memset(a, 0, 4);|training/run/run.c
+memory|memmove(a, b, 4);|training/ops/site.c
 goto|goto *p;|lib/api/api.c
 END
+plant; body 'memcpy(a, b, 4);' >>training/model/graph.c; tidy || fail "a model may copy"
 plant; body 'time(0);' >>training/verify/train.c; tidy || fail "one file of training/ may read a clock"
 plant; body 'getenv("A");' >>perf/collperf/run.c; tidy || fail "one file of perf/ may read the environment"
 plant; body 'getenv("A");' | tee -a perf/collperf/clock.c >>perf/collperf/run.c

@@ -164,6 +164,8 @@ function check_names(plain)
         report(FNR, "cuda", "CUDA names stand in cuda/ of kernels, transports and tests, and the NCCL shim")
     if (room ~ /^(tests|examples)$/)
         return
+    if (room ~ /^training\/(ops|run)$/ && plain ~ copying)
+        report(FNR, "memory", "values may lie on a device: a kernel copies and fills, or the back end")
     if (place[room] > 1 && plain ~ waiting &&
         FILENAME !~ /^lib\/device\/device(_memory|_capture|_words|_local_open|_led_open|_places)?\.c$/ &&
         FILENAME !~ /^lib\/(segment\/importer|spin\/spin_(home|open|trial))\.c$/)
@@ -297,8 +299,9 @@ BEGIN {
     for (i = 1; i <= rooms; i++)
         place["lib/" order[i]] = i
     # Those of training/, likewise. Kernels know no graph, and the golden programs nothing of the rest.
-    rooms = split("base kernels kernels/cuda schedule data model parallel ops place tape passes check " \
-        "account run planning errors checkpoint report options commands verify compare demo main", order, " ")
+    rooms = split("base kernels kernels/cuda backend schedule data model parallel ops place tape passes " \
+        "check account run planning errors checkpoint report options commands verify compare demo main", \
+        order, " ")
     for (i = 1; i <= rooms; i++)
         level["training/" order[i]] = i
     hidden["training/demo", "training/compare"] = 1
@@ -320,6 +323,7 @@ BEGIN {
         "[ \t]*[(,]"
     waiting = "dev->(memory\\.((alloc|free)(_(managed|pinned))?|pin|unpin)|preload" \
         "|stream\\.(sync|create|destroy)|event\\.(create|destroy)|segment\\.(alloc|free|import))[ \t]*\\("
+    copying = b "mem(cpy|move|set)[ \t]*\\("
     forking = b "pthread_atfork[ \t]*\\("
     clocks = b "(clock_gettime|gettimeofday|timespec_get|time|clock|__rdtscp?)[ \t]*\\("
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tests/training/options_rig.h"
+#include "training/run/host.h"
 #include "training/checkpoint/checkpoint.h"
 #include "training/checkpoint/replicas.h"
 #include "training/launch.h"
@@ -30,10 +31,14 @@ static void spoil(struct tr_runner *r, const struct fault *f)
         if (strcmp(r->tape->placed->g->tensors[h->parameter].name, f->parameter))
             continue;
         struct tr_piece p = f->kind == TR_KINDS ? tr_piece_rounded(r, h) : tr_piece_held(r, h, f->kind);
-        if (p.count && p.narrow)
-            p.narrow[p.count / 2] ^= 1;
-        else if (p.count)
-            p.at[p.count / 2] = f->number == 1 ? p.at[p.count / 2] + 1 : f->number;
+        int64_t middle = p.first + p.count / 2;
+        uint16_t half = 0;
+        float x = 0;
+        if (!p.count)
+            continue;
+        tr_fetch(r, p.value, middle, 1, p.narrow ? (void *)&half : &x);
+        half ^= 1, x = f->number == 1 ? x + 1 : f->number;
+        tr_store(r, p.value, middle, 1, p.narrow ? (void *)&half : &x);
     }
 }
 

@@ -20,8 +20,8 @@ static bool round_all(const struct tr_runner *r, struct tr_error *e)
         masters[i] = 1 + 1.0f / 256; /* in the middle between two numbers of bfloat16 */
     for (int k = 0; k < ALL; k++) {
         int parameter = r->tape->states[k / UPDATES].parameter, update = k % UPDATES;
-        tr_round_masters(r, parameter, got[k], masters, 0, COUNT, update);
-        tr_round_masters(r, parameter, again, masters, 0, COUNT, update);
+        tr_round_masters(r, r->x, parameter, got[k], masters, 0, COUNT, update);
+        tr_round_masters(r, r->x, parameter, again, masters, 0, COUNT, update);
         if (memcmp(got[k], again, sizeof again) != 0)
             return tr_fail(e, "parameter %d is rounded in two ways after update %d", parameter, update);
         for (int other = 0; other < k; other++)

@@ -58,12 +58,12 @@ static bool make_file(const char *path, int64_t bytes, struct tr_error *e)
     return ok;
 }
 
-/* bfloat16 goes through float32, in pieces. */
+/* As float32, some elements at a time. */
 static bool write_piece(const struct tr_piece *p, int file, int64_t at, const char *path, struct tr_error *e)
 {
     float some[SOME];
-    bool ok = p->narrow || tr_write_at(file, p->at, p->count * 4, at, path, e);
-    for (int64_t i = 0; i < p->count && p->narrow && ok; i += SOME) {
+    bool ok = true;
+    for (int64_t i = 0; i < p->count && ok; i += SOME) {
         int64_t n = p->count - i < SOME ? p->count - i : SOME;
         tr_piece_get(p, i, n, some);
         ok = tr_write_at(file, some, n * 4, at + i * 4, path, e);
@@ -203,17 +203,20 @@ static bool read_rounded(const struct tr_runner *r, const struct tr_heading *h,
     const struct tr_param_state *of, int file, const char *path, struct tr_error *e)
 {
     float masters[SOME];
+    uint16_t rounded[SOME];
     const struct tr_tape *t = r->tape;
     const struct tr_saved *entry = &h->entries[tr_heading_entry(t->placed->g, of->parameter)];
     int64_t from = tr_values_from(t, of), whole = entry->rows * entry->columns,
             count = tr_count(t, of->values);
-    uint16_t *to = tr_at(r, of->values);
+    struct tr_context host = r->host;
     count = from + count > whole ? whole - from : count; /* without the padding */
     for (int64_t i = 0; i < count; i += SOME) {
         int64_t n = count - i < SOME ? count - i : SOME;
         if (!tr_read_at(file, masters, n * 4, entry->at + (from + i) * 4, path, e))
             return false;
-        tr_round_masters(r, of->parameter, to + i, masters, from + i, n, h->head.step - h->head.waits);
+        tr_round_masters(
+            r, &host, of->parameter, rounded, masters, from + i, n, h->head.step - h->head.waits);
+        tr_store(r, of->values, i, n, rounded);
     }
     return true;
 }
@@ -221,8 +224,8 @@ static bool read_rounded(const struct tr_runner *r, const struct tr_heading *h,
 static bool read_piece(const struct tr_piece *p, int file, int64_t at, const char *path, struct tr_error *e)
 {
     float some[SOME];
-    bool ok = p->narrow || tr_read_at(file, p->at, p->count * 4, at, path, e);
-    for (int64_t i = 0; i < p->count && p->narrow && ok; i += SOME) {
+    bool ok = true;
+    for (int64_t i = 0; i < p->count && ok; i += SOME) {
         int64_t n = p->count - i < SOME ? p->count - i : SOME;
         ok = tr_read_at(file, some, n * 4, at + i * 4, path, e);
         if (ok)

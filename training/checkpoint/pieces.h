@@ -11,8 +11,11 @@ enum tr_kind { TR_VALUES, TR_M, TR_V, TR_WAITING, TR_KINDS };
 extern const char *const tr_kind_names[TR_KINDS];
 
 struct tr_piece {
-    float *at; /* in the rank's memory */
-    uint16_t *narrow; /* it is bfloat16, and lies here; at is NULL then */
+    float *at; /* in an array; else it is of a value of this rank */
+    const struct tr_runner *r;
+    int value; /* elements from `first` on */
+    int64_t first;
+    bool narrow; /* they are bfloat16 */
     int64_t from, count; /* elements of the flat array; count 0: this rank has none */
 };
 

@@ -141,6 +141,8 @@ static inline int64_t tr_levels(int64_t n)
     return levels;
 }
 
+struct tr_backend; /* backend/backend.h */
+
 /* Where kernels run. */
 struct tr_context {
     const struct tr_kernels *k;
@@ -152,6 +154,7 @@ struct tr_kernels {
     const char *name; /* generic, avx2, avx512 */
     bool free; /* the product's sums are in an order of its own: chunks are ignored */
     const char *(*words)(int status); /* for people; NULL: this set cannot fail */
+    const struct tr_backend *backend; /* whose memory they work in: backend/; NULL: the host's */
 
     void (*gemm)(struct tr_context *, const struct tr_gemm *g, float *scratch);
     int64_t (*scratch_gemm)(const struct tr_gemm *g); /* floats, of the shape alone: pointers may be NULL */

@@ -6,7 +6,6 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { LINE = 64, POISON = 0xFF };
 
@@ -15,7 +14,21 @@ static int64_t lines(int64_t bytes)
     return (bytes + LINE - 1) / LINE * LINE;
 }
 
-static int64_t changed(const unsigned char *p, int64_t bytes)
+/* Memory is read in pieces, of whole lines. */
+enum { PIECE = 64 * LINE };
+struct piece {
+    unsigned char bytes[PIECE];
+    int64_t n;
+};
+
+/* What is left of `bytes` from `at` on, or as much of it as fits. */
+static void read_piece(struct piece *p, const struct tr_arenas *m, bool host, int64_t at, int64_t bytes)
+{
+    p->n = bytes < PIECE ? bytes : PIECE;
+    tr_arenas_read(m, host, at, p->n, p->bytes);
+}
+
+static int64_t changed_of(const unsigned char *p, int64_t bytes)
 {
     int64_t n = 0;
     for (int64_t i = 0; i < bytes; i++)
@@ -23,16 +36,38 @@ static int64_t changed(const unsigned char *p, int64_t bytes)
     return n;
 }
 
+/* Bytes from `at` on that are no poison. */
+static int64_t changed(const struct tr_arenas *m, bool host, int64_t at, int64_t bytes)
+{
+    struct piece p;
+    int64_t n = 0;
+    for (int64_t i = 0; i < bytes; i += p.n) {
+        read_piece(&p, m, host, at + i, bytes - i);
+        n += changed_of(p.bytes, p.n);
+    }
+    return n;
+}
+
+/* Of parts of so many bytes, the bytes of those that have a changed byte, or of those that have none; a part
+ * that is cut off at the end is as if it had one. */
+static int64_t in_parts(
+    const struct tr_arenas *m, const struct tr_value *v, int64_t bytes, int64_t part, bool touched)
+{
+    struct piece p;
+    int64_t n = 0;
+    for (int64_t i = 0; i < bytes; i += p.n) {
+        read_piece(&p, m, v->host, v->offset + i, bytes - i);
+        for (int64_t x = 0; x + part <= p.n; x += part)
+            n += (changed_of(p.bytes + x, part) > 0) == touched ? part : 0;
+    }
+    return n;
+}
+
 /* Bytes of the elements that are nothing but poison. No number that is computed has all bits set; a token may
  * have, so of tokens a whole line counts. */
-static int64_t unwritten(const struct tr_value *v, const unsigned char *p, int64_t bytes)
+static int64_t unwritten(const struct tr_arenas *m, const struct tr_value *v, int64_t bytes)
 {
-    bool token = v->element == TR_TOKEN;
-    int64_t element = token ? LINE : tr_element_bytes(v->element), n = 0;
-    for (int64_t i = 0; i + element <= bytes; i += element)
-        if (!changed(p + i, element))
-            n += element;
-    return n;
+    return in_parts(m, v, bytes, v->element == TR_TOKEN ? LINE : tr_element_bytes(v->element), false);
 }
 
 void tr_audit_make(struct tr_audit *a, const struct tr_tape *t, const int64_t *used)
@@ -65,12 +100,12 @@ static int64_t arena_bytes(const struct tr_tape *t, bool host)
     return host ? t->host.arena : t->arena;
 }
 
-void tr_audit_begin(struct tr_audit *a, const struct tr_tape *t, unsigned char *const arena[2])
+void tr_audit_begin(struct tr_audit *a, const struct tr_tape *t, const struct tr_arenas *m)
 {
     for (int host = 0; host < 2; host++) {
         int64_t from = lasting(t, host), end = arena_bytes(t, host);
         if (end > from)
-            memset(arena[host] + from, POISON, (size_t)(end - from));
+            tr_arenas_clear(m, host, from, POISON, end - from);
     }
     *a = (struct tr_audit){
         .bad = -1, .used = a->used, .touched = a->touched, .rest = a->rest, .scratch = a->scratch
@@ -78,25 +113,30 @@ void tr_audit_begin(struct tr_audit *a, const struct tr_tape *t, unsigned char *
 }
 
 /* Who works in the place of another value may need less of it. The rest is nobody's, and full of numbers. */
-static uint64_t rest_of(const struct tr_tape *t, const struct tr_value *v, unsigned char *const arena[2])
+static uint64_t rest_of(const struct tr_tape *t, const struct tr_value *v, const struct tr_arenas *m)
 {
+    struct piece p;
     uint64_t sum = 0;
-    for (int64_t i = v->bytes; i < lines(t->values[v->takes].bytes); i++)
-        sum = sum * 31 + arena[v->host][v->offset + i];
+    int64_t end = lines(t->values[v->takes].bytes);
+    for (int64_t i = v->bytes; i < end; i += p.n) {
+        read_piece(&p, m, v->host, v->offset + i, end - i);
+        for (int64_t x = 0; x < p.n; x++)
+            sum = sum * 31 + p.bytes[x];
+    }
     return sum;
 }
 
-void tr_audit_before(struct tr_audit *a, const struct tr_tape *t, unsigned char *const arena[2], int instr)
+void tr_audit_before(struct tr_audit *a, const struct tr_tape *t, const struct tr_arenas *m, int instr)
 {
     for (int n = 0; n < t->n_values; n++) {
         const struct tr_value *v = &t->values[n];
         if (v->first == instr && !v->lasts && v->takes < 0 && v->within < 0)
-            a->outside += changed(arena[v->host] + v->offset, lines(v->bytes));
+            a->outside += changed(m, v->host, v->offset, lines(v->bytes));
         if (v->first != instr || v->takes < 0)
             continue;
-        a->rest[n] = rest_of(t, v, arena);
+        a->rest[n] = rest_of(t, v, m);
         for (int64_t i = lines(t->values[v->takes].bytes); i < v->bytes; i += LINE) /* nobody had it yet */
-            a->outside += changed(arena[v->host] + v->offset + i, LINE);
+            a->outside += changed(m, v->host, v->offset + i, LINE);
     }
 }
 
@@ -111,17 +151,15 @@ static bool is_bucket(const struct tr_tape *t, int n)
 
 /* A value's life is over: how much of its place was touched, and whether all of it was written. Kernels
  * leave some of their scratch alone: its size is that of the set of kernels that needs most. */
-static void settle(struct tr_audit *a, const struct tr_tape *t, unsigned char *const arena[2], int n)
+static void settle(struct tr_audit *a, const struct tr_tape *t, const struct tr_arenas *m, int n)
 {
     const struct tr_value *v = &t->values[n];
-    const unsigned char *p = arena[v->host] + v->offset;
     bool scratch = v->memory == TR_MEM_SCRATCH, tensor = v->shard >= 0 || n == t->losses || n == t->leaves;
     bool gaps = !scratch && (!tensor || is_bucket(t, n)); /* what is no tensor is a part of a bucket */
     int64_t used = a->used[n] < 0 ? v->bytes : a->used[n],
-            missing = scratch || gaps ? 0 : unwritten(v, p, used);
-    for (int64_t i = 0; i < lines(used); i += LINE)
-        a->touched[n] += gaps || changed(p + i, LINE) ? LINE : 0;
-    a->outside += changed(p + used, lines(v->bytes) - used);
+            missing = scratch || gaps ? 0 : unwritten(m, v, used);
+    a->touched[n] += gaps ? lines(used) : in_parts(m, v, lines(used), LINE, true);
+    a->outside += changed(m, v->host, v->offset + used, lines(v->bytes) - used);
     a->touched[n] += lines(v->bytes) - lines(used); /* room for more, which is planned */
     if (missing && a->bad < 0)
         a->bad = n, a->missing = missing;
@@ -136,19 +174,19 @@ static int taker(const struct tr_tape *t, int n)
     return -1;
 }
 
-void tr_audit_after(struct tr_audit *a, const struct tr_tape *t, unsigned char *const arena[2], int instr)
+void tr_audit_after(struct tr_audit *a, const struct tr_tape *t, const struct tr_arenas *m, int instr)
 {
     for (int n = 0; n < t->n_values; n++) {
         const struct tr_value *v = &t->values[n];
         if (v->last != instr || v->lasts || v->within >= 0) /* a bucket is looked at as one */
             continue;
-        settle(a, t, arena, n);
+        settle(a, t, m, n);
         int by = taker(t, n);
         int64_t kept = by < 0 ? 0 : t->values[by].bytes, all = lines(v->bytes);
-        if (by >= 0 && a->rest[by] != rest_of(t, &t->values[by], arena))
+        if (by >= 0 && a->rest[by] != rest_of(t, &t->values[by], m))
             a->outside += all - kept;
         if (kept < all)
-            memset(arena[v->host] + v->offset + kept, POISON, (size_t)(all - kept));
+            tr_arenas_clear(m, v->host, v->offset + kept, POISON, all - kept);
     }
 }
 
@@ -184,16 +222,15 @@ static bool as_predicted(const struct tr_tape *t, bool host, const int64_t *meas
     return true;
 }
 
-bool tr_audit_end(
-    struct tr_audit *a, const struct tr_tape *t, unsigned char *const arena[2], struct tr_error *e)
+bool tr_audit_end(struct tr_audit *a, const struct tr_tape *t, const struct tr_arenas *m, struct tr_error *e)
 {
     for (int n = 0; n < t->n_values; n++)
         if (t->values[n].lasts)
-            settle(a, t, arena, n);
+            settle(a, t, m, n);
     for (int host = 0; host < 2; host++) {
         int64_t from = lasting(t, host), end = arena_bytes(t, host);
         if (end > from)
-            a->outside += changed(arena[host] + from, end - from);
+            a->outside += changed(m, host, from, end - from);
     }
     add_up(a, t);
     if (a->outside)

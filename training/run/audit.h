@@ -8,7 +8,7 @@
 #ifndef TRAINING_RUN_AUDIT_H
 #define TRAINING_RUN_AUDIT_H
 
-#include "training/tape/tape.h"
+#include "training/run/arena.h"
 
 struct tr_audit {
     int64_t peak[TR_MEMORIES], peak_total; /* measured in the device's memory, after tr_audit_end */
@@ -28,12 +28,11 @@ void tr_audit_make(struct tr_audit *a, const struct tr_tape *t, const int64_t *u
 void tr_audit_free(struct tr_audit *a);
 
 /* Around a step: begin, then before and after each instruction, then end, which says what is not as
- * predicted. Afterwards nothing is left of what does not outlive the step: no gradient can be read. arena:
- * the device's memory, and the host's. */
-void tr_audit_begin(struct tr_audit *a, const struct tr_tape *t, unsigned char *const arena[2]);
-void tr_audit_before(struct tr_audit *a, const struct tr_tape *t, unsigned char *const arena[2], int instr);
-void tr_audit_after(struct tr_audit *a, const struct tr_tape *t, unsigned char *const arena[2], int instr);
-bool tr_audit_end(
-    struct tr_audit *a, const struct tr_tape *t, unsigned char *const arena[2], struct tr_error *e);
+ * predicted. Afterwards nothing is left of what does not outlive the step: no gradient can be
+ * read. */
+void tr_audit_begin(struct tr_audit *a, const struct tr_tape *t, const struct tr_arenas *m);
+void tr_audit_before(struct tr_audit *a, const struct tr_tape *t, const struct tr_arenas *m, int instr);
+void tr_audit_after(struct tr_audit *a, const struct tr_tape *t, const struct tr_arenas *m, int instr);
+bool tr_audit_end(struct tr_audit *a, const struct tr_tape *t, const struct tr_arenas *m, struct tr_error *e);
 
 #endif

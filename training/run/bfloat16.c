@@ -4,8 +4,6 @@
 
 #include "training/parallel/paradigms.h"
 
-enum { PIECE = 1024 };
-
 void tr_operands_to_float(const struct tr_runner *r, const struct tr_instr *i, struct tr_call *c)
 {
     const struct tr_tape *t = r->tape;
@@ -31,40 +29,22 @@ void tr_results_to_bfloat16(const struct tr_runner *r, const struct tr_instr *i,
     }
 }
 
-double tr_number(const struct tr_runner *r, int value, int64_t i)
-{
-    const void *at = tr_at(r, value);
-    enum tr_element e = r->tape->values[value].element;
-    float x;
-    if (e == TR_BFLOAT16)
-        r->x->k->bfloat16.to_float(r->x, &x, (const uint16_t *)at + i, 1);
-    return e == TR_FLOAT64 ? ((const double *)at)[i] : e == TR_BFLOAT16 ? x : ((const float *)at)[i];
-}
-
 void tr_add_values(
     const struct tr_runner *r, enum tr_element e, void *sum, const void *a, const void *b, int64_t count)
 {
-    float left[PIECE], right[PIECE];
-    if (e == TR_FLOAT32) {
+    if (e == TR_FLOAT32)
         r->x->k->add(r->x, sum, a, b, count);
-        return;
-    }
-    for (int64_t i = 0; i < count; i += PIECE) {
-        int64_t n = count - i < PIECE ? count - i : PIECE;
-        r->x->k->bfloat16.to_float(r->x, left, (const uint16_t *)a + i, n);
-        r->x->k->bfloat16.to_float(r->x, right, (const uint16_t *)b + i, n);
-        r->x->k->add(r->x, left, left, right, n);
-        r->x->k->bfloat16.from_float(r->x, (uint16_t *)sum + i, left, n, NULL);
-    }
+    else
+        r->x->k->bfloat16.add(r->x, sum, a, b, count);
 }
 
-void tr_round_masters(const struct tr_runner *r, int parameter, uint16_t *values, const float *masters,
-    int64_t from, int64_t count, int64_t updates)
+void tr_round_masters(const struct tr_runner *r, struct tr_context *x, int parameter, uint16_t *values,
+    const float *masters, int64_t from, int64_t count, int64_t updates)
 {
     const struct tr_graph *g = r->tape->placed->g;
     uint64_t key = tr_hash(tr_hash(tr_hash(r->data->seed) + (uint64_t)updates) +
                            (uint64_t)tr_ordinal(g, g->tensors[parameter].values_of));
     struct tr_chance chance = { from, key };
-    r->x->k->bfloat16.from_float(
-        r->x, values, masters, count, r->tape->placed->plan->numbers.stochastic ? &chance : NULL);
+    x->k->bfloat16.from_float(
+        x, values, masters, count, r->tape->placed->plan->numbers.stochastic ? &chance : NULL);
 }

@@ -11,14 +11,12 @@
 void tr_operands_to_float(const struct tr_runner *r, const struct tr_instr *i, struct tr_call *c);
 void tr_results_to_bfloat16(const struct tr_runner *r, const struct tr_instr *i, const struct tr_call *c);
 
-/* One element, of whatever type but tokens. */
-double tr_number(const struct tr_runner *r, int value, int64_t i);
 /* sum = a + b, all of one element type; sum may be a or b. */
 void tr_add_values(
     const struct tr_runner *r, enum tr_element e, void *sum, const void *a, const void *b, int64_t count);
-/* Values by rounding their masters, which begin with element `from` of the whole tensor, after so many
- * updates. */
-void tr_round_masters(const struct tr_runner *r, int parameter, uint16_t *values, const float *masters,
-    int64_t from, int64_t count, int64_t updates);
+/* Values by rounding their masters, in that context; they begin with element `from` of the whole tensor,
+ * after so many updates. */
+void tr_round_masters(const struct tr_runner *r, struct tr_context *x, int parameter, uint16_t *values,
+    const float *masters, int64_t from, int64_t count, int64_t updates);
 
 #endif

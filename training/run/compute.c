@@ -5,7 +5,7 @@
 
 void *tr_at(const struct tr_runner *r, int value)
 {
-    return r->arena[r->tape->values[value].host] + r->tape->values[value].offset;
+    return r->arena.at[r->tape->values[value].host] + r->tape->values[value].offset;
 }
 
 /* The step that the instruction was made of. */

@@ -5,6 +5,7 @@
 #include "training/run/exchange.h"
 
 #include "training/run/compute.h"
+#include "training/run/host.h"
 
 /* Of an all_to_all_v: elements for each rank, and where they begin. */
 struct parts {
@@ -24,10 +25,14 @@ static bool of_experts(const struct tr_tape *t, int value)
 
 static int64_t rows_in(const struct tr_runner *r, int counts, int64_t from, int64_t n)
 {
-    const int32_t *rows = (const int32_t *)tr_at(r, counts);
+    enum { PIECE = 256 };
+    int32_t rows[PIECE];
     int64_t sum = 0;
-    for (int64_t i = from; i < from + n; i++)
-        sum += rows[i];
+    for (int64_t i = 0; i < n; i++) {
+        if (i % PIECE == 0)
+            tr_fetch(r, counts, from + i, n - i < PIECE ? n - i : PIECE, rows);
+        sum += rows[i % PIECE];
+    }
     return sum;
 }
 

@@ -6,7 +6,7 @@
  * another rank; so of the ranks where it is a computation, or a parameter, the lowest one is named. */
 #include "training/run/find_nan.h"
 
-#include "training/run/bfloat16.h"
+#include "training/run/host.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -30,8 +30,12 @@ static bool finite_value(const struct tr_runner *r, int value, double *number)
     if (t->placed->g->tensors[t->placed->shards[v->shard].tensor].role == TR_INPUT)
         return true;
     int64_t count = r->used[value] < 0 ? tr_count(t, value) : r->used[value] / 4;
+    enum { PIECE = 1024 };
+    double some[PIECE];
     for (int64_t i = 0; i < count; i++) {
-        *number = tr_number(r, value, i);
+        if (i % PIECE == 0)
+            tr_fetch_numbers(r, value, i, count - i < PIECE ? count - i : PIECE, some);
+        *number = some[i % PIECE];
         if (!isfinite(*number))
             return false;
     }

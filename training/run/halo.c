@@ -10,7 +10,6 @@
 #include "training/run/compute.h"
 
 #include <stdio.h>
-#include <string.h>
 
 struct exchange {
     const struct tr_runner *r;
@@ -43,22 +42,26 @@ static tutti_status with_neighbour(const struct exchange *x, int64_t picture, in
     return s != TUTTI_OK ? s : tutti_recv(halo, count, type, peer, x->comm, tutti_no_stream());
 }
 
-/* The own rows, and +0 where there is no neighbour. */
-static void copy_own(const struct exchange *x, int64_t picture)
+/* The own rows of all pictures, and +0 where there is no neighbour. */
+static void copy_own(const struct exchange *x)
 {
-    unsigned char *out = picture_out(x, picture);
-    memcpy(out + x->row, picture_in(x, picture), x->rows);
-    if (!x->i->first)
-        memset(out, 0, x->row);
-    if (!x->i->second)
-        memset(out + x->row + x->rows, 0, x->row);
+    int64_t rows = (int64_t)x->rows, row = (int64_t)x->row;
+    struct tr_copy own = { { 1, 1, x->i->times }, { 0, 0, rows + TR_HALOS * row }, { 0, 0, rows }, rows };
+    struct tr_context *on = x->r->x;
+    on->k->copy(on, picture_out(x, 0) + row, picture_in(x, 0), &own);
+    for (int64_t p = 0; p < x->i->times; p++) {
+        if (!x->i->first)
+            on->k->fill(on, picture_out(x, p), 0, row);
+        if (!x->i->second)
+            on->k->fill(on, picture_out(x, p) + row + rows, 0, row);
+    }
 }
 
 static tutti_status exchange_all(const struct exchange *x)
 {
+    copy_own(x);
     tutti_status s = tutti_group_start(), ended;
     for (int64_t p = 0; p < x->i->times && s == TUTTI_OK; p++) {
-        copy_own(x, p);
         if (x->i->first)
             s = with_neighbour(x, p, -1);
         if (x->i->second && s == TUTTI_OK)

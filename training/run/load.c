@@ -3,7 +3,7 @@
 #include "training/run/load.h"
 
 #include "training/kernels/stripes.h"
-#include "training/run/compute.h"
+#include "training/run/host.h"
 
 /* Tokens of a sequence that are here: from i->first on, or half of them, and half from i->second on. */
 static int64_t tokens_here(const struct tr_runner *r, const struct tr_instr *i)
@@ -30,7 +30,7 @@ static void load_tokens(struct tr_runner *r, const struct tr_instr *i, struct dr
     int64_t count = tokens_here(r, i), run = i->second ? count / 2 : count;
     int64_t context = r->tape->placed->g->context;
     const uint16_t *from = tr_data_sequence(r->data, d.step, d.sequence, context) + targets;
-    uint16_t *to = (uint16_t *)tr_at(r, i->out[0]) + s * count;
+    uint16_t *to = (uint16_t *)r->staged + s * count;
     for (int64_t n = 0; n < count; n++) {
         int64_t place = n < run ? i->first + n : i->second + n - run;
         to[n] = from[i->striped ? tr_striped_token(context, place) : place];
@@ -41,7 +41,7 @@ static void load_rows(struct tr_runner *r, const struct tr_instr *i, struct draw
 {
     const struct tr_graph *g = r->tape->placed->g;
     int64_t runs = i->second ? 2 : 1, count = tokens_here(r, i) / runs;
-    void *to = tr_at(r, i->out[0]);
+    void *to = r->staged;
     for (int64_t x = 0; x < runs; x++) {
         struct tr_rows rows = { count, g->inputs, g->vocabulary, x ? i->second : i->first };
         if (targets)
@@ -59,7 +59,7 @@ static void load_picture(struct tr_runner *r, const struct tr_instr *i, struct d
     const struct tr_shard *shard = &r->tape->placed->shards[r->tape->values[i->out[0]].shard];
     struct tr_cells cells = { g->grid, i->first / g->grid - shard->on[TR_CP].halo,
         tokens_here(r, i) / g->grid, g->columns };
-    void *to = tr_at(r, i->out[0]);
+    void *to = r->staged;
     if (targets)
         ((uint16_t *)to)[s] = tr_pictures_target(r->data, g->vocabulary, d.step, d.sequence);
     else
@@ -74,4 +74,5 @@ void tr_run_load(struct tr_runner *r, const struct tr_instr *i)
     bool targets = t->placed->shards[t->values[i->out[0]].shard].tensor == g->targets;
     for (int s = 0; s < tr_micro_batch(t->placed->plan); s++)
         (g->grid ? load_picture : g->inputs ? load_rows : load_tokens)(r, i, drawn(r, i, s), s, targets);
+    tr_store(r, i->out[0], 0, tr_count(t, i->out[0]), r->staged);
 }

@@ -18,7 +18,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { PIECE = 1024 };
 
@@ -45,39 +44,78 @@ static void fill(const struct tr_runner *r, const struct tr_tensor *w, int64_t t
             to[i] = w->first;
 }
 
+/* The values of a parameter, or its masters, from element `from` of the whole tensor on. */
+static void initialise_value(struct tr_runner *r, const struct tr_param_state *h, int value, int64_t from)
+{
+    const struct tr_tape *t = r->tape;
+    const struct tr_graph *g = t->placed->g;
+    int of = g->tensors[h->parameter].values_of;
+    int64_t count = tr_count(t, value);
+    for (int64_t i = 0; i < count; i += PIECE) {
+        float piece[PIECE];
+        uint16_t rounded[PIECE];
+        int64_t some = count - i < PIECE ? count - i : PIECE;
+        bool rounds = t->values[value].element == TR_BFLOAT16;
+        fill(r, &g->tensors[of], tr_ordinal(g, of), piece, from + i, some);
+        if (rounds)
+            tr_round_masters(r, &r->host, h->parameter, rounded, piece, from + i, some, 0);
+        tr_store(r, value, i, some, rounds ? (void *)rounded : piece);
+    }
+}
+
 static void initialise(struct tr_runner *r, const struct tr_param_state *h)
 {
     const struct tr_tape *t = r->tape;
-    const struct tr_tensor *own = &t->placed->g->tensors[h->parameter],
-                           *w = &t->placed->g->tensors[own->values_of];
-    int64_t from = tr_values_from(t, h), count = tr_count(t, h->values);
-    int64_t n = tr_ordinal(t->placed->g, own->values_of);
-    bool rounded = t->values[h->values].element == TR_BFLOAT16;
-    if (!rounded)
-        fill(r, w, n, tr_at(r, h->values), from, count);
+    initialise_value(r, h, h->values, tr_values_from(t, h));
     if (h->master >= 0)
-        fill(r, w, n, tr_at(r, h->master), tr_updated_from(t, h), h->shard_count);
-    for (int64_t i = 0; i < count && rounded; i += PIECE) {
-        float piece[PIECE];
-        int64_t some = count - i < PIECE ? count - i : PIECE;
-        fill(r, w, n, piece, from + i, some);
-        tr_round_masters(r, h->parameter, (uint16_t *)tr_at(r, h->values) + i, piece, from + i, some, 0);
-    }
-    if (h->m >= 0) {
-        memset(tr_at(r, h->m), 0, (size_t)t->values[h->m].bytes);
-        memset(tr_at(r, h->v), 0, (size_t)t->values[h->v].bytes);
-    }
-    if (h->waiting >= 0) /* none waits yet */
-        memset(tr_at(r, h->waiting), 0, (size_t)t->values[h->waiting].bytes);
+        initialise_value(r, h, h->master, tr_updated_from(t, h));
+    const int zeros[] = { h->m, h->m >= 0 ? h->v : -1, h->waiting }; /* no gradient waits yet */
+    for (int i = 0; i < 3; i++)
+        if (zeros[i] >= 0)
+            r->arena.b->clear(r->x, tr_at(r, zeros[i]), 0, t->values[zeros[i]].bytes);
 }
 
-static bool take_memory(unsigned char **arena, int64_t bytes, int rank, struct tr_error *e)
+/* What works on elements itself, and not by kernels, must find them in the host's memory. */
+static bool runs_here(const struct tr_tape *t, const struct tr_kernels *k, struct tr_error *e)
 {
-    *arena = aligned_alloc(64, (size_t)(bytes + 64) / 64 * 64);
-    if (!*arena)
-        return tr_fail(e, "rank %d: there is no memory for %lld bytes", rank, (long long)bytes);
-    memset(*arena, 0xFF, (size_t)bytes); /* NaN */
+    bool apart = tr_backend_of(k)->apart;
+    for (int n = 0; n < t->n_instrs && apart; n++)
+        if (t->instrs[n].code == TR_COMPUTE && tr_op(t->instrs[n].op)->on_host)
+            return tr_fail(e,
+                "rank %d: %s works in the host's memory, and the kernels %s in another; legal is "
+                "a model without experts",
+                t->rank, tr_op(t->instrs[n].op)->name, k->name);
     return true;
+}
+
+/* The most that an instruction reads of the data. */
+static int64_t staged_bytes(const struct tr_tape *t)
+{
+    int64_t most = 0;
+    for (int n = 0; n < t->n_instrs; n++)
+        if (t->instrs[n].code == TR_LOAD && t->values[t->instrs[n].out[0]].bytes > most)
+            most = t->values[t->instrs[n].out[0]].bytes;
+    return most;
+}
+
+/* All memory of a step. */
+static bool take_memory(struct tr_runner *r, struct tr_error *e)
+{
+    const struct tr_tape *t = r->tape;
+    const struct tr_backend *b = tr_backend_of(r->x->k);
+    if (!b->open(r->x, e) || !tr_arenas_take(&r->arena, b, r->x, t, e))
+        return false;
+    int64_t losses = t->values[t->losses].bytes, leaves = t->values[t->leaves].bytes;
+    r->sums = tr_new((size_t)(losses > leaves ? losses : leaves) / sizeof *r->sums, sizeof *r->sums);
+    r->staged = b->alloc(r->x, staged_bytes(t), true);
+    r->points = tr_new((size_t)t->n_values, sizeof *r->points);
+    r->clock = tr_new((size_t)t->n_instrs + 1, sizeof *r->clock);
+    r->n_updates = tr_updates(t->placed->plan);
+    r->updates = tr_new((size_t)r->n_updates, sizeof *r->updates);
+    r->used = tr_new((size_t)t->n_values, sizeof *r->used);
+    for (int v = 0; v < t->n_values; v++)
+        r->used[v] = -1;
+    return r->staged || tr_fail(e, "rank %d: there is no memory for what is read of the data", t->rank);
 }
 
 bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct tr_kernels *k,
@@ -85,17 +123,11 @@ bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct t
 {
     *r = (struct tr_runner){ .tape = t, .x = tr_new(1, sizeof *r->x), .data = d };
     r->x->k = k;
-    if (!take_memory(&r->arena[0], t->arena, t->rank, e) ||
-        (t->host.arena && !take_memory(&r->arena[1], t->host.arena, t->rank, e)))
+    r->host.k = tr_backend_of(k)->apart ? tr_kernels_best() : k;
+    if (!runs_here(t, k, e) || !take_memory(r, e))
         return false;
-    r->points = tr_new((size_t)t->n_values, sizeof *r->points);
-    r->clock = tr_new((size_t)t->n_instrs + 1, sizeof *r->clock);
-    r->n_updates = tr_updates(t->placed->plan);
-    r->updates = tr_new((size_t)r->n_updates, sizeof *r->updates);
     tr_ledger_predict(&r->predicted, t);
     tr_copies_predict(&r->copies_predicted, t);
-    r->used = tr_new((size_t)t->n_values, sizeof *r->used);
-    memset(r->used, -1, (size_t)t->n_values * sizeof *r->used);
     tr_audit_make(&r->audit, t, r->used);
     for (int i = 0; i < t->n_states; i++)
         initialise(r, &t->states[i]);
@@ -127,9 +159,13 @@ void tr_runner_close(struct tr_runner *r)
         tutti_stream_destroy(r->beside);
     tr_groups_free(&r->groups);
     tr_threads_stop(r->threads);
-    free(r->arena[0]);
-    free(r->arena[1]);
+    tr_arenas_release(&r->arena);
+    if (r->staged)
+        r->arena.b->release(r->x, r->staged, true);
+    if (r->arena.b)
+        r->arena.b->close(r->x);
     free(r->x);
+    free(r->sums);
     free(r->points);
     free(r->clock);
     free(r->updates);
@@ -193,8 +229,16 @@ tutti_status tr_runner_calls(const struct tr_runner *r, const struct tr_instr *i
     return s;
 }
 
+/* What a call beside the list reads was begun before it: the call waits for that. */
+static void wait_for_kernels(const struct tr_runner *r, tutti_stream stream)
+{
+    r->arena.b->after(r->x, stream, r->arena.b->record(r->x));
+}
+
 static bool run_collective(struct tr_runner *r, const struct tr_instr *i, struct tr_error *e)
 {
+    if (i->beside)
+        wait_for_kernels(r, r->beside);
     tutti_status s = i->times > 1 ? tutti_group_start() : TUTTI_OK;
     if (s == TUTTI_OK)
         s = tr_runner_calls(r, i, &r->counted);
@@ -246,6 +290,7 @@ static bool run_message(struct tr_runner *r, const struct tr_instr *i, struct tr
     tutti_status s;
     if (i->code == TR_SEND) {
         tutti_stream stream = r->sends[i->edge];
+        wait_for_kernels(r, stream);
         s = tutti_send(tr_at(r, i->in[0]), (size_t)i->count, type, 1, comm, stream);
         if (s == TUTTI_OK)
             s = tutti_stream_record(stream, &r->points[i->in[0]]);
@@ -310,8 +355,10 @@ static void run_losses(struct tr_runner *r, const struct tr_instr *i)
     double *to = (double *)tr_at(r, r->tape->losses) + i->place;
     const double *from = (const double *)tr_at(r, i->in[0]) + i->first;
     int64_t here = r->tape->values[i->in[0]].bytes / 8 / i->times;
-    for (int64_t s = 0; s < i->times; s++)
-        memcpy(to + s * TR_BLOCKS, from + s * here, (size_t)i->count * sizeof *to);
+    int64_t bytes = (int64_t)sizeof *to;
+    struct tr_copy leaves = { { 1, 1, i->times }, { 0, 0, TR_BLOCKS * bytes }, { 0, 0, here * bytes },
+        i->count * bytes };
+    r->x->k->copy(r->x, to, from, &leaves);
 }
 
 static double sum(const double *x, int64_t count)
@@ -341,7 +388,7 @@ static void run_update(struct tr_runner *r, const struct tr_instr *i)
         .correct2 = (float)(1 / (1 - pow(0.95, step))) };
     int old = plan->pipeline.async ? i->in[i->ins - 1] : i->out[0];
     if (old != i->out[0]) /* another version, which others still read */
-        memcpy(tr_at(r, i->out[0]), tr_at(r, old), (size_t)t->values[old].bytes);
+        tr_copy_bytes(r->x, tr_at(r, i->out[0]), tr_at(r, old), t->values[old].bytes);
     bool offloaded = t->values[i->out[0]].host, mixed = h->master >= 0;
     int64_t from = offloaded ? 0 : h->shard_from; /* the host has no more than what is updated */
     struct tr_update u = { .p = mixed ? tr_at(r, h->master) : (float *)tr_at(r, i->out[0]) + from,
@@ -352,10 +399,10 @@ static void run_update(struct tr_runner *r, const struct tr_instr *i)
         .count = i->count,
         .a = a };
     if (!none_waits)
-        tr_update(r->x, &u, offloaded ? r->threads : NULL);
+        tr_update(offloaded ? &r->host : r->x, &u, offloaded ? r->threads : NULL);
     if (mixed) /* the optimizer goes over the masters, and the values are their rounding */
-        tr_round_masters(r, i->parameter, (uint16_t *)tr_at(r, i->out[0]) + from, u.p, tr_updated_from(t, h),
-            i->count, (int64_t)step);
+        tr_round_masters(r, offloaded ? &r->host : r->x, i->parameter, (uint16_t *)tr_at(r, i->out[0]) + from,
+            u.p, tr_updated_from(t, h), i->count, (int64_t)step);
 }
 
 /* The first instruction of a vector of leaves finds it cleared; after the last one all leaves are there. */
@@ -365,7 +412,7 @@ static void before(struct tr_runner *r, int n)
     const int vectors[] = { t->losses, t->leaves };
     for (int i = 0; i < 2; i++)
         if (t->values[vectors[i]].first == n)
-            memset(tr_at(r, vectors[i]), 0, (size_t)t->values[vectors[i]].bytes);
+            r->x->k->fill(r->x, tr_at(r, vectors[i]), 0, t->values[vectors[i]].bytes);
 }
 
 static void after(struct tr_runner *r, int n)
@@ -375,11 +422,15 @@ static void after(struct tr_runner *r, int n)
     const struct tr_plan *p = t->placed->plan;
     int updates = r->n_updates;
     int64_t loss = losses->bytes / 8 / updates, norm = leaves->bytes / 8 / updates;
+    if (losses->last == n)
+        tr_fetch(r, t->losses, 0, updates * loss, r->sums);
     for (int u = 0; u < updates && losses->last == n; u++)
-        r->updates[u].loss = sum((const double *)tr_at(r, t->losses) + u * loss, loss) /
-                             (double)(p->batch / updates * tr_targets(t->placed->g));
+        r->updates[u].loss =
+            sum(r->sums + u * loss, loss) / (double)(p->batch / updates * tr_targets(t->placed->g));
+    if (leaves->last == n)
+        tr_fetch(r, t->leaves, 0, updates * norm, r->sums);
     for (int u = 0; u < updates && leaves->last == n; u++)
-        r->updates[u].norm = sqrt(sum((const double *)tr_at(r, t->leaves) + u * norm, norm));
+        r->updates[u].norm = sqrt(sum(r->sums + u * norm, norm));
     r->result = r->updates[updates - 1];
 }
 
@@ -472,10 +523,10 @@ bool tr_runner_step(struct tr_runner *r, struct tr_error *e)
     if (r->audited && r->groups.world && !tr_traffic_read(&before, &r->groups, e))
         return false;
     if (r->audited)
-        tr_audit_begin(&r->audit, t, r->arena);
+        tr_audit_begin(&r->audit, t, &r->arena);
     for (int n = 0; n < t->n_instrs; n++) {
         if (r->audited)
-            tr_audit_before(&r->audit, t, r->arena, n);
+            tr_audit_before(&r->audit, t, &r->arena, n);
         r->clock[n] = tr_now_ns();
         if (!tr_runner_instr(r, n, e))
             return false;
@@ -483,14 +534,14 @@ bool tr_runner_step(struct tr_runner *r, struct tr_error *e)
         if (n == t->values[t->leaves].last && tells && !all_finite(r)) /* nothing was updated yet */
             return tr_not_finite(r, e);
         if (r->audited)
-            tr_audit_after(&r->audit, t, r->arena, n);
+            tr_audit_after(&r->audit, t, &r->arena, n);
     }
     r->clock[t->n_instrs] = tr_now_ns();
     r->step++;
     bool ok = tr_ledger_equal(&r->counted, &r->predicted, t, e) &&
               tr_ledger_equal(&r->copies_counted, &r->copies_predicted, t, e);
     if (r->audited)
-        ok = ok && tr_audit_end(&r->audit, t, r->arena, e) &&
+        ok = ok && tr_audit_end(&r->audit, t, &r->arena, e) &&
              (!r->groups.world || tr_traffic_equal(&before, &r->groups, &r->predicted, t->rank, e));
     r->audited = false;
     return ok;
@@ -511,7 +562,10 @@ void tr_runner_read(const struct tr_runner *r, int parameter, int what, float *t
         int64_t count = what || master ? h->shard_count : tr_count(t, value),
                 columns = w->dims > 1 ? w->size[1] : 1;
         int64_t from = what || master ? tr_updated_from(t, h) : tr_values_from(t, h);
-        for (int64_t i = 0; i < count && from + i < w->rows * columns; i++)
-            to[from + i] = (float)tr_number(r, value, i);
+        for (int64_t i = 0; i < count && from + i < w->rows * columns; i++) {
+            double number;
+            tr_fetch_numbers(r, value, i, 1, &number);
+            to[from + i] = (float)number;
+        }
     }
 }

@@ -16,10 +16,13 @@ struct tr_result {
 struct tr_runner {
     const struct tr_tape *tape;
     struct tr_context *x; /* where its kernels run */
+    struct tr_context host; /* and where those of the second memory do: on the processor */
     struct tr_threads *threads; /* of the update on the host; NULL */
     const struct tr_data *data;
     struct tr_groups groups;
-    unsigned char *arena[2]; /* of the device's memory, and of the host's: NULL where nothing is there */
+    struct tr_arenas arena;
+    void *staged; /* in the host's memory: what is read of the data, before it goes to where it belongs */
+    double *sums; /* and leaves of the loss or of the norm, to be added up */
     tutti_stream sends[TR_EDGES]; /* sends of the pipeline run beside the list */
     tutti_stream beside; /* collectives that run beside the list */
     uint64_t *points; /* of each value that is sent, or made beside the list: when that is over */

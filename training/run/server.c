@@ -13,7 +13,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- messages ---- */
 
@@ -49,7 +48,7 @@ bool tr_server_message(struct tr_runner *r, const struct tr_instr *i, struct tr_
     tutti_status s = TUTTI_OK;
     be_slow(r, i);
     if (r->ticket && i == r->tape->instrs)
-        memcpy(at, r->ticket, count * bytes);
+        tr_copy_bytes(r->x, at, r->ticket, (int64_t)(count * bytes));
     else if (sends)
         s = tutti_send(at, count, type, peer, pair, tutti_no_stream());
     else

@@ -14,7 +14,7 @@
 
 #include "training/checkpoint/pieces.h"
 #include "training/parallel/push_order.h"
-#include "training/run/compute.h"
+#include "training/run/host.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -71,7 +71,7 @@ static bool open_all(
             continue;
         s->values[h] = tr_new(count, sizeof(float));
         s->m[h] = tr_new(count, sizeof(float)), s->v[h] = tr_new(count, sizeof(float));
-        memcpy(s->values[h], tr_at(&s->workers[0].runner, t->states[h].values), count * sizeof(float));
+        tr_fetch(&s->workers[0].runner, t->states[h].values, 0, (int64_t)count, s->values[h]);
     }
     return true;
 }
@@ -88,11 +88,14 @@ static void close_all(struct simulation *s)
     free(s->values), free(s->m), free(s->v), free(s->workers);
 }
 
-static double sum(const double *x, int64_t bytes)
+/* Of a vector of leaves. */
+static double sum(const struct worker *w, int value)
 {
+    int64_t count = tr_count(w->runner.tape, value);
     double s = 0;
-    for (int64_t i = 0; i < bytes / 8; i++)
-        s += x[i];
+    tr_fetch(&w->runner, value, 0, count, w->runner.sums);
+    for (int64_t i = 0; i < count; i++)
+        s += w->runner.sums[i];
     return s;
 }
 
@@ -104,9 +107,8 @@ static bool compute(struct worker *w, struct tr_error *e)
         if (!tr_runner_instr(&w->runner, n, e))
             return false;
     w->runner.step++;
-    w->loss = sum(tr_at(&w->runner, t->losses), t->values[t->losses].bytes) /
-              (double)(p->plan->batch * tr_targets(p->g)) * p->plan->mesh.size[TR_DP];
-    w->norm = sqrt(sum(tr_at(&w->runner, t->leaves), t->values[t->leaves].bytes));
+    w->loss = sum(w, t->losses) / (double)(p->plan->batch * tr_targets(p->g)) * p->plan->mesh.size[TR_DP];
+    w->norm = sqrt(sum(w, t->leaves));
     return (isfinite(w->loss) && isfinite(w->norm)) ||
            tr_fail(e, "a gradient of worker %d has the loss %g and the norm %g", t->rank, w->loss, w->norm);
 }
@@ -122,19 +124,21 @@ static void apply(struct simulation *s, int server, const struct worker *w)
                       : 1;
     for (int h = 0; h < t->n_states; h++) {
         int64_t count = count_of(s, h) / s->n_servers, from = server * count;
-        const float *gradient = tr_at(&w->runner, t->states[h].gradient);
         if (!s->values[h])
             continue;
+        float *gradient = tr_new((size_t)count, sizeof *gradient);
+        tr_fetch(&w->runner, t->states[h].gradient, from, count, gradient);
         struct tr_adamw a = { .rate = (float)plan->optimizer.rate,
             .scale = scale,
             .decay =
                 s->p->run.graph.tensors[t->states[h].parameter].dims > 1 ? (float)plan->optimizer.decay : 0,
             .correct1 = (float)(1 / (1 - pow(0.9, step))),
             .correct2 = (float)(1 / (1 - pow(0.95, step))) };
-        struct tr_update u = { .p = s->values[h] + from, .g = gradient + from, .count = count, .a = a };
+        struct tr_update u = { .p = s->values[h] + from, .g = gradient, .count = count, .a = a };
         if (!plan->optimizer.sgd)
             u.m = s->m[h] + from, u.v = s->v[h] + from;
         s->k->update(&(struct tr_context){ .k = s->k }, &u);
+        free(gradient);
     }
 }
 
@@ -156,9 +160,8 @@ static void give(struct simulation *s, int server)
             continue;
         for (int h = 0; h < x->runner.tape->n_states; h++) {
             int64_t count = count_of(s, h) / s->n_servers, from = server * count;
-            float *to = tr_at(&x->runner, x->runner.tape->states[h].values);
             if (s->values[h])
-                memcpy(to + from, s->values[h] + from, (size_t)count * sizeof *to);
+                tr_store(&x->runner, x->runner.tape->states[h].values, from, count, s->values[h] + from);
         }
         x->waits = false, x->at = (server + 1) % s->n_servers;
         s->servers[server].given[w] = s->servers[server].updates;
