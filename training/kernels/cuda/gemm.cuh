@@ -121,7 +121,10 @@ template <int ROWS, int THREADS, bool along> struct operand {
             int32_t left = along ? k_end - at : rows - row;
             if (row >= rows || at >= k_end)
                 left = 0;
-            held[n] = inside || (quads && left > 3) ? load_quad(from) : some(from, left, fill);
+            if (inside || (quads && left > 3))
+                held[n] = load_quad(from);
+            else
+                held[n] = some(from, left, fill);
         }
     }
 
