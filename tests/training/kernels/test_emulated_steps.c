@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test_emulated_steps.c: whole steps of training by the kernels for a device, emulated, beside the same steps
- * on the processor, whose bits are those of the golden programs. */
+ * on the processor, whose bits are those of the golden programs; and what the set does where it cannot go on.
+ */
 #include <criterion/criterion.h>
 #include <string.h>
 
 #include "tests/training/kernels/kernels_rig.h"
 #include "tests/training/options_rig.h"
+#include "training/kernels/cuda/cuda_set.h"
 #include "training/run/run.h"
 
 /* A run of one rank, by one set. */
@@ -76,4 +78,38 @@ Test(train_emulated, experts_have_the_bits_of_the_processor)
 Test(train_emulated, a_convolution_has_the_bits_of_the_processor)
 {
     expect_same("--model cnn:nano --batch 2", 2);
+}
+
+enum { FAILS_AT = 2, LOST = 700 };
+static int starts;
+
+static int fails_later(struct tr_cuda *c, const struct tr_cuda_launch *l)
+{
+    (void)c, (void)l;
+    return ++starts >= FAILS_AT ? LOST + starts : 0;
+}
+
+Test(train_emulated, the_first_start_that_fails_is_the_last_one_and_stays)
+{
+    struct tr_cuda c = { .launch = fails_later, .workspace_floats = 1, .multiprocessors = 1 };
+    struct tr_context x = { &tr_kernels_cuda, &c, 0 };
+    float y[4] = { 0 };
+    for (int i = 0; i < 5; i++)
+        x.k->gelu(&x, y, y, 4);
+    cr_expect_eq(starts, FAILS_AT);
+    cr_expect_eq(x.status, LOST + FAILS_AT);
+}
+
+Test(train_emulated, a_workspace_without_room_for_one_sum_is_refused)
+{
+    struct tr_context x = { NULL, NULL, 0 };
+    rig_emulate(&x);
+    ((struct tr_cuda *)x.self)->workspace_floats = 1;
+    float a[200] = { 0 }, sum[1];
+    x.k->sum_tokens(&x, sum, a, &(struct tr_tokens){ 1, 2, 1, 1 });
+    cr_expect_eq(x.status, TR_CUDA_INVALID, "two leaves");
+    x.status = 0;
+    struct tr_gemm g = { 1, 1, 200, a, a, sum, 200, 1, 1, 1, 1, 200, 1, false, 0, 0 };
+    x.k->gemm(&x, &g, NULL);
+    cr_expect_eq(x.status, TR_CUDA_INVALID, "four roots of 64 chunks");
 }

@@ -29,8 +29,8 @@ struct tr_cuda {
     int32_t multiprocessors; /* likewise */
 };
 
-/* Room for the leaves of a sum of 2^16 parts over 64 columns; and an error's number, as the runtime has it,
- * of what no caller of the set does. */
+/* Room for the leaves of a sum of 2^16 parts over 64 columns; and the error's number, as the runtime has it,
+ * where a workspace is so small that a sum has no room for its leaves. */
 enum { TR_CUDA_WORKSPACE_LEAST = 1 << 22, TR_CUDA_INVALID = 1 };
 
 /* The table of the functions below, and `launch` for a device's stream: what a library of this set offers. */

@@ -23,6 +23,13 @@ static inline struct tr_cuda *cuda_of(const struct tr_context *x)
     return static_cast<struct tr_cuda *>(x->self);
 }
 
+/* The first failure stays. */
+static inline void fail(struct tr_context *x, int status)
+{
+    if (x->status == 0)
+        x->status = status;
+}
+
 /* After a failure nothing is started any more: its number stays, and what would follow has no operands. */
 template <class Params>
 static void start(

@@ -114,6 +114,10 @@ struct fold_splits {
 /* The same product in two halves of its longer side. */
 static void multiply_halves(struct tr_context *x, const gemm_params &p)
 {
+    if (p.m == 1 && p.n == 1) {
+        fail(x, TR_CUDA_INVALID);
+        return;
+    }
     gemm_params low = p, high = p;
     const int64_t side = p.m > p.n ? p.m : p.n;
     const int64_t cut = side > 128 ? quotient_up(side, 256) * 128 : quotient_up(side, 2);

@@ -80,7 +80,9 @@ static void sum_over(struct tr_context *x, float *sums, const Summand &of, const
     float *leaf = cuda_of(x)->workspace;
     const int64_t blocks = t->tokens / t->block, leaves = t->sequences * blocks;
     const int64_t most = cuda_of(x)->workspace_floats / (leaves > 0 ? leaves : 1);
-    for (int64_t first = 0; first < t->columns; first += most) {
+    if (most == 0)
+        fail(x, TR_CUDA_INVALID);
+    for (int64_t first = 0; most > 0 && first < t->columns; first += most) {
         const int64_t width = lesser(most, t->columns - first);
         start_each(x, token_leaves<Summand>{ leaves * width, of, leaf, first, width, t->block });
         start_each(
