@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # check_cuda_compile.sh: what the compiler makes of the kernels, for each generation of devices, without one.
 #
-# usage: NVCC=... NVCC_FLAGS=... check_cuda_compile.sh [FILE.cu...]   (default: all of kernels/)
+# usage: NVCC=... NVCC_FLAGS=... check_cuda_compile.sh [FILE.cu...]   (default: all kernels)
 #
-# Refused are a spilled register and a stack frame, of any function; and an instruction that a kernel asks for
-# and the compiler did not write: a line "PTX of NAME: INSTRUCTIONS" in one of the files, or in a .cuh beside
+# Refused are a spilled register and a stack frame, of any function, unless a line "STACK of NAME: BYTES" says
+# what an array takes that must lie there; and an instruction that a kernel asks for and the compiler did not
+# write: a line "PTX of NAME: INSTRUCTIONS" in one of the files, or in a .cuh beside
 # them, says what each kernel must hold whose name, as the linker sees it, contains NAME; "nothing" is legal,
 # silence is not. ARCHS, if set, replaces the devices.
 set -u
@@ -18,7 +19,8 @@ if [ "${CUDA:-yes}" != yes ]; then
     exit 0
 fi
 [ -n "${NVCC:-}" ] || { echo "check_cuda_compile: NVCC is not set" >&2; exit 2; }
-[ $# -gt 0 ] || set -- "${srcdir:-$(dirname "$0")/..}"/kernels/cuda/*.cu
+top=${srcdir:-$(dirname "$0")/..}
+[ $# -gt 0 ] || set -- "$top"/kernels/cuda/*.cu "$top"/training/kernels/cuda/*.cu
 scratch=$(mktemp -d) || exit 1
 trap 'rm -rf "$scratch"' EXIT
 trap 'exit 1' HUP INT TERM
@@ -28,6 +30,9 @@ gencode="-gencode arch=compute_${archs%% *},code=[${codes}compute_${archs%% *}]"
 for file; do
     grep -h -o 'PTX of [A-Za-z_0-9]*: [a-z0-9_. ]*' "$file" "$(dirname "$file")"/*.cuh
 done 2>/dev/null | sort -u | sed 's/^PTX of //; s/://' >"$scratch/promises"
+for file; do
+    grep -h -o 'STACK of [A-Za-z_0-9]*: [0-9]*' "$file" "$(dirname "$file")"/*.cuh
+done 2>/dev/null | sort -u | sed 's/^STACK of //; s/://' >"$scratch/stacks"
 
 # compile FILE: ptxas tells of registers in FILE.said; the PTX stays in a directory.
 compile()
@@ -52,12 +57,24 @@ for file; do
         grep -m 5 -A 2 error "$kept.said"
         continue
     fi
-    awk -v file="$file" '
+    awk -v file="$file" -v list="$scratch/stacks" '
+        function legal_stack(name,    needle, most) {
+            for (needle in stack)
+                if (index(name, needle) > 0 && stack[needle] > most)
+                    most = stack[needle]
+            return most + 0
+        }
+        BEGIN {
+            while ((getline line <list) > 0) {
+                split(line, word, " ")
+                stack[word[1]] = word[2] + 0
+            }
+        }
         /Compiling entry function/ { split($0, word, "\047"); device = word[4] }
         /Function properties for/ { name = $NF }
         /bytes stack frame/ {
             functions++
-            if ($1 + $5 + $9 > 0) {
+            if ($1 > legal_stack(name) || $5 + $9 > 0) {
                 sub(/^ */, "")
                 printf "%s: %s for %s: %s\n", file, name, device, $0
             }

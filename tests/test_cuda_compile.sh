@@ -63,6 +63,28 @@ KERNEL void frame(int *x, int n)
     x[0] = table[x[n] & 63];
 }
 END
+planted <<'END'
+/* PTX of frame: nothing
+ * STACK of frame: 256 */
+KERNEL void frame(int *x, int n)
+{
+    int table[64];
+    for (int i = 0; i < n; i++)
+        table[x[i] & 63] = x[i + 1];
+    x[0] = table[x[n] & 63];
+}
+END
+planted '[1-9][0-9]* bytes stack frame' <<'END'
+/* PTX of frame: nothing
+ * STACK of frame: 252 */
+KERNEL void frame(int *x, int n)
+{
+    int table[64];
+    for (int i = 0; i < n; i++)
+        table[x[i] & 63] = x[i + 1];
+    x[0] = table[x[n] & 63];
+}
+END
 planted 'no ld.global.v4.u32' <<'END'
 /* PTX of vector: ld.global.v4.u32 st.global.v4.u32 */
 KERNEL void vector(void *to, const uint32_t *from)

@@ -38,6 +38,7 @@ plant()
     mkdir -p lib/nccl algorithms transports/cuda kernels/cuda perf/collperf tests/api tests/cuda docs
     mkdir -p training/verify training/compare training/demo training/model training/ops training/parallel \
         training/run
+    mkdir -p training/kernels/cuda
     cp "$here/.clang-format" .
     printf '#!/bin/sh\n# %s\n# start: a script.\n' "$licence" >start
     for each in lib/api/api.c lib/base/clock.c lib/base/config.c lib/base/wait.c lib/base/log.c \
@@ -49,6 +50,7 @@ plant()
         training/verify/verify.h training/compare/compare.h training/demo/demo.c training/model/graph.c \
         training/ops/site.c training/parallel/map.h training/run/run.c \
         training/error.h training/mesh.h training/options.h training/options.c training/main.c \
+        training/kernels/set.c training/kernels/cuda/train_set.cu kernels/cuda/cuda_primitives.cuh \
         lib/tutti.h lib/base/log.h algorithms/ring.h \
         $(printf 'lib/%s/room.h ' $rooms); do
         printf '/* %s */\n' "$licence" >"$each"
@@ -100,6 +102,8 @@ END
     printf 'char *f(void)\n{\n    return getenv("A");\n}\n' >>lib/base/config.c
     printf 'void f(void)\n{\n    sched_yield();\n}\n' | tee -a lib/base/wait.c >>tests/api/test_x.c
     printf 'void f(void)\n{\n    cudaFree(0);\n}\n' | tee -a transports/cuda/cuda_ipc.c >>tests/cuda/test_x.c
+    printf '#include "kernels/cuda/cuda_primitives.cuh"\nvoid f(void)\n{\n    cudaFree(0);\n}\n' \
+        >>training/kernels/cuda/train_set.cu
 }
 
 # add FILE: one more, that breaks no rule.
@@ -324,6 +328,10 @@ done
 plant; printf '#include <base/log.h>\n' >>perf/collperf/run.c; refuse include perf/collperf/run.c
 plant; printf '#include "base/log.h"\n' >>perf/collperf/device.c; refuse include perf/collperf/device.c
 plant; printf '#include "base/dev.h"\n' >>perf/collperf/run.c; refuse include perf/collperf/run.c
+plant; printf '#include "kernels/cuda/cuda_primitives.cuh"\n' >>training/kernels/set.c
+refuse include training/kernels/set.c
+plant; printf '#include "kernels/cuda/cuda_fold.cuh"\n' >>training/kernels/cuda/train_set.cu
+refuse include training/kernels/cuda/train_set.cu
 
 # Names that have one room. A statement, then the files where it is refused.
 while IFS='|' read -r rule statement files; do
@@ -334,7 +342,7 @@ while IFS='|' read -r rule statement files; do
     done
 done <<'END'
 cuda|cudaStreamSynchronize(0);|lib/api/api.c transports/shm.c kernels/fold.c tests/api/test_x.c
-cuda|cudaDeviceReset();|perf/collperf/run.c
+cuda|cudaDeviceReset();|perf/collperf/run.c training/kernels/set.c
 cuda|cuMemFree(0);|lib/api/api.c transports/cuda_ipc.c
 cuda|CUresult r;|lib/base/log.c
 cuda|f<<<1, 2>>>();|training/verify/train.c

@@ -80,6 +80,8 @@ function room_of(path)
         return "training/options"
     if (path == "training/main.c")
         return "training/main"
+    if (path ~ /^training\/kernels\/cuda\//)
+        return "training/kernels/cuda"
     if (match(path, /^(lib|training)\/[^\/]*\//))
         return substr(path, 1, RLENGTH - 1)
     sub(/\/.*/, "", path)
@@ -109,6 +111,8 @@ function check_include(line,    name, target)
         report(FNR, "include", name ": a header of lib/ is named with its room")
     if (target == "" || target == room || target == "public" || room == "tests")
         return
+    if (room == "training/kernels/cuda" && name == "kernels/cuda/cuda_primitives.cuh") # words for a device
+        return
     if (target == "lib/base" && room ~ /^(algorithms|transports|kernels)$/)
         return
     if (FILENAME ~ /^perf\/sim\//) # it shows what the library would do, and looks inside as tests do
@@ -137,7 +141,7 @@ function is_the_one(what)
 
 function check_names(plain)
 {
-    if (FILENAME !~ /^(kernels|transports|tests)\/cuda\// && FILENAME !~ /nccl/ && plain ~ cuda)
+    if (FILENAME !~ /^((training\/)?kernels|transports|tests)\/cuda\// && FILENAME !~ /nccl/ && plain ~ cuda)
         report(FNR, "cuda", "CUDA names stand in cuda/ of kernels, transports and tests, and the NCCL shim")
     if (room == "training/run" && plain ~ planned)
         report(FNR, "plan", "who runs a list asks no plan: an instruction says it, or the list")
@@ -276,8 +280,9 @@ BEGIN {
     for (i = 1; i <= rooms; i++)
         place["lib/" order[i]] = i
     # Those of training/, likewise. Kernels know no graph, and the golden programs nothing of the rest.
-    rooms = split("base kernels backend schedule data model parallel ops place tape passes check account " \
-        "run planning errors checkpoint report options commands verify compare demo main", order, " ")
+    rooms = split("base kernels kernels/cuda backend schedule data model parallel ops place tape passes " \
+        "check account run planning errors checkpoint report options commands verify compare demo main", \
+        order, " ")
     for (i = 1; i <= rooms; i++)
         level["training/" order[i]] = i
     hidden["training/demo", "training/compare"] = 1

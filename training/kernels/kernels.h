@@ -293,7 +293,8 @@ struct tr_kernels {
 /* All of an array. */
 static inline void tr_copy_bytes(struct tr_context *x, void *to, const void *from, int64_t bytes)
 {
-    x->k->copy(x, to, from, &(struct tr_copy){ { 1, 1, 1 }, { 0 }, { 0 }, bytes });
+    const struct tr_copy all = { { 1, 1, 1 }, { 0 }, { 0 }, bytes };
+    x->k->copy(x, to, from, &all);
 }
 
 /* The best set for this machine, or the named one; NULL where this machine or this build has none of that

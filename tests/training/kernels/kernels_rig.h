@@ -8,10 +8,13 @@
 
 #include "training/kernels/kernels.h"
 
-enum { RIG_SETS = 3 };
+/* The last one is the set for a device, emulated. */
+enum { RIG_SETS = 4, RIG_EMULATED = RIG_SETS - 1 };
 extern const char *const rig_sets[RIG_SETS];
 /* Where the kernels of that set run; its k is NULL where this machine has none of it. */
 struct tr_context *rig_context(int set);
+/* Of the emulated set, whose threads take turns in another order each time, with another device in mind. */
+void rig_emulate(struct tr_context *x);
 
 /* From lo to hi, both included. */
 int64_t rig_between(int64_t lo, int64_t hi);

@@ -61,6 +61,31 @@ Test(train_kernels, gemm_takes_short_and_empty_chunks_and_any_number_of_them)
     }
 }
 
+/* What is too small for a number is rounded to -0 if it is negative, and nothing that is added later, where k
+ * is filled up, may turn that into +0. */
+Test(train_kernels, gemm_keeps_the_sign_of_a_sum_that_underflows)
+{
+    for (int64_t k = 1; k < 20; k++) {
+        float *a = rig_random(3 * k), *b = rig_random(5 * k);
+        for (int64_t i = 0; i < 3 * k; i++)
+            a[i] = -1e-30f;
+        for (int64_t i = 0; i < 5 * k; i++)
+            b[i] = 1e-30f;
+        check_product((struct tr_gemm){ .m = 3,
+            .n = 5,
+            .k = k,
+            .a = a,
+            .b = b,
+            .a_row = k,
+            .a_column = 1,
+            .b_row = 5,
+            .b_column = 1,
+            .c_row = 5,
+            .chunks = 1,
+            .chunk = k });
+    }
+}
+
 Test(train_kernels, gemm_of_large_matrices_which_it_packs_has_the_same_bits)
 {
     for (int i = 0; i < 4; i++)

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* train_cuda.cu: kernels started on a stream of a device. It alone calls CUDA's runtime, and so it alone is
+ * in no emulated set. */
+#include "training/kernels/cuda/cuda_set.h"
+
+int tr_cuda_start(struct tr_cuda *c, const struct tr_cuda_launch *l)
+{
+    void *params[] = { const_cast<void *>(l->params) };
+    return cudaLaunchKernel(
+        l->function, dim3(l->grid), dim3(l->block), params, 0, static_cast<cudaStream_t>(c->stream));
+}
+
+const char *tr_cuda_words(int status)
+{
+    return cudaGetErrorString(static_cast<cudaError_t>(status));
+}
