@@ -18,7 +18,7 @@ enum { UNASKED = 100 };
 bool tr_checkpointing_check(const struct tr_options *o, const struct tr_run *run, struct tr_error *e)
 {
     struct tr_head head;
-    if (o->files.save_every < 0 || (o->files.save_every && !*o->files.save))
+    if (o->files.save_every && !*o->files.save)
         return tr_fail(
             e, "--save-every %ld: legal are whole numbers from 0, with --save FILE", o->files.save_every);
     if (*o->files.save && !tr_checkpoint_writable(o->files.save, e))

@@ -148,7 +148,7 @@ static bool open_trace(
         return tr_fail(e, "--gantt draws a pipeline, and there is none; legal with --pp 2 and more");
     if (o->shown.stage_memory && p->run.plan.mesh.size[TR_PP] == 1)
         return tr_fail(e, "--stage-memory is of a pipeline, and there is none; legal with --pp 2 and more");
-    if (o->shown.trace_step >= o->steps || o->shown.trace_step < -1)
+    if (o->shown.trace_step >= o->steps)
         return tr_fail(e, "--trace-step %ld: legal are 0 to %ld", o->shown.trace_step, o->steps - 1);
     if (*o->shown.trace && rank == 0 && !(*trace = fopen(o->shown.trace, "w")))
         return tr_fail(e, "--trace %s: the file cannot be written", o->shown.trace);

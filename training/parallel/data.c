@@ -74,18 +74,6 @@ bool tr_reduces_each_micro(const struct tr_plan *p)
 
 /* ---- which sizes fit ---- */
 
-static bool check_forms(const struct tr_plan *p, struct tr_error *e)
-{
-    if (p->reduce.bucket < 0)
-        return tr_fail(e, "--bucket: legal are 0 bytes and more");
-    if (p->zero.level && (p->reduce.bucket || p->reduce.form != TR_DP_RING))
-        return tr_fail(e,
-            "--zero %d reduces each gradient to the parts that ranks update; --bucket and --dp-reduce %s are "
-            "legal with --zero 0",
-            p->zero.level, tr_dp_form_names[p->reduce.form]);
-    return true;
-}
-
 enum { MOST_SEQUENCES = 1 << 20 }; /* the loss of each has leaves, which all ranks have */
 
 /* Sizes that cut a batch otherwise, and the batches around it that are cut evenly. */
@@ -105,11 +93,14 @@ static bool check(const struct tr_plan *p, const struct tr_graph *g, struct tr_e
 {
     int dp = tr_data_ranks(p);
     (void)g;
-    if (!check_forms(p, e))
-        return false;
+    if (p->zero.level && (p->reduce.bucket || p->reduce.form != TR_DP_RING))
+        return tr_fail(e,
+            "--zero %d reduces each gradient to the parts that ranks update; --bucket and --dp-reduce %s are "
+            "legal with --zero 0",
+            p->zero.level, tr_dp_form_names[p->reduce.form]);
     if (p->batch > MOST_SEQUENCES)
         return tr_fail(e, "--batch %d: legal are 1 to %d sequences", p->batch, MOST_SEQUENCES);
-    if (p->batch < 1 || p->micros < 1 || p->batch % dp)
+    if (p->batch % dp)
         return tr_fail(e, "--dp %d does not divide a batch of %d sequences", dp, p->batch) ||
                offer_sizes(p, e);
     if (p->batch / dp % p->micros)

@@ -29,7 +29,7 @@ static bool check(const struct tr_plan *p, const struct tr_graph *g, struct tr_e
 {
     (void)g;
     int dp = tr_data_ranks(p), parts = dp * p->mesh.size[TR_TP];
-    if (p->zero.level < 0 || p->zero.level > 3)
+    if (p->zero.level > 3)
         return tr_fail(e, "--zero %d: legal are 0 to 3", p->zero.level);
     if (p->zero.level && parts > TR_NORM_LEAVES)
         return tr_fail(e, "--zero: dp x tp is %d; legal are up to %d", parts, TR_NORM_LEAVES);
