@@ -263,7 +263,7 @@ bool tr_lower(
     tr_passes_rewrite(&l);
     tr_plan_memory(t);
     tr_passes_end(&l);
-    free(l.now), free(l.producer), free(l.steps), free(l.borders), free(l.renewed), free(l.gathered);
+    free(l.now), free(l.producer), free(l.steps), free(l.borders), free(l.renewed);
     free(l.sent_back), free(l.losses);
     return true;
 }
