@@ -71,7 +71,7 @@ static void norm(struct tr_tape *t)
 {
     const struct tr_graph *g = t->placed->g;
     const struct tr_plan *plan = t->placed->plan;
-    for (int n = 0; n < t->n_states && !plan->pipeline.async; n++) {
+    for (int n = 0; n < t->n_states && t->step.norm != TR_NORM_OF_EACH_UPDATE; n++) {
         struct tr_param_state *h = &t->states[n];
         bool own =
             plan->servers.async ? t->server < 0 : tr_owns(t, h); /* such a worker has a norm of its own */
@@ -135,14 +135,14 @@ void tr_lower_end(struct tr_lowering *l)
     if (!works || alone)
         tie(t);
     losses(t, l->losses);
-    if (!plan->pipeline.async)
+    if (t->leaves < 0)
         tr_lower_leaves(t);
     if (!plan->pipeline.no_flush)
         add_leaves(t, t->losses);
     norm(t);
     if (!plan->pipeline.no_flush)
         add_leaves(t, t->leaves);
-    if (!works && !plan->pipeline.async)
+    if (!works)
         updates(l);
     if (plan->pipeline.no_flush) /* what all ranks add up comes after the updates, which need none of it */
         add_leaves(t, t->losses), add_leaves(t, t->leaves);

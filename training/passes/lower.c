@@ -41,8 +41,6 @@ int tr_new_value(struct tr_lowering *l, int shard, int micro)
 static int parameter_value(struct tr_lowering *l, int shard, const struct tr_slot *slot, int unit)
 {
     struct tr_param_state *h = tr_param_state_of(l->t, l->p->shards[shard].tensor);
-    if (l->p->plan->pipeline.async)
-        return tr_version_read(&l->versions, l->t, h, slot);
     return tr_passes_use(l, h, shard, slot, unit);
 }
 
@@ -207,8 +205,7 @@ static void lower_slot(struct tr_lowering *l, const struct tr_slot *slot)
                 l->losses[slot->micro] = *tr_now(l, s->out[x], slot->micro);
     }
     tr_send(l, slot);
-    if (p->plan->pipeline.async)
-        tr_version_write(l, slot);
+    tr_passes_slot_end(l, slot);
 }
 
 static void list_producers(struct tr_lowering *l)
@@ -259,19 +256,14 @@ bool tr_lower(
     tr_list_borders(&l);
     tr_hold_parameters(&l);
     tr_passes_begin(&l);
-    if (plan->pipeline.async) {
-        tr_lower_leaves(t);
-        tr_versions_make(&l.versions, plan, l.slots, l.n_slots);
-        tr_versions_hold(&l.versions, t);
-    }
     for (int i = 0; i < l.n_slots; i++)
         lower_slot(&l, &l.slots[i]);
     tr_wait_for_all(&l);
     tr_lower_end(&l);
     tr_passes_rewrite(&l);
     tr_plan_memory(t);
-    tr_versions_free(&l.versions);
-    free(l.now), free(l.producer), free(l.steps), free(l.borders), free(l.renewed), free(l.gathered);
+    tr_passes_end(&l);
+    free(l.now), free(l.producer), free(l.steps), free(l.borders), free(l.renewed);
     free(l.sent_back), free(l.losses);
     return true;
 }

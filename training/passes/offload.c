@@ -72,6 +72,7 @@ static bool update(struct tr_lowering *l, struct tr_param_state *h)
     i->parameter = h->parameter, i->place = h->shard_from;
     if (waits)
         copy(t, TR_DOWN, h->gradient, gradient)->parameter = h->parameter;
+    tr_passes_share(l, h, h->values);
     return true;
 }
 

@@ -5,7 +5,6 @@
 #ifndef TRAINING_PASSES_PASS_H
 #define TRAINING_PASSES_PASS_H
 
-#include "training/passes/versions.h"
 #include "training/tape/tape.h"
 
 /* A shard that one rank makes and another reads: its stages, of which one is here. */
@@ -21,6 +20,7 @@ struct tr_sent {
 };
 
 struct tr_lowering;
+struct tr_versions;
 
 /* What a rank has of a parameter from step to step, beside its values. */
 struct tr_held {
@@ -45,6 +45,8 @@ struct tr_pass {
     /* A micro-batch's gradient, before it enters the sum over the step; returns what enters. */
     int (*gradient)(struct tr_lowering *l, const struct tr_param_state *h, int value,
         const struct tr_slot *slot, int unit);
+    /* A part is written, with what it sends. */
+    void (*slot_end)(struct tr_lowering *l, const struct tr_slot *slot);
     /* At the end of the step: the gradients of all ranks become one. */
     void (*reduce)(struct tr_lowering *l);
     /* A gradient, over all sequences of the batch; returns the value that is read from then on. */
@@ -56,10 +58,12 @@ struct tr_pass {
     void (*shared)(struct tr_lowering *l, const struct tr_param_state *h, int value);
     /* The list is there: what is changed of it, before values are given places. */
     void (*rewrite)(struct tr_lowering *l);
+    /* Gives back what it took. */
+    void (*end)(struct tr_lowering *l);
 };
 
 extern const struct tr_pass tr_pass_offload, tr_pass_precision, tr_pass_recompute, tr_pass_reduce,
-    tr_pass_zero;
+    tr_pass_versions, tr_pass_zero;
 
 /* The whole value of a parameter, and the part for which it was gathered. */
 struct tr_gathered {
@@ -78,8 +82,8 @@ struct tr_lowering {
     int *producer; /* of each shard: the step that makes it, or -1 */
     int *steps, n_steps; /* those of this rank's stages, in their order */
     bool *renewed; /* [shard][micro]: its value was computed again */
-    struct tr_versions versions; /* of weights, in an asynchronous pipeline */
-    /* zero.c */
+    /* versions.c, zero.c */
+    struct tr_versions *versions; /* of weights, in an asynchronous pipeline */
     struct tr_gathered *gathered; /* of each shard of a parameter */
     /* borders.c */
     struct tr_border *borders; /* in the order of shards */
@@ -97,6 +101,7 @@ int tr_passes_use(
 bool tr_passes_again(const struct tr_lowering *l, const struct tr_step *s);
 int tr_passes_gradient(
     struct tr_lowering *l, const struct tr_param_state *h, int value, const struct tr_slot *slot, int unit);
+void tr_passes_slot_end(struct tr_lowering *l, const struct tr_slot *slot);
 void tr_passes_reduce(struct tr_lowering *l);
 /* A gradient is whole: in this part of the schedule, or, without one, at the end of the step. */
 int tr_passes_whole(
@@ -104,6 +109,7 @@ int tr_passes_whole(
 void tr_passes_update(struct tr_lowering *l, struct tr_param_state *h);
 void tr_passes_share(struct tr_lowering *l, const struct tr_param_state *h, int value);
 void tr_passes_rewrite(struct tr_lowering *l);
+void tr_passes_end(struct tr_lowering *l);
 
 /* ---- lower.c ---- */
 

@@ -2,8 +2,8 @@
 /* table.c: the passes, in the order in which they are asked, and what is done with their answers. */
 #include "training/passes/pass.h"
 
-static const struct tr_pass *const passes[] = { &tr_pass_zero, &tr_pass_precision, &tr_pass_reduce,
-    &tr_pass_recompute, &tr_pass_offload };
+static const struct tr_pass *const passes[] = { &tr_pass_versions, &tr_pass_zero, &tr_pass_precision,
+    &tr_pass_reduce, &tr_pass_recompute, &tr_pass_offload };
 enum { PASSES = sizeof passes / sizeof *passes };
 
 /* The next pass from n on that the plan has; NULL: there is none. */
@@ -61,6 +61,14 @@ int tr_passes_gradient(
     return value;
 }
 
+void tr_passes_slot_end(struct tr_lowering *l, const struct tr_slot *slot)
+{
+    const struct tr_pass *pass;
+    for (int n = 0; (pass = next_pass(l, &n));)
+        if (pass->slot_end)
+            pass->slot_end(l, slot);
+}
+
 void tr_passes_reduce(struct tr_lowering *l)
 {
     const struct tr_pass *pass;
@@ -93,8 +101,9 @@ void tr_passes_update(struct tr_lowering *l, struct tr_param_state *h)
     bool done = false;
     for (int n = 0; !done && (pass = next_pass(l, &n));)
         done = pass->update && pass->update(l, h);
-    if (!done)
-        update_in_place(l->t, h);
+    if (done)
+        return;
+    update_in_place(l->t, h);
     tr_passes_share(l, h, h->values);
 }
 
@@ -112,4 +121,12 @@ void tr_passes_rewrite(struct tr_lowering *l)
     for (int n = 0; (pass = next_pass(l, &n));)
         if (pass->rewrite)
             pass->rewrite(l);
+}
+
+void tr_passes_end(struct tr_lowering *l)
+{
+    const struct tr_pass *pass;
+    for (int n = 0; (pass = next_pass(l, &n));)
+        if (pass->end)
+            pass->end(l);
 }

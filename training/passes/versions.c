@@ -98,8 +98,18 @@ void tr_versions_free(struct tr_versions *v)
 
 /* ---- into the tape ---- */
 
-void tr_versions_hold(struct tr_versions *v, struct tr_tape *t)
+static bool is_on(const struct tr_plan *p)
 {
+    return p->pipeline.async != TR_ASYNC_OFF;
+}
+
+/* The buffers. Each update fills its leaves of the norm, so their vector comes first. */
+static void begin(struct tr_lowering *l)
+{
+    struct tr_tape *t = l->t;
+    struct tr_versions *v = l->versions = tr_new(1, sizeof *v);
+    tr_lower_leaves(t);
+    tr_versions_make(v, l->p->plan, l->slots, l->n_slots);
     v->values = tr_new((size_t)t->n_states * (size_t)v->buffers, sizeof *v->values);
     for (int n = 0; n < t->n_states; n++)
         for (int b = 0; b < v->buffers; b++) {
@@ -110,16 +120,24 @@ void tr_versions_hold(struct tr_versions *v, struct tr_tape *t)
         }
 }
 
+static void end(struct tr_lowering *l)
+{
+    tr_versions_free(l->versions);
+    free(l->versions);
+}
+
 static int value_of(
     const struct tr_versions *v, const struct tr_tape *t, const struct tr_param_state *h, int version)
 {
     return v->values[(h - t->states) * v->buffers + v->buffer[version]];
 }
 
-int tr_version_read(const struct tr_versions *v, const struct tr_tape *t, const struct tr_param_state *h,
-    const struct tr_slot *slot)
+static int use(
+    struct tr_lowering *l, const struct tr_param_state *h, int shard, const struct tr_slot *slot, int unit)
 {
-    return value_of(v, t, h, (slot->part == TR_F ? v->forward : v->backward)[slot->micro]);
+    const struct tr_versions *v = l->versions;
+    (void)shard, (void)unit;
+    return value_of(v, l->t, h, (slot->part == TR_F ? v->forward : v->backward)[slot->micro]);
 }
 
 /* The ranks of dp have the sum over the mini-batch, or with ZeRO a part of it. */
@@ -136,9 +154,10 @@ static void reduce(struct tr_tape *t, struct tr_param_state *h, const struct tr_
     h->gradient = to;
 }
 
-void tr_version_write(struct tr_lowering *l, const struct tr_slot *slot)
+/* After the last part of an update. */
+static void slot_end(struct tr_lowering *l, const struct tr_slot *slot)
 {
-    const struct tr_versions *v = &l->versions;
+    const struct tr_versions *v = l->versions;
     struct tr_tape *t = l->t;
     const struct tr_plan *p = t->placed->plan;
     int update = slot->micro / tr_update_micros(p);
@@ -158,3 +177,14 @@ void tr_version_write(struct tr_lowering *l, const struct tr_slot *slot)
         tr_passes_share(l, h, i->out[0]);
     }
 }
+
+/* It was made as soon as its gradient was there. */
+static bool update(struct tr_lowering *l, struct tr_param_state *h)
+{
+    (void)l, (void)h;
+    return true;
+}
+
+const struct tr_pass tr_pass_versions = {
+    .on = is_on, .begin = begin, .use = use, .slot_end = slot_end, .update = update, .end = end
+};

@@ -13,7 +13,7 @@ struct tr_versions {
     int updates, buffers;
     int *forward, *backward; /* of each micro-batch: the version that its part reads */
     int *buffer; /* of each version */
-    int *values; /* [state][buffer]: values of the tape; NULL before tr_versions_hold */
+    int *values; /* [state][buffer]: values of the tape; NULL: they are in no tape */
 };
 
 /* From a stage's parts in their order. */
@@ -21,12 +21,5 @@ void tr_versions_make(struct tr_versions *v, const struct tr_plan *p, const stru
 void tr_versions_free(struct tr_versions *v);
 /* How many updates behind the newest version the one is that a stage's forward parts read, at most. */
 int tr_staleness(const struct tr_plan *p, int stage);
-
-/* Into the tape: the buffers; the parameter as a part reads it; what follows the last part of an update. */
-void tr_versions_hold(struct tr_versions *v, struct tr_tape *t);
-int tr_version_read(const struct tr_versions *v, const struct tr_tape *t, const struct tr_param_state *h,
-    const struct tr_slot *slot);
-struct tr_lowering;
-void tr_version_write(struct tr_lowering *l, const struct tr_slot *slot);
 
 #endif

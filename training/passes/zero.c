@@ -14,6 +14,8 @@
  *   prefetch  the calls of the next units are on a host stream while this unit computes */
 #include "training/passes/pass.h"
 
+#include <stdlib.h>
+
 /* ---- what ZeRO puts into the tape ---- */
 
 static struct tr_instr *collective(struct tr_tape *t, enum tr_code code, const struct tr_param_state *h,
@@ -146,6 +148,11 @@ static void rewrite(struct tr_lowering *l)
         prefetch(l->t);
 }
 
+static void end(struct tr_lowering *l)
+{
+    free(l->gathered);
+}
+
 const struct tr_pass tr_pass_zero = {
-    .on = is_on, .hold = hold, .use = use, .shared = shared, .rewrite = rewrite
+    .on = is_on, .hold = hold, .use = use, .shared = shared, .rewrite = rewrite, .end = end
 };

@@ -30,6 +30,8 @@ void tr_tape_begin(struct tr_tape *t, const struct tr_placed *p, int rank)
             .staleness = plan->servers.staleness },
         .rank = rank,
         .tickets = -1,
+        .losses = -1,
+        .leaves = -1,
         .server = tr_mesh_server(&plan->mesh, rank),
         .stage_layout = plan->pipeline.vee          ? TR_VEE
                         : plan->pipeline.chunks > 1 ? TR_RING
