@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Emulation is slow, and so that set takes part in one of so many cases, which rig_end ends: an odd number, as
- * what tests do by turns goes by powers of two. */
+/* Emulation is slow, and so that set takes part in one of so many cases, which rig_end ends: an odd number,
+ * as what tests do by turns goes by powers of two. */
 enum { RARELY = 7 };
 static int cases;
 
