@@ -160,37 +160,37 @@ static bool pairs(struct tr_groups *g, const struct tr_mesh *m, int rank, struct
 }
 
 /* Each of these groups; its name is that of its axes and `after`. */
-static bool split_groups(struct tr_groups *g, const struct tr_mesh *m, const int *masks, int n_masks,
+static bool split_groups(struct tr_groups *g, const struct tr_mesh *m, const struct tr_masks *masks,
     const char *after, tutti_comm **to, struct tr_error *e)
 {
     int rank = tutti_comm_rank(g->world);
-    for (int i = 0; i < n_masks; i++) {
+    for (int i = 0; i < masks->n; i++) {
         char name[64] = "";
         for (int a = 0; a < TR_AXES; a++)
-            if (masks[i] & 1 << a)
+            if (masks->of[i] & 1 << a)
                 snprintf(name + strlen(name), sizeof name - strlen(name), "%s%s", *name ? "+" : "",
                     tr_axis_names[a]);
         snprintf(name + strlen(name), sizeof name - strlen(name), "%s", after);
-        if (tr_mesh_group_size(m, masks[i]) > 1 && !to[masks[i]] &&
-            !split(g, number(m, rank, masks[i], true), rank, name, &to[masks[i]], e))
+        if (tr_mesh_group_size(m, masks->of[i]) > 1 && !to[masks->of[i]] &&
+            !split(g, number(m, rank, masks->of[i], true), rank, name, &to[masks->of[i]], e))
             return false;
     }
     return true;
 }
 
 bool tr_groups_beside(
-    struct tr_groups *g, const struct tr_mesh *m, const int *masks, int n_masks, struct tr_error *e)
+    struct tr_groups *g, const struct tr_mesh *m, const struct tr_masks *masks, struct tr_error *e)
 {
-    return split_groups(g, m, masks, n_masks, " beside", g->beside, e);
+    return split_groups(g, m, masks, " beside", g->beside, e);
 }
 
-bool tr_groups_make(struct tr_groups *g, const struct tr_mesh *m, const int *masks, int n_masks,
+bool tr_groups_make(struct tr_groups *g, const struct tr_mesh *m, const struct tr_masks *masks,
     enum tr_stage_layout layout, bool free_order, tutti_comm *world, struct tr_error *e)
 {
     int rank = tutti_comm_rank(world), at[TR_AXES];
     *g = (struct tr_groups){ .world = world, .free_order = free_order };
     tr_mesh_place(m, rank, at);
-    if (!split_groups(g, m, masks, n_masks, "", g->of, e) || !pairs(g, m, rank, e))
+    if (!split_groups(g, m, masks, "", g->of, e) || !pairs(g, m, rank, e))
         return false;
     bool end = at[TR_PP] == 0 || at[TR_PP] == m->size[TR_PP] - 1;
     if (m->size[TR_PP] > 1 && layout != TR_VEE && /* in a V the first rank has both ends */

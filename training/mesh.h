@@ -88,14 +88,19 @@ struct tr_groups {
     int n_pairs;
 };
 
+/* Groups of ranks: of each a mask of the axes along which they differ. */
+struct tr_masks {
+    int of[8], n;
+};
+
 /* Collective. world is not owned, and must form exact sums. masks: the groups that the tape needs. layout:
  * which edges the pipeline has. free_order: sums of the groups need not be exact. */
-bool tr_groups_make(struct tr_groups *g, const struct tr_mesh *m, const int *masks, int n_masks,
+bool tr_groups_make(struct tr_groups *g, const struct tr_mesh *m, const struct tr_masks *masks,
     enum tr_stage_layout layout, bool free_order, tutti_comm *world, struct tr_error *e);
 /* Collective, after tr_groups_make: communicators of their own for calls beside the list, so that these and
  * those of the list do not wait for each other. */
 bool tr_groups_beside(
-    struct tr_groups *g, const struct tr_mesh *m, const int *masks, int n_masks, struct tr_error *e);
+    struct tr_groups *g, const struct tr_mesh *m, const struct tr_masks *masks, struct tr_error *e);
 void tr_groups_free(struct tr_groups *g);
 
 #endif

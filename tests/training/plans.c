@@ -152,9 +152,9 @@ static void put_tape(FILE *f, const struct tr_tape *t)
     for (int k = 0; k < TR_MEMORIES; k++)
         fprintf(f, " %" PRId64 "/%" PRId64, t->peak[k], t->host.peak[k]);
     fprintf(f, " masks");
-    put_list(f, t->masks, t->n_masks);
+    put_list(f, t->needed.groups.of, t->needed.groups.n);
     fprintf(f, " beside");
-    put_list(f, t->beside, t->n_beside);
+    put_list(f, t->needed.beside.of, t->needed.beside.n);
     fprintf(f, "\n");
     tr_ledger_predict(&messages, t);
     tr_copies_predict(&copies, t);

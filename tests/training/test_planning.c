@@ -128,8 +128,8 @@ static bool same_value(const struct tr_value *a, const struct tr_value *b)
 static void expect_alike(const struct tr_tape *class, const struct tr_tape *own, const char *line)
 {
     cr_assert(class->n_instrs == own->n_instrs && class->n_values == own->n_values &&
-                  class->n_states == own->n_states && class->n_masks == own->n_masks &&
-                  class->n_beside == own->n_beside,
+                  class->n_states == own->n_states && class->needed.groups.n == own->needed.groups.n &&
+                  class->needed.beside.n == own->needed.beside.n,
         "%s: rank %d is not as rank %d", line, own->rank, class->rank);
     for (int n = 0; n < own->n_instrs; n++)
         cr_assert(same_instr(class->instrs[n], own->instrs[n]), "%s: instruction %d of ranks %d and %d", line,
@@ -168,7 +168,7 @@ Test(planning, a_rank_does_what_its_class_does)
             cr_assert_eq(own->rank, r);
             expect_alike(&whole.of[r], own, large[k]);
             expect_alike(tr_tapes_like(p.tapes, r), own, large[k]);
-            cr_assert(!memcmp(own->masks, whole.of[r].masks, sizeof(int) * (size_t)own->n_masks));
+            cr_assert(!memcmp(&own->needed, &whole.of[r].needed, sizeof own->needed));
         }
         tr_tapes_free(&whole);
         tr_prepared_free(&p);

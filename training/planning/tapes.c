@@ -25,7 +25,7 @@ static bool make(struct tr_tapes *t, int rank, struct tr_error *e)
 {
     if (!tr_lower(&t->of[rank], t->placed, t->schedule, rank, e))
         return false;
-    tr_need_groups(&t->groups, &t->of[rank]);
+    tr_need_groups(&t->needed, &t->of[rank]);
     return true;
 }
 
@@ -44,7 +44,7 @@ bool tr_tapes_make(struct tr_tapes *t, const struct tr_placed *placed, const str
         t->instructions += t->of[r].n_instrs;
     }
     for (int r = 0; r < n && ok && !t->by_class; r++)
-        tr_take_groups(&t->of[r], &t->groups);
+        tr_take_groups(&t->of[r], &t->needed);
     return ok;
 }
 
@@ -134,7 +134,7 @@ const struct tr_tape *tr_tapes_of(struct tr_tapes *t, int rank)
         return &t->of[rank];
     if (!make(t, rank, &e))
         abort(); /* that of its class was made */
-    tr_take_groups(&t->of[rank], &t->groups);
+    tr_take_groups(&t->of[rank], &t->needed);
     return &t->of[rank];
 }
 

@@ -23,7 +23,7 @@ struct tr_tapes {
     bool by_class; /* tapes are made as they are asked for */
     struct tr_tape *of; /* of each rank; placed is NULL in one that is not made */
     int64_t instructions; /* of all ranks */
-    struct tr_tape groups; /* masks and beside: those that any rank needs */
+    struct tr_needed needed; /* by any rank */
 };
 
 /* Those of all ranks, where they are walked. `placed` and `schedule` stay where they are. */

@@ -139,10 +139,10 @@ bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct t
         return true;
     r->before_groups = tr_resident_now();
     if (!tr_groups_make(
-            &r->groups, t->mesh, t->masks, t->n_masks, t->stage_layout, t->step.free_order, world, e) ||
-        !tr_groups_beside(&r->groups, t->mesh, t->beside, t->n_beside, e))
+            &r->groups, t->mesh, &t->needed.groups, t->stage_layout, t->step.free_order, world, e) ||
+        !tr_groups_beside(&r->groups, t->mesh, &t->needed.beside, e))
         return false;
-    if (t->n_beside && tutti_stream_create(&r->beside))
+    if (t->needed.beside.n && tutti_stream_create(&r->beside))
         return tr_fail(e, "rank %d: %s", t->rank, tutti_get_last_error(NULL));
     for (int i = 0; i < TR_EDGES; i++)
         if (r->groups.edge[i] && tr_edge_kinds[i].sends && tutti_stream_create(&r->sends[i]))

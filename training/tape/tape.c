@@ -143,17 +143,17 @@ void tr_move_instr(struct tr_tape *t, int from, int to)
     list[to] = moved;
 }
 
-static void need(int *masks, int *n, int axes)
+static void need(struct tr_masks *masks, int axes)
 {
-    for (int i = 0; i < *n; i++)
-        if (masks[i] == axes)
+    for (int i = 0; i < masks->n; i++)
+        if (masks->of[i] == axes)
             return;
-    masks[(*n)++] = axes;
+    masks->of[masks->n++] = axes;
 }
 
 void tr_need_group(struct tr_tape *t, int axes)
 {
-    need(t->masks, &t->n_masks, axes);
+    need(&t->needed.groups, axes);
 }
 
 int tr_put_beside(struct tr_tape *t, int n, int calls)
@@ -168,33 +168,37 @@ int tr_put_beside(struct tr_tape *t, int n, int calls)
             wait->in[wait->ins++] = i->in[0];
     for (int k = 0; k < calls; k++) {
         t->instrs[n + k].beside = true;
-        need(t->beside, &t->n_beside, t->instrs[n + k].axes);
+        need(&t->needed.beside, t->instrs[n + k].axes);
     }
     return n + calls;
 }
 
-void tr_need_groups(struct tr_tape *all, const struct tr_tape *t)
+static void need_all(struct tr_masks *masks, const struct tr_masks *more)
 {
-    for (int i = 0; i < t->n_masks; i++)
-        need(all->masks, &all->n_masks, t->masks[i]);
-    for (int i = 0; i < t->n_beside; i++)
-        need(all->beside, &all->n_beside, t->beside[i]);
+    for (int i = 0; i < more->n; i++)
+        need(masks, more->of[i]);
+}
+
+void tr_need_groups(struct tr_needed *all, const struct tr_tape *t)
+{
+    need_all(&all->groups, &t->needed.groups);
+    need_all(&all->beside, &t->needed.beside);
 }
 
 /* In the order of their numbers. */
-static void take(int *masks, int *n, const int *all, int count)
+static struct tr_masks in_order(const struct tr_masks *masks)
 {
-    *n = 0;
+    struct tr_masks sorted = { .n = 0 };
     for (int axes = 0; axes <= TR_WORLD; axes++)
-        for (int i = 0; i < count; i++)
-            if (all[i] == axes)
-                need(masks, n, axes);
+        for (int i = 0; i < masks->n; i++)
+            if (masks->of[i] == axes)
+                need(&sorted, axes);
+    return sorted;
 }
 
-void tr_take_groups(struct tr_tape *t, const struct tr_tape *all)
+void tr_take_groups(struct tr_tape *t, const struct tr_needed *all)
 {
-    take(t->masks, &t->n_masks, all->masks, all->n_masks);
-    take(t->beside, &t->n_beside, all->beside, all->n_beside);
+    t->needed = (struct tr_needed){ in_order(&all->groups), in_order(&all->beside) };
 }
 
 int tr_stage_of(const struct tr_placed *p, int unit)

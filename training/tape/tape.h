@@ -105,6 +105,11 @@ enum tr_norm_known {
     TR_NORM_OF_EACH_PUSH /* a worker's own, by the asynchronous server that takes its push */
 };
 
+/* Groups whose ranks talk in a list, and in calls beside it, for which they have communicators of their own. */
+struct tr_needed {
+    struct tr_masks groups, beside;
+};
+
 struct tr_tape {
     const struct tr_placed *placed;
     const struct tr_mesh *mesh;
@@ -131,8 +136,7 @@ struct tr_tape {
     int losses, leaves; /* values: the vectors of all leaves of the loss, and of the norm */
     int64_t arena, peak[TR_MEMORIES], peak_total; /* of the device's memory: as in tr_room */
     struct tr_room host;
-    int masks[8], n_masks; /* groups that it needs, or, once they agree, any rank */
-    int beside[8], n_beside; /* those of calls beside the list: communicators of their own */
+    struct tr_needed needed; /* by it, or, once they agree, by any rank */
     enum tr_stage_layout stage_layout;
 };
 
@@ -141,8 +145,8 @@ void tr_tape_begin(struct tr_tape *t, const struct tr_placed *p, int rank);
 void tr_tape_free(struct tr_tape *t);
 /* All ranks make a communicator together, so each makes those that any rank needs, in one order: the groups
  * of a tape are added to those of all, and become those of all. */
-void tr_need_groups(struct tr_tape *all, const struct tr_tape *t);
-void tr_take_groups(struct tr_tape *t, const struct tr_tape *all);
+void tr_need_groups(struct tr_needed *all, const struct tr_tape *t);
+void tr_take_groups(struct tr_tape *t, const struct tr_needed *all);
 double tr_tape_flops(const struct tr_tape *t); /* of all its instructions */
 bool tr_is_masked(const struct tr_instr *i); /* whether it is attention */
 /* Offsets, lifetimes and peaks. */
