@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-int tr_gradient_of(struct tr_pass *p, int t)
+int tr_gradient_of(struct tr_backward *p, int t)
 {
     struct tr_tensor of = p->g->tensors[t];
     int d = tr_add_tensor(p->g, TR_D_ACTIVATION, of.unit, of.letter, of.size, "d.%s", of.name);
@@ -19,7 +19,7 @@ int tr_gradient_of(struct tr_pass *p, int t)
     return d;
 }
 
-void tr_give(struct tr_pass *p, int t, int d, int unit)
+void tr_give(struct tr_backward *p, int t, int d, int unit)
 {
     if (p->d[t] >= 0) {
         int sum = tr_gradient_of(p, t);
@@ -29,7 +29,7 @@ void tr_give(struct tr_pass *p, int t, int d, int unit)
     p->d[t] = d;
 }
 
-int tr_gradient_of_parameter(struct tr_pass *p, enum tr_role role, int w)
+int tr_gradient_of_parameter(struct tr_backward *p, enum tr_role role, int w)
 {
     struct tr_tensor of = p->g->tensors[w];
     char letters[TR_DIMS + 2] = "b";
@@ -44,13 +44,14 @@ int tr_gradient_of_parameter(struct tr_pass *p, enum tr_role role, int w)
     return t;
 }
 
-static void weight(struct tr_pass *p, int op, int unit, const int *in, int ins, int w)
+static void weight(struct tr_backward *p, int op, int unit, const int *in, int ins, int w)
 {
     int dw = tr_gradient_of_parameter(p, TR_D_PARAMETER, w);
     tr_add_node(p->g, op, TR_WEIGHT, unit, in, ins, &dw, 1);
 }
 
-void tr_weight_leaves(struct tr_pass *p, int op, int unit, const int *in, int ins, const int *w, int count)
+void tr_weight_leaves(
+    struct tr_backward *p, int op, int unit, const int *in, int ins, const int *w, int count)
 {
     int leaves[TR_OUTS] = { 0 };
     for (int i = 0; i < count; i++)
@@ -62,7 +63,7 @@ void tr_weight_leaves(struct tr_pass *p, int op, int unit, const int *in, int in
 
 /* The gradient of a matrix is a sum over tokens and sequences. Where an axis cuts the tokens, the tokens must
  * come first: then it is made as leaves. */
-void tr_matrix_gradient(struct tr_pass *p, int op, int leaves_op, int unit, const int *in, int ins, int w)
+void tr_matrix_gradient(struct tr_backward *p, int op, int leaves_op, int unit, const int *in, int ins, int w)
 {
     if (p->g->leaves == TR_ALL_AS_LEAVES)
         tr_weight_leaves(p, leaves_op, unit, in, ins, &w, 1);
@@ -70,7 +71,7 @@ void tr_matrix_gradient(struct tr_pass *p, int op, int leaves_op, int unit, cons
         weight(p, op, unit, in, ins, w);
 }
 
-int tr_input_gradient(struct tr_pass *p, int op, int unit, const int *in, int ins, int x)
+int tr_input_gradient(struct tr_backward *p, int op, int unit, const int *in, int ins, int x)
 {
     int dx = tr_gradient_of(p, x);
     tr_add_node(p->g, op, TR_BACKWARD, unit, in, ins, &dx, 1);
@@ -78,7 +79,7 @@ int tr_input_gradient(struct tr_pass *p, int op, int unit, const int *in, int in
 }
 
 /* The gradient of a bias comes after that of the matrix before it: one gathering of dy serves both. */
-static void pending_bias(struct tr_pass *p)
+static void pending_bias(struct tr_backward *p)
 {
     const struct tr_node *n = p->bias;
     if (n)
@@ -87,7 +88,7 @@ static void pending_bias(struct tr_pass *p)
 }
 
 void tr_product_gradient(
-    struct tr_pass *p, const struct tr_node *n, int dy, int dx_op, int dw_op, int leaves_op)
+    struct tr_backward *p, const struct tr_node *n, int dy, int dx_op, int dw_op, int leaves_op)
 {
     int x = n->in[0], w = n->in[1];
     if (p->g->tensors[x].role != TR_INPUT)
@@ -96,7 +97,7 @@ void tr_product_gradient(
     pending_bias(p);
 }
 
-static void give(struct tr_pass *p, const struct tr_node *n)
+static void give(struct tr_backward *p, const struct tr_node *n)
 {
     if (tr_op(n->op)->gradient)
         tr_op(n->op)->gradient(p, n, p->d[n->out[0]]);
@@ -105,7 +106,7 @@ static void give(struct tr_pass *p, const struct tr_node *n)
 void tr_autodiff(struct tr_graph *g)
 {
     struct tr_node bias; /* a copy: the list of nodes grows */
-    struct tr_pass p = { g, tr_new((size_t)g->n_tensors, sizeof *p.d), NULL };
+    struct tr_backward p = { g, tr_new((size_t)g->n_tensors, sizeof *p.d), NULL };
     for (int i = 0; i < g->n_tensors; i++)
         p.d[i] = -1;
     int forward = g->n_nodes;

@@ -113,7 +113,7 @@ enum tr_recompute {
     TR_RECOMPUTES
 };
 
-struct tr_pass; /* autodiff.h */
+struct tr_backward; /* autodiff.h */
 struct tr_call; /* ops/site.h */
 
 struct tr_op_row {
@@ -127,7 +127,7 @@ struct tr_op_row {
     enum tr_recompute again; /* from which form on its results are computed again; of NONE, with FULL alone */
     /* Appends the backward nodes, of the gradient dy of the first result; -1: nobody has given one. NULL: it
      * has none. */
-    void (*gradient)(struct tr_pass *p, const struct tr_node *n, int dy);
+    void (*gradient)(struct tr_backward *p, const struct tr_node *n, int dy);
     int64_t (*scratch)(const struct tr_call *c); /* floats, of the local sizes; NULL: it needs none */
     double (*work)(const struct tr_call *c); /* floating-point operations; NULL: one for each element of the
                                                 first input */

@@ -106,14 +106,14 @@ static void split(const struct tr_call *c)
 
 /* ---- the rows ---- */
 
-static void whole_gradient(struct tr_pass *p, const struct tr_node *n, int dy)
+static void whole_gradient(struct tr_backward *p, const struct tr_node *n, int dy)
 {
     int in[] = { dy, n->out[0], n->out[1], n->in[0] };
     int op = n->op == TR_ATTENTION ? TR_ATTENTION_DX : TR_ATTEND_WINDOW_DX;
     tr_give(p, n->in[0], tr_input_gradient(p, op, n->unit, in, 4, n->in[0]), n->unit);
 }
 
-static void attend_gradient(struct tr_pass *p, const struct tr_node *n, int dy)
+static void attend_gradient(struct tr_backward *p, const struct tr_node *n, int dy)
 {
     int in[] = { dy, n->out[0], n->out[1], n->in[0], n->in[1] };
     int out[] = { tr_gradient_of(p, n->in[0]), tr_gradient_of(p, n->in[1]) };
@@ -122,7 +122,7 @@ static void attend_gradient(struct tr_pass *p, const struct tr_node *n, int dy)
     tr_give(p, n->in[1], out[1], n->unit);
 }
 
-static void split_gradient(struct tr_pass *p, const struct tr_node *n, int dq)
+static void split_gradient(struct tr_backward *p, const struct tr_node *n, int dq)
 {
     int in[] = { dq, p->d[n->out[1]] };
     tr_give(p, n->in[0], tr_input_gradient(p, TR_JOIN, n->unit, in, 2, n->in[0]), n->unit);

@@ -139,14 +139,14 @@ static int64_t merge_scratch(const struct tr_call *c)
 /* ---- the rows ---- */
 
 /* The gradient of tensor t that part j of the keys gives. */
-static int gradient_of_part(struct tr_pass *p, int t, int j)
+static int gradient_of_part(struct tr_backward *p, int t, int j)
 {
     struct tr_tensor of = p->g->tensors[t];
     return tr_add_tensor(p->g, TR_D_ACTIVATION, of.unit, of.letter, of.size, "d%d.%s", j, of.name);
 }
 
 /* Each part of the keys once more; its gradients are parts of two sums. */
-static void merge_gradient(struct tr_pass *p, const struct tr_node *n, int dy)
+static void merge_gradient(struct tr_backward *p, const struct tr_node *n, int dy)
 {
     int first = 0, dq[TR_INS] = { 0 }, dkv[TR_INS] = { 0 };
     while (p->g->nodes[first].out[0] != n->in[0])

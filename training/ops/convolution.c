@@ -153,18 +153,18 @@ static void mean(const struct tr_call *c)
 
 /* ---- the rows ---- */
 
-static void filters_gradient(struct tr_pass *p, const struct tr_node *n, int dy)
+static void filters_gradient(struct tr_backward *p, const struct tr_node *n, int dy)
 {
     tr_product_gradient(p, n, dy, TR_FILTERS_DX, TR_FILTERS_DW, TR_FILTERS_LEAVES);
 }
 
-static void channels_gradient(struct tr_pass *p, const struct tr_node *n, int dy)
+static void channels_gradient(struct tr_backward *p, const struct tr_node *n, int dy)
 {
     tr_product_gradient(p, n, dy, TR_CHANNELS_DX, TR_CHANNELS_DW, TR_CHANNELS_LEAVES);
 }
 
 /* mean_dx is of the sum and the division; the sums of a norm have a gradient of their own. */
-static void sum_gradient(struct tr_pass *p, const struct tr_node *n, int dy)
+static void sum_gradient(struct tr_backward *p, const struct tr_node *n, int dy)
 {
     if (dy < 0)
         return;
@@ -172,7 +172,7 @@ static void sum_gradient(struct tr_pass *p, const struct tr_node *n, int dy)
     tr_give(p, x, tr_input_gradient(p, TR_MEAN_DX, n->unit, &dy, 1, x), n->unit);
 }
 
-static void mean_gradient(struct tr_pass *p, const struct tr_node *n, int dy)
+static void mean_gradient(struct tr_backward *p, const struct tr_node *n, int dy)
 {
     p->d[n->in[0]] = dy;
 }

@@ -50,19 +50,19 @@ static void round_sums(const struct tr_call *c)
 /* ---- the rows ---- */
 
 /* Its own gradient comes after that of the matrix before it: one gathering of dy serves both. */
-static void bias_gradient(struct tr_pass *p, const struct tr_node *n, int dy)
+static void bias_gradient(struct tr_backward *p, const struct tr_node *n, int dy)
 {
     p->d[n->in[0]] = dy;
     p->bias = n;
 }
 
-static void gelu_gradient(struct tr_pass *p, const struct tr_node *n, int dy)
+static void gelu_gradient(struct tr_backward *p, const struct tr_node *n, int dy)
 {
     int x = n->in[0];
     tr_give(p, x, tr_input_gradient(p, TR_GELU_DX, n->unit, (int[]){ dy, x }, 2, x), n->unit);
 }
 
-static void add_gradient(struct tr_pass *p, const struct tr_node *n, int dy)
+static void add_gradient(struct tr_backward *p, const struct tr_node *n, int dy)
 {
     tr_give(p, n->in[0], dy, n->unit);
     tr_give(p, n->in[1], dy, n->unit);

@@ -62,13 +62,13 @@ static void position_dw(const struct tr_call *c)
 
 /* ---- the rows ---- */
 
-static void embed_gradient(struct tr_pass *p, const struct tr_node *n, int dy)
+static void embed_gradient(struct tr_backward *p, const struct tr_node *n, int dy)
 {
     int in[] = { dy, n->in[1] };
     tr_matrix_gradient(p, TR_EMBED_DW, TR_EMBED_LEAVES, n->unit, in, 2, n->in[0]);
 }
 
-static void position_gradient(struct tr_pass *p, const struct tr_node *n, int dy)
+static void position_gradient(struct tr_backward *p, const struct tr_node *n, int dy)
 {
     p->d[n->in[0]] = dy;
     tr_weight_leaves(p, TR_POSITION_DW, n->unit, &dy, 1, &n->in[1], 1);

@@ -241,7 +241,8 @@ static double weight_work(const struct tr_call *c)
 /* ---- the rows ---- */
 
 /* Gradients of an expert's weight w and bias b. */
-static void give_weights(struct tr_pass *p, int op, int leaves_op, int unit, const int in[3], int w, int b)
+static void give_weights(
+    struct tr_backward *p, int op, int leaves_op, int unit, const int in[3], int w, int b)
 {
     if (p->g->leaves != TR_NONE_AS_LEAVES) {
         tr_weight_leaves(p, leaves_op, unit, in, 3, (int[]){ w, b }, 2);
@@ -252,7 +253,7 @@ static void give_weights(struct tr_pass *p, int op, int leaves_op, int unit, con
     tr_add_node(p->g, op, TR_WEIGHT, unit, in, 3, out, 2);
 }
 
-static void down_gradient(struct tr_pass *p, const struct tr_node *n, int dy)
+static void down_gradient(struct tr_backward *p, const struct tr_node *n, int dy)
 {
     int x = n->in[0], counts = n->in[1], w = n->in[2];
     int dx = tr_input_gradient(p, TR_EXPERT_DOWN_DX, n->unit, (int[]){ dy, x, counts, w }, 4, x);
@@ -260,7 +261,7 @@ static void down_gradient(struct tr_pass *p, const struct tr_node *n, int dy)
     tr_give(p, x, dx, n->unit);
 }
 
-static void up_gradient(struct tr_pass *p, const struct tr_node *n, int dy)
+static void up_gradient(struct tr_backward *p, const struct tr_node *n, int dy)
 {
     int x = n->in[0], counts = n->in[1], w = n->in[2];
     int dx = tr_input_gradient(p, TR_EXPERT_UP_DX, n->unit, (int[]){ dy, counts, w }, 3, x);

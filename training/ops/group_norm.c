@@ -54,14 +54,14 @@ static void norm_dx(const struct tr_call *c)
 /* ---- the rows ---- */
 
 /* group_norm_dx is of the sums that are taken off, too. */
-static void centre_gradient(struct tr_pass *p, const struct tr_node *n, int dy)
+static void centre_gradient(struct tr_backward *p, const struct tr_node *n, int dy)
 {
     p->d[n->in[0]] = dy;
 }
 
 /* The gradient of the input takes the sums of those of scale and shift over the cells of each picture, which
  * are their leaves: so these come first, and then the tree over pictures, which uses them up. */
-static void norm_gradient(struct tr_pass *p, const struct tr_node *n, int dy)
+static void norm_gradient(struct tr_backward *p, const struct tr_node *n, int dy)
 {
     int x = n->in[0], squares = n->in[1], w = n->in[2], leaves[2];
     for (int i = 0; i < 2; i++)

@@ -106,12 +106,12 @@ static void weight_gradient(const struct tr_call *c)
 
 /* ---- the rows ---- */
 
-static void column_gradient(struct tr_pass *p, const struct tr_node *n, int dy)
+static void column_gradient(struct tr_backward *p, const struct tr_node *n, int dy)
 {
     tr_product_gradient(p, n, dy, TR_COLUMN_DX, TR_COLUMN_DW, TR_COLUMN_LEAVES);
 }
 
-static void row_gradient(struct tr_pass *p, const struct tr_node *n, int dy)
+static void row_gradient(struct tr_backward *p, const struct tr_node *n, int dy)
 {
     tr_product_gradient(p, n, dy, TR_ROW_DX, TR_ROW_DW, TR_ROW_LEAVES);
 }

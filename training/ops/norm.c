@@ -25,7 +25,7 @@ static void leaves(const struct tr_call *c)
 
 /* ---- the rows ---- */
 
-static void gradient(struct tr_pass *p, const struct tr_node *n, int dy)
+static void gradient(struct tr_backward *p, const struct tr_node *n, int dy)
 {
     int x = n->in[0], mean = n->out[1], scale = n->out[2];
     int in[] = { dy, x, n->in[1], mean, scale };

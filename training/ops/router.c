@@ -238,7 +238,7 @@ static int64_t admit_scratch(const struct tr_call *c)
 /* ---- the rows ---- */
 
 /* What the operation that reads these choices makes of them; -1: there is none. */
-static int made_by(const struct tr_pass *p, int op, int choices, int out)
+static int made_by(const struct tr_backward *p, int op, int choices, int out)
 {
     for (int i = 0; i < p->g->n_nodes; i++)
         for (int x = 0; x < p->g->nodes[i].ins && p->g->nodes[i].op == op; x++)
@@ -247,7 +247,7 @@ static int made_by(const struct tr_pass *p, int op, int choices, int out)
     return -1;
 }
 
-static void give_combine(struct tr_pass *p, const struct tr_node *n, int dy)
+static void give_combine(struct tr_backward *p, const struct tr_node *n, int dy)
 {
     int down = n->in[0], probabilities = n->in[1], choices = n->in[2];
     struct tr_tensor of = p->g->tensors[choices];
@@ -259,7 +259,7 @@ static void give_combine(struct tr_pass *p, const struct tr_node *n, int dy)
     p->d[down] = out[0], p->d[probabilities] = out[1];
 }
 
-static void give_gate(struct tr_pass *p, const struct tr_node *n, int dy)
+static void give_gate(struct tr_backward *p, const struct tr_node *n, int dy)
 {
     int choices = n->out[1], some = made_by(p, TR_ADMIT, choices, 0),
         wanted = made_by(p, TR_WANTED, choices, 0), dx = tr_gradient_of(p, n->in[0]);
@@ -271,7 +271,7 @@ static void give_gate(struct tr_pass *p, const struct tr_node *n, int dy)
     tr_give(p, n->in[0], dx, n->unit);
 }
 
-static void give_dispatch(struct tr_pass *p, const struct tr_node *n, int dy)
+static void give_dispatch(struct tr_backward *p, const struct tr_node *n, int dy)
 {
     int in[] = { dy, n->in[1] };
     tr_give(p, n->in[0], tr_input_gradient(p, TR_DISPATCH_DX, n->unit, in, 2, n->in[0]), n->unit);
