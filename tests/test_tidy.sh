@@ -394,6 +394,9 @@ done
 plant; printf '/* %s */\n' "$licence" 'y.c: forgotten.' >tests/api/test_y.c
 refuse makefile tests/api/test_y.c
 plant; mkdir python; printf '# %s\n' "$licence" 'y.py: forgotten.' >python/y.py; refuse makefile python/y.py
+plant; echo '# training/demo' >training/demo/README.md; refuse makefile training/demo/README.md
+plant; echo '# training/demo' >training/demo/README.md; echo 'ROOMS = demo' >>Makefile.am
+tidy || fail "a room that the build names was refused"
 
 if { clang-format-14 --version || clang-format --version; } 2>/dev/null | grep -q 'version 14\.'; then
     for code in lib/base/log.h kernels/cuda/cuda_fold.cu kernels/cuda/cuda_fold.cuh; do
