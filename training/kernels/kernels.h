@@ -91,11 +91,13 @@ struct tr_embedded {
 };
 
 /* Where tokens stand: of each sequence there are `runs` of `tokens` neighbours, which begin with those of
- * `first`; or, with `striped`, the places of those tokens in stripes.h. */
+ * `first`; or, with `striped`, the places of those tokens in stripes.h. The table may have more rows than
+ * there are tokens, as it is cut into equal parts. */
 struct tr_positions {
     int64_t sequences, runs, tokens, columns;
     int64_t context, first[2];
     bool striped;
+    int64_t rows;
 };
 
 struct tr_adamw {
@@ -257,8 +259,8 @@ struct tr_kernels {
         void (*dw)(struct tr_context *, float *dw, const float *dy, const uint16_t *token,
             const struct tr_embedded *e, float *scratch);
         int64_t (*scratch)(const struct tr_embedded *e);
-        /* y = x + the row of w[context][columns] of each token's position; y may be x. Backward each sequence
-         * has a leaf dw[context][columns], which is dy + 0, and +0 for tokens that are elsewhere. */
+        /* y = x + the row of w[rows][columns] of each token's position; y may be x. Backward each sequence has
+         * a leaf dw[rows][columns], which is dy + 0, and +0 where no token is, or it is elsewhere. */
         void (*position)(
             struct tr_context *, float *y, const float *x, const float *w, const struct tr_positions *p);
         void (*position_dw)(struct tr_context *, float *dw, const float *dy, const struct tr_positions *p);

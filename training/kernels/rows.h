@@ -308,7 +308,7 @@ static void position(CONTEXT, float *y, const float *x, const float *w, const st
 
 static void position_dw(CONTEXT, float *dw, const float *dy, const struct tr_positions *p)
 {
-    int64_t c = p->columns, whole = p->context * c;
+    int64_t c = p->columns, whole = p->rows * c;
     memset(dw, 0, (size_t)(p->sequences * whole) * sizeof *dw);
     for (int64_t s = 0; s < p->sequences; s++, dw += whole)
         for (int64_t r = 0; r < p->runs; r++)

@@ -37,7 +37,7 @@ static int64_t embed_dw_scratch(const struct tr_call *c)
 
 /* ---- places ---- */
 
-static struct tr_positions positions(const struct tr_call *c)
+static struct tr_positions positions(const struct tr_call *c, int64_t rows)
 {
     return (struct tr_positions){ .sequences = c->n,
         .runs = c->runs,
@@ -45,18 +45,19 @@ static struct tr_positions positions(const struct tr_call *c)
         .columns = c->in[0].d[2],
         .context = c->g->context,
         .first = { c->first, c->second },
-        .striped = c->striped };
+        .striped = c->striped,
+        .rows = rows };
 }
 
 static void position(const struct tr_call *c)
 {
-    struct tr_positions p = positions(c);
+    struct tr_positions p = positions(c, c->in[1].d[0]);
     c->k->embed.position(c->x, c->out[0].p, c->in[0].p, c->in[1].p, &p);
 }
 
 static void position_dw(const struct tr_call *c)
 {
-    struct tr_positions p = positions(c);
+    struct tr_positions p = positions(c, c->out[0].d[1]);
     c->k->embed.position_dw(c->x, c->out[0].p, c->in[0].p, &p);
 }
 

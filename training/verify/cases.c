@@ -94,6 +94,7 @@ static const char *const quick[] = {
     "--dp 2 --pp 2 --chunks 2 --micro 2 --schedule interleaved --zero 3",
     "--dp 2 --tp 2 --pp 2 --micro 4 --sp --zero 2",
     "--cp 2",
+    "--cp 2 --context 24 --batch 4 --micro 2",
     "--cp 4 --micro 2",
     "--cp 8 --batch 4",
     "--cp 2 --dp 2 --micro 2 --overlap --bucket 64K",

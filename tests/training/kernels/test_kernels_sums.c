@@ -189,9 +189,9 @@ Test(train_kernels, positions_are_those_of_the_tokens_that_are_here)
     for (int round = 0; round < ROUNDS; round++) {
         int64_t parts = (int64_t)1 << rig_between(1, 2), n = TR_STRIPES * rig_between(1, 3);
         struct tr_positions p = { rig_between(1, 3), rig_between(1, 2), n, rig_between(1, 50), parts * n,
-            { rig_between(0, 1) ? 0 : n, (parts - 1) * n }, round % 3 == 0 };
+            { rig_between(0, 1) ? 0 : n, (parts - 1) * n }, round % 3 == 0, parts * n + rig_between(0, 9) };
         p.first[0] = p.runs == 2 ? 0 : p.first[0];
-        int64_t all = p.sequences * p.runs * n * p.columns, table = p.context * p.columns;
+        int64_t all = p.sequences * p.runs * n * p.columns, table = p.rows * p.columns;
         float *x = rig_random(all), *w = rig_random(table), *y = rig_empty(all),
               *dw = rig_empty(p.sequences * table);
         memset(dw, 0, sizeof(float) * (size_t)(p.sequences * table));

@@ -132,7 +132,7 @@ struct position_dw_each {
 
     MEMBER void operator()(int64_t i) const
     {
-        const int64_t row = at.sequence(i) * at.p.context + at.row(i);
+        const int64_t row = at.sequence(i) * at.p.rows + at.row(i);
         dw[row * at.p.columns + i % at.p.columns] = dy[i] + 0.0f;
     }
 };
@@ -173,6 +173,6 @@ void tr_cuda_position(
 
 void tr_cuda_position_dw(struct tr_context *x, float *dw, const float *dy, const struct tr_positions *p)
 {
-    start_each(x, clear_each{ p->sequences * p->context * p->columns, dw });
+    start_each(x, clear_each{ p->sequences * p->rows * p->columns, dw });
     start_each(x, position_dw_each{ positions_of(p), dw, dy, { *p } });
 }
