@@ -68,7 +68,7 @@ has "tensor parallel" "\"flops_extra\": $extra,"
 # them, and all else of 2540032 bytes.
 experts=$((4 * 8 * (2 * 64 * 128 + 128 + 64) * 4))
 compared --model moe:nano
-[ "$(grep -c '"ran": true, "equal": true' "$scratch/out")" = 22 ] || fail "moe: not 22 are equal"
+[ "$(grep -c '"ran": true, "equal": true' "$scratch/out")" = 23 ] || fail "moe: not 23 are equal"
 has "data parallel" '"parameters": 2540032'
 has "expert parallel" '"options": "--dp 4 --ep 4"' '"class": "B"' \
     "\"parameters\": $((2540032 - experts + experts / 4))"
