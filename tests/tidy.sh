@@ -424,8 +424,8 @@ function report(rule, what)
 AWK
 xargs awk -f "$scratch/words.awk" <"$scratch/texts" >>"$scratch/found"
 
-# --- A file that no rule of the build names is not built, not tested and not shipped. A room of training/ that
-# it names has a README.md that is shipped.
+# --- A file that no rule of the build names is not built, not tested and not shipped. A room of training/
+# that it names has a README.md that is shipped.
 if [ -f Makefile.am ]; then
     find training -mindepth 2 -name README.md >"$scratch/rooms" 2>/dev/null
     cat Makefile.am training/*.am 2>/dev/null | awk '

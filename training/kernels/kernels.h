@@ -259,8 +259,8 @@ struct tr_kernels {
         void (*dw)(struct tr_context *, float *dw, const float *dy, const uint16_t *token,
             const struct tr_embedded *e, float *scratch);
         int64_t (*scratch)(const struct tr_embedded *e);
-        /* y = x + the row of w[rows][columns] of each token's position; y may be x. Backward each sequence has
-         * a leaf dw[rows][columns], which is dy + 0, and +0 where no token is, or it is elsewhere. */
+        /* y = x + the row of w[rows][columns] of each token's position; y may be x. Backward each sequence
+         * has a leaf dw[rows][columns], which is dy + 0, and +0 where no token is, or it is elsewhere. */
         void (*position)(
             struct tr_context *, float *y, const float *x, const float *w, const struct tr_positions *p);
         void (*position_dw)(struct tr_context *, float *dw, const float *dy, const struct tr_positions *p);

@@ -105,7 +105,7 @@ enum tr_norm_known {
     TR_NORM_OF_EACH_PUSH /* a worker's own, by the asynchronous server that takes its push */
 };
 
-/* Groups whose ranks talk in a list, and in calls beside it, for which they have communicators of their own. */
+/* Groups whose ranks talk in a list; and in calls beside it, which have communicators of their own. */
 struct tr_needed {
     struct tr_masks groups, beside;
 };
