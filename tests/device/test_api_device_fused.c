@@ -383,17 +383,25 @@ Test(api_device_fused, the_last_result_stays)
 /* --- Groups of two communicators, of whose calls ranks could fuse different ones: each would wait for the
  * other. */
 
+/* Words 1, 2, .. on the device, and a second communicator; NULL if one failed. */
+static tutti_comm *set_up_two(struct ranks_me *me, struct bench *b, int words)
+{
+    tutti_config config = { .size = sizeof config, .options = "device=0", .timeout_ms = 10000 };
+    if (!set_up(me, b, words, false))
+        return NULL;
+    for (int i = 0; i < words; i++)
+        b->host[i] = (uint32_t)(i + 1);
+    fine(b, b->dev->copy(b->memory, b->host, (size_t)words * 4, b->stream));
+    return ranks_join(me, &config);
+}
+
 static void group_two(struct ranks_me *me)
 {
     enum { WORDS = 16, LAST = 8 };
-    tutti_config config = { .size = sizeof config, .options = "device=0", .timeout_ms = 10000 };
     struct bench b;
-    tutti_comm *other;
-    if (!set_up(me, &b, WORDS, false) || (other = ranks_join(me, &config)) == NULL)
+    tutti_comm *other = set_up_two(me, &b, WORDS);
+    if (other == NULL)
         return;
-    for (int i = 0; i < WORDS; i++)
-        b.host[i] = (uint32_t)(i + 1);
-    fine(&b, b.dev->copy(b.memory, b.host, WORDS * 4, b.stream));
     ranks_ok(me, tutti_group_start(), "group_start");
     sum_words(&b, b.comm, 0, 1);
     sum_words(&b, b.comm, me->rank == 0 ? 2 : 1, 3); /* at rank 1 it reads the first result */
@@ -419,14 +427,10 @@ Test(api_device_fused, two_communicators_do_not_wait_for_each_other)
 static void group_with_a_long_one(struct ranks_me *me)
 {
     enum { LONG = 40000, WORDS = 8 + LONG };
-    tutti_config config = { .size = sizeof config, .options = "device=0", .timeout_ms = 10000 };
     struct bench b;
-    tutti_comm *other;
-    if (!set_up(me, &b, WORDS, false) || (other = ranks_join(me, &config)) == NULL)
+    tutti_comm *other = set_up_two(me, &b, WORDS);
+    if (other == NULL)
         return;
-    for (int i = 0; i < WORDS; i++)
-        b.host[i] = (uint32_t)(i + 1);
-    fine(&b, b.dev->copy(b.memory, b.host, WORDS * 4, b.stream));
     ranks_ok(me, tutti_group_start(), "group_start");
     sum_words(&b, other, 0, 1);
     sum_words(&b, other, me->rank == 0 ? 2 : 1, 3); /* at rank 1 it reads the first result */

@@ -505,10 +505,10 @@ Test(api_device_more, long_calls_by_each_algorithm)
     ranks_run(&(struct ranks_plan){ .n = 3, .run = reduce_by_each });
 }
 
-/* The longer a slice, the fewer pieces of work: of two ranks it is 4 MiB, and four pieces. */
+/* The longer a slice, the fewer pieces of work: of two ranks it is 5 MiB, and six pieces. */
 static void enqueue_long(struct ranks_me *me)
 {
-    enum { MIB = 64, MOST = MIB / 4 * 4 + 8 };
+    enum { MIB = 64, SLICES = (MIB + 4) / 5, MOST = 6 * SLICES + 2 };
     static const char *const functions[] = { "copy", "copy_rows", "write_word", "wait_word" };
     tutti_config config = { .size = sizeof config, .options = "device=0", .timeout_ms = 200000 };
     const struct tt_dev *dev;
