@@ -228,6 +228,7 @@ refused 'legal are 1 and more, and 1048576 in all' --pp 1000000000 --tp 10000000
 refused 'do not divide 4 layers; legal: --pp 1, 2, 4' --pp 3
 refused 'legal: --dp 1, 2, 4, 8 or --batch 6, 12' --dp 3
 refused 'legal: --dp 1, 5, 10 or --batch 8, 16' --dp 4 --batch 10
+refused '12 sequences a rank in 3 micro-batches: canonical' --dp 3 --batch 36 --micro 3
 refused 'in each part of the batch; legal: --micro 5 or --dp 1, 5, 10 or --batch 8, 16' --dp 2 --batch 10
 refused 'no other --tp alone makes it legal, for with --tp 1: --dp 3 does not divide' --dp 3 --tp 3
 refused '3 ranks, but dp' -n 3 --dp 2
