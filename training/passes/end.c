@@ -4,7 +4,6 @@
  * The norm and the loss are vectors of leaves, each of which one rank has and the others have as +0; their
  * sum over the world is exact in any order, and every rank then adds all leaves up in one order. */
 #include "training/passes/pass.h"
-#include "training/passes/server.h"
 
 #include <string.h>
 
@@ -66,25 +65,22 @@ void tr_lower_leaves(struct tr_tape *t)
     t->leaves = tr_add_array(t, -1, -1, TR_MEM_BUFFER, TR_FLOAT64, count);
 }
 
-/* In an asynchronous pipeline each update has written its leaves already. */
+/* The embedding's counts for a tied head, too. */
 static void norm(struct tr_tape *t)
 {
     const struct tr_graph *g = t->placed->g;
-    const struct tr_plan *plan = t->placed->plan;
-    for (int n = 0; n < t->n_states && t->step.norm != TR_NORM_OF_EACH_UPDATE; n++) {
-        struct tr_param_state *h = &t->states[n];
-        bool own =
-            plan->servers.async ? t->server < 0 : tr_owns(t, h); /* such a worker has a norm of its own */
-        if (g->tensors[h->parameter].values_of != h->parameter || !own) /* the embedding counts for both */
-            continue;
-        tr_add_norm(t, h, 0);
+    bool each_has_one = t->step.norm == TR_NORM_OF_EACH_PUSH;
+    for (int n = 0; n < t->n_states; n++) {
+        const struct tr_param_state *h = &t->states[n];
+        if (g->tensors[h->parameter].values_of == h->parameter && (each_has_one || tr_owns(t, h)))
+            tr_add_norm(t, h, 0);
     }
 }
 
 /* The leaves of all ranks; or the loss's. */
 static void add_leaves(struct tr_tape *t, int leaves)
 {
-    if (t->placed->plan->mesh.n == 1 || t->placed->plan->servers.async)
+    if (t->mesh->n == 1 || t->step.norm == TR_NORM_OF_EACH_PUSH)
         return;
     struct tr_instr *i = tr_add_call(t, TR_ALL_REDUCE, TR_WORLD, t->values[leaves].bytes / 8);
     i->in[i->ins++] = leaves, i->out[i->outs++] = leaves;
@@ -103,10 +99,10 @@ static void losses(struct tr_tape *t, const int *loss_values)
     t->losses = tr_add_array(t, -1, -1, TR_MEM_BUFFER, TR_FLOAT64, count);
     struct tr_map map = tr_map_of(plan);
     struct tr_runs runs = tr_runs_of(&map, TR_BLOCKS, t->at[TR_CP]);
-    for (int n = 0; n < plan->micros * runs.n && t->at[TR_TP] == 0 && t->server < 0; n++) {
+    for (int n = 0; n < plan->micros * runs.n && t->at[TR_TP] == 0; n++) {
         int m = n / runs.n, run = n % runs.n;
         if (loss_values[m] < 0)
-            continue; /* another stage has it */
+            continue; /* another rank has it */
         struct tr_instr *i = tr_add_instr(t, TR_LOSSES);
         i->micro = m, i->in[i->ins++] = loss_values[m], i->out[i->outs++] = t->losses;
         i->count = runs.count / plan->mesh.size[TR_ULYSSES], i->times = tr_micro_batch(plan),
@@ -126,28 +122,23 @@ static void updates(struct tr_lowering *l)
 void tr_lower_end(struct tr_lowering *l)
 {
     struct tr_tape *t = l->t;
-    const struct tr_plan *plan = t->placed->plan;
-    bool works = plan->mesh.servers && t->server < 0, alone = works && plan->servers.async;
-    if (works && !alone)
-        tr_push(t);
-    if (!works)
-        tr_passes_reduce(l);
-    if (!works || alone)
+    /* Then what all ranks add up comes after the updates, which need none of it. */
+    bool updates_first = t->step.norm == TR_NORM_AFTER_UPDATES;
+    bool no_leaves = t->leaves < 0; /* else a pass made their vector, and fills it */
+    tr_passes_reduce(l);
+    if (!l->summed_elsewhere)
         tie(t);
-    losses(t, l->losses);
-    if (t->leaves < 0)
+    if (t->losses < 0)
+        losses(t, l->losses);
+    if (no_leaves)
         tr_lower_leaves(t);
-    if (!plan->pipeline.no_flush)
+    if (!updates_first)
         add_leaves(t, t->losses);
-    norm(t);
-    if (!plan->pipeline.no_flush)
+    if (no_leaves)
+        norm(t);
+    if (!updates_first)
         add_leaves(t, t->leaves);
-    if (!works)
-        updates(l);
-    if (plan->pipeline.no_flush) /* what all ranks add up comes after the updates, which need none of it */
+    updates(l);
+    if (updates_first)
         add_leaves(t, t->losses), add_leaves(t, t->leaves);
-    if (alone)
-        tr_exchange(t);
-    else if (works)
-        tr_pull(t);
 }

@@ -37,9 +37,6 @@ static void hold(struct tr_lowering *l, int parameter)
     int64_t count = tr_shard_count(t->placed, shard, 1);
     const struct tr_tensor *w = &g->tensors[parameter];
     struct tr_held held = tr_passes_hold(l, w);
-    bool serves = t->server >= 0;
-    if (serves)
-        held.ways = plan->mesh.servers, held.way = t->server, held.part = true;
     struct tr_param_state *h = &t->states[t->n_states++];
     *h = (struct tr_param_state){ .parameter = parameter,
         .values = -1,
@@ -61,7 +58,7 @@ static void hold(struct tr_lowering *l, int parameter)
     if (held.part)
         h->shard_from = 0;
     t->values[h->values].lasts = true;
-    if (plan->mesh.servers && !serves) /* workers have no optimizer */
+    if (held.elsewhere)
         return;
     if (held.master)
         h->master = lasting(t, h->shard_count);

@@ -6,7 +6,6 @@
 #include "training/passes/lower.h"
 
 #include "training/passes/pass.h"
-#include "training/passes/server.h"
 #include "training/tape/site_of.h"
 
 #include <stdlib.h>
@@ -149,9 +148,10 @@ static void emit(struct tr_lowering *l, const struct tr_step *s, const struct tr
 }
 
 /* Whether what this rank adds up is all of a gradient: no other rank has a part of it that comes later. */
-static bool is_whole_here(const struct tr_plan *plan, const struct tr_tensor *w)
+static bool is_whole_here(const struct tr_lowering *l, const struct tr_tensor *w)
 {
-    return !plan->mesh.servers && (tr_replicas(plan, w) == 1 || tr_reduces_each_micro(plan));
+    const struct tr_plan *plan = l->p->plan;
+    return !l->summed_elsewhere && (tr_replicas(plan, w) == 1 || tr_reduces_each_micro(plan));
 }
 
 /* The gradient of a parameter over this micro-batch is there: it enters the sum over the step. */
@@ -170,7 +170,7 @@ static void count_in(struct tr_lowering *l, const struct tr_step *s, const struc
         i->in[i->ins++] = v, i->parameter = parameter, i->count = tr_count(l->t, v);
         i->times = micros;
     }
-    if (slot->micro == plan->micros - 1 && is_whole_here(plan, &l->p->g->tensors[parameter]))
+    if (slot->micro == plan->micros - 1 && is_whole_here(l, &l->p->g->tensors[parameter]))
         v = tr_passes_whole(l, h, v, slot, s->unit);
     h->gradient = v;
 }
@@ -234,11 +234,6 @@ bool tr_lower(
             s->name, s->ranks, s->chunks, s->micros, plan->mesh.size[TR_PP], plan->pipeline.chunks,
             plan->micros);
     tr_tape_begin(t, p, rank);
-    if (t->server >= 0) {
-        struct tr_lowering l = { .t = t, .p = p };
-        tr_lower_server(&l);
-        return true;
-    }
     size_t shards = (size_t)p->n_shards, micros = (size_t)plan->micros;
     struct tr_lowering l = { .t = t,
         .p = p,

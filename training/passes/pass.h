@@ -28,6 +28,7 @@ struct tr_held {
     bool part; /* nothing is here but that part */
     bool master; /* in float32, of what it updates */
     bool host; /* what it updates is on the host, with the optimizer */
+    bool elsewhere; /* another rank has the optimizer, and updates */
 };
 
 /* NULL where a pass does nothing. */
@@ -35,7 +36,7 @@ struct tr_pass {
     bool (*on)(const struct tr_plan *p);
     /* What of a parameter is held, before there is anything: hold.c makes the values of it. */
     void (*hold)(const struct tr_lowering *l, const struct tr_tensor *w, struct tr_held *held);
-    /* All parameters are held, and no part is written yet. */
+    /* All parameters are held, and no part is written yet. A rank that runs none gives them up here. */
     void (*begin)(struct tr_lowering *l);
     /* The value of a parameter that a part reads, if it is not the one that is held; -1: it is. */
     int (*use)(struct tr_lowering *l, const struct tr_param_state *h, int shard, const struct tr_slot *slot,
@@ -47,8 +48,8 @@ struct tr_pass {
         const struct tr_slot *slot, int unit);
     /* A part is written, with what it sends. */
     void (*slot_end)(struct tr_lowering *l, const struct tr_slot *slot);
-    /* At the end of the step: the gradients of all ranks become one. */
-    void (*reduce)(struct tr_lowering *l);
+    /* At the end of the step: the gradients of all ranks become one; true if no further pass is asked. */
+    bool (*reduce)(struct tr_lowering *l);
     /* A gradient, over all sequences of the batch; returns the value that is read from then on. */
     int (*whole)(struct tr_lowering *l, const struct tr_param_state *h, int value, const struct tr_slot *slot,
         int unit);
@@ -63,7 +64,7 @@ struct tr_pass {
 };
 
 extern const struct tr_pass tr_pass_offload, tr_pass_precision, tr_pass_recompute, tr_pass_reduce,
-    tr_pass_versions, tr_pass_zero;
+    tr_pass_server, tr_pass_versions, tr_pass_zero;
 
 /* The whole value of a parameter, and the part for which it was gathered. */
 struct tr_gathered {
@@ -82,6 +83,7 @@ struct tr_lowering {
     int *producer; /* of each shard: the step that makes it, or -1 */
     int *steps, n_steps; /* those of this rank's stages, in their order */
     bool *renewed; /* [shard][micro]: its value was computed again */
+    bool summed_elsewhere; /* another rank sums up the gradients that this one has, and ties them */
     /* versions.c, zero.c */
     struct tr_versions *versions; /* of weights, in an asynchronous pipeline */
     struct tr_gathered *gathered; /* of each shard of a parameter */

@@ -78,7 +78,8 @@ static void begin(struct tr_lowering *l)
     const struct tr_plan *plan = l->p->plan;
     t->buckets = tr_new((size_t)t->n_states + 1, sizeof *t->buckets);
     t->bucketed = tr_new((size_t)t->n_states + 1, sizeof *t->bucketed);
-    if (tr_reduces_each_micro(plan) || plan->pipeline.async)
+    if (tr_reduces_each_micro(plan) || plan->pipeline.async ||
+        l->n_slots == 0) /* who runs no part makes none */
         return;
     for (int stage = plan->mesh.size[TR_PP] * plan->pipeline.chunks - 1; stage >= 0; stage--)
         for (int axes = 1; axes < TR_WORLD && tr_has_stage(t, stage); axes++)
@@ -167,10 +168,11 @@ static void reduce_bucket(struct tr_lowering *l, const struct tr_bucket *b)
     }
 }
 
-static void reduce(struct tr_lowering *l)
+static bool reduce(struct tr_lowering *l)
 {
     for (int b = 0; b < l->t->n_buckets; b++)
         reduce_bucket(l, &l->t->buckets[b]);
+    return false;
 }
 
 /* ---- overlap ---- */

@@ -20,13 +20,16 @@
  * optimizer's next step. The worker then has the values as they are. It visits the servers one after the
  * other, so that whoever waits for a worker at one of them waits for nothing else. What a server does is a
  * list for one push; run/server.c chooses whose. */
-#include "training/passes/server.h"
-
 #include "training/passes/pass.h"
 
 static int workers(const struct tr_tape *t)
 {
     return t->placed->plan->mesh.size[TR_DP];
+}
+
+static bool is_async(const struct tr_tape *t)
+{
+    return t->placed->plan->servers.async;
 }
 
 /* Of a state's value, or of a vector of leaves, which are doubles. */
@@ -51,27 +54,30 @@ static void with_server(struct tr_tape *t, enum tr_edge edge, const struct tr_pa
     i->place = server * i->count;
 }
 
-void tr_push(struct tr_tape *t)
-{
-    for (int n = 0; n < t->n_states; n++)
-        for (int s = 0; s < t->placed->plan->mesh.servers; s++)
-            with_server(t, TR_TO_SERVER, &t->states[n], s);
-}
-
 /* A tied head beside its embedding has no values of its own. */
 static bool has_values(const struct tr_tape *t, const struct tr_param_state *h)
 {
     return t->placed->g->tensors[h->parameter].values_of == h->parameter;
 }
 
-void tr_pull(struct tr_tape *t)
+/* ---- a worker ---- */
+
+static void push(struct tr_tape *t)
+{
+    for (int n = 0; n < t->n_states; n++)
+        for (int s = 0; s < t->placed->plan->mesh.servers; s++)
+            with_server(t, TR_TO_SERVER, &t->states[n], s);
+}
+
+static void pull(struct tr_tape *t)
 {
     for (int n = 0; n < t->n_states; n++)
         for (int s = 0; s < t->placed->plan->mesh.servers && has_values(t, &t->states[n]); s++)
             with_server(t, TR_FROM_SERVER, &t->states[n], s);
 }
 
-void tr_exchange(struct tr_tape *t)
+/* Both, asynchronously, with the leaves of its loss and norm. */
+static void exchange(struct tr_tape *t)
 {
     static const enum tr_edge edges[] = { TR_TO_SERVER, TR_FROM_SERVER };
     for (int s = 0; s < t->placed->plan->mesh.servers; s++) {
@@ -83,6 +89,8 @@ void tr_exchange(struct tr_tape *t)
                     with_server(t, edges[way], &t->states[n], s);
     }
 }
+
+/* ---- a server ---- */
 
 /* The shard of a parameter's gradient, as a worker has it. */
 static int gradient_shard(const struct tr_placed *p, int parameter)
@@ -117,17 +125,21 @@ static int vector(struct tr_tape *t, int64_t doubles)
     return tr_add_array(t, -1, -1, TR_MEM_BUFFER, TR_FLOAT64, doubles);
 }
 
-/* What is done with one push: whose it is, is chosen as it comes. */
-static void lower_take(struct tr_lowering *l)
+/* What comes with a push. */
+static void make_vectors(struct tr_tape *t)
 {
-    struct tr_tape *t = l->t;
-    const struct tr_graph *g = t->placed->g;
-    t->losses = vector(t, (int64_t)t->placed->plan->batch * TR_BLOCKS);
-    t->leaves = vector(t, tr_ordinal(g, g->n_tensors) * TR_NORM_LEAVES);
-    if (t->placed->plan->servers.live) {
-        t->tickets = vector(t, (int64_t)workers(t) * t->placed->plan->batch * TR_BLOCKS);
+    const struct tr_plan *plan = t->placed->plan;
+    t->losses = vector(t, (int64_t)plan->batch * TR_BLOCKS);
+    tr_lower_leaves(t);
+    if (plan->servers.live) {
+        t->tickets = vector(t, (int64_t)workers(t) * plan->batch * TR_BLOCKS);
         t->values[t->tickets].lasts = true;
     }
+}
+
+/* One push, of which a tied head is a part already: whose it is, is chosen as it comes. */
+static void take_one(struct tr_tape *t)
+{
     message(t, TR_FROM_WORKER, NULL, -1, t->losses);
     message(t, TR_FROM_WORKER, NULL, -1, t->leaves);
     for (int n = 0; n < t->n_states; n++) {
@@ -138,28 +150,76 @@ static void lower_take(struct tr_lowering *l)
             tr_add_value(t, gradient_shard(t->placed, h->parameter), -1, TR_MEM_GRADIENT, h->shard_count * 4);
         message(t, TR_FROM_WORKER, h, -1, h->gradient);
     }
-    for (int n = 0; n < t->n_states; n++)
-        if (has_values(t, &t->states[n]))
-            tr_passes_update(l, &t->states[n]);
-    for (int n = 0; n < t->n_states; n++)
-        if (has_values(t, &t->states[n]))
-            message(t, TR_TO_WORKER, &t->states[n], -1, t->states[n].values);
-    tr_plan_memory(t);
 }
 
-void tr_lower_server(struct tr_lowering *l)
+/* To all workers; or asynchronously to the one whose push it was. */
+static void give(struct tr_tape *t)
+{
+    bool async = is_async(t);
+    for (int n = 0; n < t->n_states; n++)
+        for (int w = 0; w < (async ? 1 : workers(t)) && has_values(t, &t->states[n]); w++)
+            message(t, TR_TO_WORKER, &t->states[n], async ? -1 : w, t->states[n].values);
+}
+
+/* ---- the row ---- */
+
+static bool is_on(const struct tr_plan *p)
+{
+    return p->mesh.servers > 0;
+}
+
+static void hold(const struct tr_lowering *l, const struct tr_tensor *w, struct tr_held *held)
+{
+    (void)w;
+    if (l->t->server >= 0)
+        held->ways = l->p->plan->mesh.servers, held->way = l->t->server, held->part = true;
+    else
+        held->elsewhere = true;
+}
+
+/* A server runs no part of the schedule. It sums up and ties, but asynchronously a worker does. */
+static void begin(struct tr_lowering *l)
+{
+    bool serves = l->t->server >= 0, async = is_async(l->t);
+    l->summed_elsewhere = serves == async;
+    if (serves)
+        l->n_slots = 0;
+    if (serves && async)
+        make_vectors(l->t);
+}
+
+static bool reduce(struct tr_lowering *l)
 {
     struct tr_tape *t = l->t;
-    tr_hold_parameters(l);
-    if (t->placed->plan->servers.async) {
-        lower_take(l);
-        return;
-    }
-    for (int n = 0; n < t->n_states; n++)
+    bool serves = t->server >= 0, async = is_async(t);
+    for (int n = 0; n < t->n_states && serves && !async; n++)
         take_all(l, &t->states[n]);
-    tr_lower_end(l);
-    for (int n = 0; n < t->n_states; n++)
-        for (int w = 0; w < workers(t) && has_values(t, &t->states[n]); w++)
-            message(t, TR_TO_WORKER, &t->states[n], w, t->states[n].values);
-    tr_plan_memory(t);
+    if (serves && async)
+        take_one(t);
+    if (!serves && !async)
+        push(t);
+    return true;
 }
+
+/* Not by a worker. */
+static bool update(struct tr_lowering *l, struct tr_param_state *h)
+{
+    (void)h;
+    return l->t->server < 0;
+}
+
+/* What is updated goes to the workers. */
+static void rewrite(struct tr_lowering *l)
+{
+    struct tr_tape *t = l->t;
+    if (t->server >= 0)
+        give(t);
+    else if (is_async(t))
+        exchange(t);
+    else
+        pull(t);
+}
+
+const struct tr_pass tr_pass_server = {
+    .on = is_on, .hold = hold, .begin = begin, .reduce = reduce, .update = update, .rewrite = rewrite
+};

@@ -2,8 +2,8 @@
 /* table.c: the passes, in the order in which they are asked, and what is done with their answers. */
 #include "training/passes/pass.h"
 
-static const struct tr_pass *const passes[] = { &tr_pass_versions, &tr_pass_zero, &tr_pass_precision,
-    &tr_pass_reduce, &tr_pass_recompute, &tr_pass_offload };
+static const struct tr_pass *const passes[] = { &tr_pass_versions, &tr_pass_server, &tr_pass_zero,
+    &tr_pass_precision, &tr_pass_reduce, &tr_pass_recompute, &tr_pass_offload };
 enum { PASSES = sizeof passes / sizeof *passes };
 
 /* The next pass from n on that the plan has; NULL: there is none. */
@@ -72,9 +72,9 @@ void tr_passes_slot_end(struct tr_lowering *l, const struct tr_slot *slot)
 void tr_passes_reduce(struct tr_lowering *l)
 {
     const struct tr_pass *pass;
-    for (int n = 0; (pass = next_pass(l, &n));)
-        if (pass->reduce)
-            pass->reduce(l);
+    bool done = false;
+    for (int n = 0; !done && (pass = next_pass(l, &n));)
+        done = pass->reduce && pass->reduce(l);
 }
 
 int tr_passes_whole(
