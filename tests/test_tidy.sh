@@ -37,7 +37,7 @@ plant()
     done
     mkdir -p lib/nccl algorithms transports/cuda kernels/cuda perf/collperf tests/api tests/cuda docs
     mkdir -p training/verify training/compare training/demo training/model training/ops training/parallel \
-        training/run
+        training/passes training/run
     mkdir -p training/kernels/cuda
     cp "$here/.clang-format" .
     printf '#!/bin/sh\n# %s\n# start: a script.\n' "$licence" >start
@@ -48,7 +48,8 @@ plant()
         lib/nccl/calls.c lib/nccl/words.c perf/collperf/run.h \
         tests/api/test_x.c tests/cuda/test_x.c training/verify/train.c \
         training/verify/verify.h training/compare/compare.h training/demo/demo.c training/model/graph.c \
-        training/ops/site.c training/parallel/map.h training/run/run.c \
+        training/ops/site.c training/parallel/map.h training/passes/lower.c \
+        training/passes/zero.c training/run/run.c \
         training/error.h training/mesh.h training/options.h training/options.c training/main.c \
         training/kernels/set.c training/kernels/cuda/train_set.cu kernels/cuda/cuda_primitives.cuh \
         lib/tutti.h lib/base/log.h algorithms/ring.h \
@@ -368,7 +369,12 @@ goto|goto *p;|lib/api/api.c
 plan|f(t->placed->plan);|training/run/run.c
 plan|f(placed.plan->mesh.n);|training/run/run.c
 plan|const struct tr_plan *p = f();|training/run/run.c
+pass|f(plan->zero.level);|training/passes/lower.c
+pass|f(t->server >= 0);|training/passes/lower.c
+pass|f(&tr_pass_zero);|training/passes/lower.c
 END
+plant; body 'f(plan->zero.level, plan->mesh.servers, &tr_pass_zero);' >>training/passes/zero.c
+tidy || fail "a pass may know its own paradigm"
 plant; body 'f(t->plan_of, x.planned, plan);' >>training/run/run.c
 tidy || fail "a word that begins as plan does was refused"
 plant; body 'memcpy(a, b, 4);' >>training/model/graph.c; tidy || fail "a model may copy"

@@ -145,6 +145,8 @@ function check_names(plain)
         report(FNR, "cuda", "CUDA names stand in cuda/ of kernels, transports and tests, and the NCCL shim")
     if (room == "training/run" && plain ~ planned)
         report(FNR, "plan", "who runs a list asks no plan: an instruction says it, or the list")
+    if (FILENAME ~ /^training\/passes\/(lower|borders|hold|end)\.c$/ && plain ~ paradigm)
+        report(FNR, "pass", "who writes a list knows no paradigm: it asks the rows of pass.h")
     if (room ~ /^(tests|examples)$/)
         return
     if (room ~ /^training\/(ops|run)$/ && plain ~ copying)
@@ -302,6 +304,8 @@ BEGIN {
     waiting = "dev->(memory\\.((alloc|free)(_(managed|pinned))?|pin|unpin)|preload" \
         "|stream\\.(sync|create|destroy)|event\\.(create|destroy)|segment\\.(alloc|free|import))[ \t]*\\("
     planned = "(->|\\.)plan([^A-Za-z0-9_]|$)|struct tr_plan([^A-Za-z0-9_]|$)"
+    paradigm = "(->|\\.)(zero|recompute|offload|reduce|servers?|numbers|async|no_flush)([^A-Za-z0-9_]|$)" \
+        "|" b "tr_pass_"
     copying = b "mem(cpy|move|set)[ \t]*\\("
     forking = b "pthread_atfork[ \t]*\\("
     clocks = b "(clock_gettime|gettimeofday|timespec_get|time|clock|__rdtscp?)[ \t]*\\("
