@@ -12,7 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINK_BYTES = 2 << 20, LINK_ROW = 4, LINK_TRIES = 2 };
+/* A try over a link says something if it takes LINK_SECONDS, or if messages have LINK_BYTES. Many ranks of a
+ * host would wait seconds for so many bytes to pass a narrow link; so messages begin with a rank's share. */
+enum { LINK_BYTES = 2 << 20, LINK_LEAST = 64 << 10, LINK_ROW = 4, LINK_TRIES = 2 };
+#define LINK_SECONDS 0.02
 enum { TURNS = 100, ROW = 64, LONG_ROW = 8, LONG_BYTES = 1 << 20, TRIES = 5 };
 
 /* Asks the library in which group, "0-3,8/4-7", each rank is. NULL: there is no memory. */
@@ -147,16 +150,16 @@ static struct partners find_partners(const int *hosts, int n, int rank, int coun
         find_rank(hosts, n, (hosts[rank] + count - 1) % count, index), width };
 }
 
-static tutti_status stream(struct perf_rank_group *group, struct partners p, uint8_t *buffer)
+static tutti_status stream(struct perf_rank_group *group, struct partners p, uint8_t *buffer, size_t bytes)
 {
     tutti_stream none = tutti_no_stream();
     tutti_status status = tutti_barrier(group->comm, none);
     for (int i = 0; i < LINK_ROW && status == TUTTI_OK && p.next >= 0; i++) {
         status = tutti_group_start();
         if (status == TUTTI_OK)
-            status = tutti_send(buffer, LINK_BYTES, TUTTI_UINT8, p.next, group->comm, none);
+            status = tutti_send(buffer, bytes, TUTTI_UINT8, p.next, group->comm, none);
         if (status == TUTTI_OK)
-            status = tutti_recv(buffer + LINK_BYTES, LINK_BYTES, TUTTI_UINT8, p.before, group->comm, none);
+            status = tutti_recv(buffer + LINK_BYTES, bytes, TUTTI_UINT8, p.before, group->comm, none);
         tutti_status ended = tutti_group_end();
         status = status == TUTTI_OK ? ended : status;
     }
@@ -178,17 +181,24 @@ static tutti_status agree(struct perf_rank_group *group, double *value)
 static tutti_status measure_link(struct perf_rank_group *group, const int *hosts, struct perf_link *link)
 {
     struct partners p = find_partners(hosts, group->n, group->rank, link->hosts);
+    size_t bytes = LINK_BYTES / (size_t)p.width;
+    bytes = bytes > LINK_LEAST ? bytes : LINK_LEAST;
     uint8_t *buffer = calloc(2, LINK_BYTES);
-    tutti_status status = buffer != NULL ? TUTTI_OK : TUTTI_OUT_OF_MEMORY;
-    for (int i = 0; i <= LINK_TRIES && status == TUTTI_OK; i++) { /* the first one makes connections */
-        double began = perf_group_clock_seconds(group);
-        status = stream(group, p, buffer);
+    tutti_status status =
+        buffer != NULL ? stream(group, p, buffer, bytes) : TUTTI_OUT_OF_MEMORY; /* makes connections */
+    for (int tries = 0; tries < LINK_TRIES && status == TUTTI_OK;) {
+        double began = perf_group_clock_seconds(group), moved = (double)p.width * LINK_ROW * (double)bytes;
+        status = stream(group, p, buffer, bytes);
         double seconds = perf_group_clock_seconds(group) - began;
-        double bytes_s = (double)p.width * LINK_ROW * LINK_BYTES / seconds;
-        link->bytes_s = i > 0 && bytes_s > link->bytes_s ? bytes_s : link->bytes_s;
+        if (status == TUTTI_OK)
+            status = agree(group, &seconds);
+        link->bytes_s = moved / seconds > link->bytes_s ? moved / seconds : link->bytes_s;
+        bool says = seconds >= LINK_SECONDS || bytes == LINK_BYTES;
+        tries += says;
+        bytes = says ? bytes : 2 * bytes < LINK_BYTES ? 2 * bytes : LINK_BYTES;
     }
     free(buffer);
-    return status == TUTTI_OK ? agree(group, &link->bytes_s) : status;
+    return status;
 }
 
 tutti_status perf_link_measure(struct perf_rank_group *group, struct perf_link *link)
