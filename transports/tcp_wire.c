@@ -214,12 +214,15 @@ static void take(struct tcp_endpoint *e, int rank, const struct tcp_transfer *t)
     }
 }
 
-/* Takes bytes from the buffer, filling it when it is empty; a long payload is read past it. Returns how many
- * came; 0: nothing is there; -1: the connection has ended, by what errno says; 0: it was closed. */
-static ssize_t read_some(struct tcp_peer *p, uint8_t *to, uint64_t most)
+/* Takes bytes from the buffer, filling it when it is empty; a long payload is read past it. *drained: the
+ * socket has given less than it was asked for, so it is not asked again. Returns how many came; 0: nothing is
+ * there; -1: the connection has ended, by what errno says; 0: it was closed. */
+static ssize_t read_some(struct tcp_peer *p, uint8_t *to, uint64_t most, bool *drained)
 {
     if (p->used == p->have) {
         bool past = most >= TCP_BUFFER_BYTES;
+        if (*drained)
+            return 0;
         errno = 0;
         ssize_t got = past ? recv(p->fd, to, most, MSG_DONTWAIT)
                            : recv(p->fd, p->buffer, TCP_BUFFER_BYTES, MSG_DONTWAIT);
@@ -227,6 +230,7 @@ static ssize_t read_some(struct tcp_peer *p, uint8_t *to, uint64_t most)
             return 0;
         if (got <= 0)
             return -1;
+        *drained = (uint64_t)got < (past ? most : TCP_BUFFER_BYTES);
         if (past)
             return got;
         p->used = 0;
@@ -240,14 +244,14 @@ static ssize_t read_some(struct tcp_peer *p, uint8_t *to, uint64_t most)
 
 /* Reads a part of the frame that is under way, and takes it when it is whole. False: nothing is there, or the
  * connection has ended. */
-static bool read_part(struct tcp_endpoint *e, int rank)
+static bool read_part(struct tcp_endpoint *e, int rank, bool *drained)
 {
     struct tcp_peer *p = &e->peers[rank];
     struct tcp_transfer *t = &p->in;
     uint64_t head = sizeof t->frame;
     bool in_head = t->at < head;
     uint8_t *to = in_head ? (uint8_t *)&t->frame + t->at : t->payload + (t->at - head);
-    ssize_t got = read_some(p, to, in_head ? head - t->at : t->size - t->at);
+    ssize_t got = read_some(p, to, in_head ? head - t->at : t->size - t->at, drained);
     if (got == 0)
         return false;
     t->at += got > 0 ? (uint64_t)got : 0;
@@ -267,11 +271,12 @@ static bool read_part(struct tcp_endpoint *e, int rank)
 void tt_tcp_read(struct tcp_endpoint *e, int rank)
 {
     struct tcp_peer *p = &e->peers[rank];
+    bool drained = false;
     if (atomic_load(&p->connection) != TCP_OPEN || tt_tcp_is_leaving(p))
         return;
     for (uint64_t bytes = 0; bytes < TURN_BYTES || p->used < p->have;) { /* nobody is woken for the latter */
         uint64_t before = p->in.at;
-        if (!read_part(e, rank))
+        if (!read_part(e, rank, &drained))
             return;
         bytes += p->in.at > before ? p->in.at - before : p->in.size - before;
     }

@@ -102,6 +102,70 @@ Test(tcp_wire, a_turn_of_reading_keeps_no_whole_frame)
     tt_tcp.close(&e->head);
 }
 
+/* --- System calls: a message of few bytes takes little else */
+
+/* The linker puts these before those of the system (Makefile.am). */
+static _Thread_local char calls[16];
+static _Thread_local size_t ncalls;
+
+static void count_call(char what)
+{
+    if (ncalls < sizeof calls - 1)
+        calls[ncalls++] = what;
+}
+
+ssize_t __real_recv(int fd, void *to, size_t bytes, int flags);
+ssize_t __wrap_recv(int fd, void *to, size_t bytes, int flags);
+ssize_t __wrap_recv(int fd, void *to, size_t bytes, int flags)
+{
+    count_call('r');
+    return __real_recv(fd, to, bytes, flags);
+}
+
+static void expect_calls(const char *like, const char *when)
+{
+    calls[ncalls] = 0;
+    ncalls = 0;
+    cr_expect_str_eq(calls, like, "%s: %s, not %s", when, calls, like);
+}
+
+static void lend_rooms(struct tcp_endpoint *e)
+{
+    struct tcp_link *link = tt_tcp_link_of(e, 0, 1);
+    for (int i = 0; i < TT_SLOTS; i++) {
+        link->in[i].memory = e->memory;
+        link->out[i].memory = e->memory;
+    }
+}
+
+/* A socket that gave less than it was asked for is empty. */
+Test(tcp_wire, who_got_less_than_asked_for_does_not_ask_again)
+{
+    static const uint8_t payload[SUITE_SLOT_BYTES];
+    enum { LONG = TCP_BUFFER_BYTES + 8 };
+    int other;
+    struct tcp_endpoint *e = open_end(0, 1, &other);
+    struct tcp_slot *in = tt_tcp_link_of(e, 0, 1)->in;
+    lend_rooms(e);
+    tt_tcp_read(e, 1);
+    expect_calls("r", "nothing is there");
+    say(other, (struct tcp_frame){ .kind = TCP_MESSAGE, .bytes = 8 }, payload);
+    say(other, (struct tcp_frame){ .kind = TCP_MESSAGE, .number = 1, .bytes = 8 }, payload);
+    ncalls = 0;
+    tt_tcp_read(e, 1);
+    expect_calls("r", "two messages are there");
+    cr_expect(atomic_load(&in[0].state) == TCP_FULL && atomic_load(&in[1].state) == TCP_FULL);
+    say(other, (struct tcp_frame){ .kind = TCP_MESSAGE, .number = 2, .bytes = LONG }, payload);
+    ncalls = 0;
+    tt_tcp_read(e, 1);
+    expect_calls("rr", "more is there than the buffer holds");
+    cr_expect(atomic_load(&in[2].state) == TCP_FULL);
+    close(other);
+    tt_tcp_read(e, 1);
+    cr_expect_eq(atomic_load(&e->peers[1].connection), TCP_CLOSED, "that it has ended is found later");
+    tt_tcp.close(&e->head);
+}
+
 /* --- Frames that no rank sends */
 
 /* They end the connection, and nothing is written. A frame is read after one message, which is in slot 0. */
