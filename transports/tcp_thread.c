@@ -77,6 +77,20 @@ static bool is_left(struct tcp_endpoint *e, int rank)
     return t->payload == tt_tcp_link_of(e, t->frame.class, rank)->out[t->frame.number % TT_SLOTS].memory;
 }
 
+/* What is to be said goes first, since the peer waits for it. Who has said all of it need not read now; who
+ * has not must, for the peer may not read either before it has written. */
+static void speak_first(struct tcp_endpoint *e, int rank, bool news)
+{
+    const struct tcp_peer *p = &e->peers[rank];
+    if (news || p->to.size > 0)
+        tt_tcp_write(e, rank);
+    if (news && p->to.size == 0)
+        return;
+    tt_tcp_read(e, rank);
+    if (p->asked || tt_tcp_releases_are_news(e, rank))
+        tt_tcp_write(e, rank);
+}
+
 void tt_tcp_drive(struct tcp_endpoint *e, int rank, bool news)
 {
     struct tcp_peer *p = &e->peers[rank];
@@ -94,9 +108,7 @@ void tt_tcp_drive(struct tcp_endpoint *e, int rank, bool news)
         if (news || wants || p->carried.greet || tt_tcp_releases_are_news(e, rank))
             tt_tcp_carry(e, rank);
     } else {
-        tt_tcp_read(e, rank);
-        if (news || p->to.size > 0 || p->asked || tt_tcp_releases_are_news(e, rank))
-            tt_tcp_write(e, rank);
+        speak_first(e, rank, news);
     }
     bool unsaid = is_left(e, rank) || e->end.first_claimer != TT_NONE ||
                   (news && atomic_load(&p->connection) == TCP_NOT_DIALED && tt_tcp_has_news(e, rank));

@@ -122,6 +122,14 @@ ssize_t __wrap_recv(int fd, void *to, size_t bytes, int flags)
     return __real_recv(fd, to, bytes, flags);
 }
 
+ssize_t __real_sendmsg(int fd, const struct msghdr *message, int flags);
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags);
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags)
+{
+    count_call('w');
+    return __real_sendmsg(fd, message, flags);
+}
+
 static void expect_calls(const char *like, const char *when)
 {
     calls[ncalls] = 0;
@@ -163,6 +171,43 @@ Test(tcp_wire, who_got_less_than_asked_for_does_not_ask_again)
     close(other);
     tt_tcp_read(e, 1);
     cr_expect_eq(atomic_load(&e->peers[1].connection), TCP_CLOSED, "that it has ended is found later");
+    tt_tcp.close(&e->head);
+}
+
+static void fill(struct tcp_endpoint *e, uint64_t number, uint64_t bytes)
+{
+    struct tcp_slot *out = &tt_tcp_link_of(e, 0, 1)->out[number % TT_SLOTS];
+    out->number = number;
+    out->bytes = bytes;
+    out->payload = out->memory;
+    atomic_store(&out->state, TCP_FULL);
+}
+
+/* Who sends does not look first, or afterwards, what has come. Who cannot send all must, for the peer may be
+ * at the same point; and who looks for something looks. */
+Test(tcp_wire, what_is_to_be_said_goes_first)
+{
+    static const uint8_t payload[8];
+    int other;
+    struct tcp_endpoint *e = open_end(0, 1, &other);
+    const struct tcp_link *link = tt_tcp_link_of(e, 0, 1);
+    lend_rooms(e);
+    say(other, (struct tcp_frame){ .kind = TCP_MESSAGE, .bytes = 8 }, payload);
+    fill(e, 0, 8);
+    ncalls = 0;
+    tt_tcp_drive(e, 1, true);
+    expect_calls("w", "a message is sent");
+    cr_expect(atomic_load(&link->out[0].state) == TCP_DONE && atomic_load(&link->in[0].state) == TCP_FREE);
+    tt_tcp_drive(e, 1, false);
+    expect_calls("r", "a message is looked for");
+    cr_expect_eq(atomic_load(&link->in[0].state), TCP_FULL);
+    for (int i = 1; i < TT_SLOTS; i++)
+        fill(e, (uint64_t)i, SUITE_SLOT_BYTES);
+    ncalls = 0;
+    say(other, (struct tcp_frame){ .kind = TCP_MESSAGE, .number = 1, .bytes = 8 }, payload);
+    tt_tcp_drive(e, 1, true);
+    cr_expect_eq(atomic_load(&link->in[1].state), TCP_FULL, "who cannot send reads");
+    close(other);
     tt_tcp.close(&e->head);
 }
 
