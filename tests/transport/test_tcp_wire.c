@@ -130,6 +130,14 @@ ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags)
     return __real_sendmsg(fd, message, flags);
 }
 
+ssize_t __real_send(int fd, const void *from, size_t bytes, int flags);
+ssize_t __wrap_send(int fd, const void *from, size_t bytes, int flags);
+ssize_t __wrap_send(int fd, const void *from, size_t bytes, int flags)
+{
+    count_call('s');
+    return __real_send(fd, from, bytes, flags);
+}
+
 static void expect_calls(const char *like, const char *when)
 {
     calls[ncalls] = 0;
@@ -196,7 +204,7 @@ Test(tcp_wire, what_is_to_be_said_goes_first)
     fill(e, 0, 8);
     ncalls = 0;
     tt_tcp_drive(e, 1, true);
-    expect_calls("w", "a message is sent");
+    expect_calls("s", "a message is sent");
     cr_expect(atomic_load(&link->out[0].state) == TCP_DONE && atomic_load(&link->in[0].state) == TCP_FREE);
     tt_tcp_drive(e, 1, false);
     expect_calls("r", "a message is looked for");
@@ -207,6 +215,46 @@ Test(tcp_wire, what_is_to_be_said_goes_first)
     say(other, (struct tcp_frame){ .kind = TCP_MESSAGE, .number = 1, .bytes = 8 }, payload);
     tt_tcp_drive(e, 1, true);
     cr_expect_eq(atomic_load(&link->in[1].state), TCP_FULL, "who cannot send reads");
+    close(other);
+    tt_tcp.close(&e->head);
+}
+
+/* Sends a message of so many bytes by a turn, and hears it at the other end. */
+static void send_one(struct tcp_endpoint *e, int other, uint64_t number, uint64_t bytes)
+{
+    static uint8_t heard[SUITE_SLOT_BYTES];
+    struct tcp_slot *out = &tt_tcp_link_of(e, 0, 1)->out[number % TT_SLOTS];
+    struct tcp_frame frame;
+    fill(e, number, bytes);
+    for (uint64_t i = 0; i < bytes; i++)
+        out->memory[i] = (uint8_t)(31 * i + number);
+    ncalls = 0;
+    tt_tcp_drive(e, 1, true);
+    size_t n = ncalls;
+    cr_assert_eq(atomic_load(&out->state), TCP_DONE);
+    cr_assert_eq(recv(other, &frame, sizeof frame, MSG_WAITALL), sizeof frame);
+    cr_assert(frame.kind == TCP_MESSAGE && frame.number == number && frame.bytes == bytes);
+    cr_assert_eq(recv(other, heard, bytes, MSG_WAITALL), (ssize_t)bytes);
+    cr_expect_eq(memcmp(heard, out->memory, bytes), 0, "%llu bytes", (unsigned long long)bytes);
+    ncalls = n;
+}
+
+/* Few bytes go with their head as one part; more are not copied. */
+Test(tcp_wire, few_bytes_go_with_their_head)
+{
+    static const uint64_t few[] = { 1, 8, 511, 512 }, many[] = { 513, 4096, SUITE_SLOT_BYTES / 2 };
+    uint64_t number = 0;
+    int other;
+    struct tcp_endpoint *e = open_end(0, 1, &other);
+    lend_rooms(e);
+    for (size_t i = 0; i < sizeof few / sizeof *few; i++) {
+        send_one(e, other, number++, few[i]);
+        expect_calls("s", "few");
+    }
+    for (size_t i = 0; i < sizeof many / sizeof *many; i++) {
+        send_one(e, other, number++, many[i]);
+        expect_calls("w", "many");
+    }
     close(other);
     tt_tcp.close(&e->head);
 }
