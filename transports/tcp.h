@@ -224,6 +224,7 @@ struct tcp_endpoint {
     struct { /* how often the caller drove, and how many of these turns the thread has seen */
         _Atomic uint32_t taken;
         uint32_t seen, watched; /* watched: when it last slept */
+        int64_t nap_ns; /* its next nap while the caller drives; 0: the shortest */
         _Atomic bool stopped; /* the thread waits for its own turn: the caller takes none */
     } turns;
     _Atomic bool woken, closing;

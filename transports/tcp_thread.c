@@ -38,6 +38,7 @@ enum {
     DIAL_MS = 1000, /* a network that does not reach a peer may do so soon, or the peer dials meanwhile */
     NAP_NS = 100000, /* of each rank, which may share its core with the others */
     MOST_NAPS = 50,
+    LONGEST_NAP_NS = 1600000, /* of few ranks, too, while the caller drives: they double until then */
     NAPS = 8,
 };
 
@@ -63,8 +64,10 @@ struct tcp_watch {
 
 void tt_tcp_wake(struct tcp_endpoint *e)
 {
-    if (!atomic_exchange(&e->woken, true))
-        eventfd_write(e->wake, 1);
+    if (atomic_exchange(&e->woken, true))
+        return;
+    eventfd_write(e->wake, 1);
+    tt_doorbell_end_watch(e->head.doorbell);
 }
 
 /* True if a frame is under way that the caller will not wait for. A message that lies in its own memory it
@@ -418,20 +421,37 @@ static void wait_for_work(struct tcp_endpoint *e, bool driven)
     atomic_exchange(&e->woken, false);
 }
 
+/* True if the caller has driven since the thread last looked, and the thread has nothing to do. */
+static bool is_driven(struct tcp_endpoint *e)
+{
+    uint32_t turns = atomic_load(&e->turns.taken);
+    if (turns == e->turns.seen || atomic_load(&e->head.doorbell->sleeping) != 0 || atomic_load(&e->woken) ||
+        atomic_load(&e->closing))
+        return false;
+    e->turns.seen = turns;
+    return true;
+}
+
 /* Lets a caller that drives do so: it reads and writes by itself, and each packet that woke this thread would
- * cost it time. It is over when the caller sleeps, has not driven for a nap, or needs this thread. True: the
- * caller goes on, but after some naps it is time for a look at what only this thread does. */
+ * cost it time, as each nap that ends does. It is over when the caller sleeps, has not driven for a nap, or
+ * needs this thread. True: the caller goes on, but after some naps it is time for a look at what only this
+ * thread does. */
 static bool give_way(struct tcp_endpoint *e)
 {
     struct tt_doorbell *bell = e->head.doorbell;
-    int64_t nap_ns = e->head.n < MOST_NAPS ? e->head.n * NAP_NS : MOST_NAPS * NAP_NS;
+    int64_t shortest_ns = e->head.n < MOST_NAPS ? e->head.n * NAP_NS : MOST_NAPS * NAP_NS;
     for (int naps = 0; naps < NAPS; naps++) {
-        uint32_t turns = atomic_load(&e->turns.taken);
-        if (turns == e->turns.seen || atomic_load(&bell->sleeping) != 0 || atomic_load(&e->woken) ||
-            atomic_load(&e->closing))
+        tt_doorbell_begin_watch(bell);
+        if (!is_driven(e)) {
+            tt_doorbell_end_watch(bell);
+            e->turns.nap_ns = 0;
             return false;
-        e->turns.seen = turns;
-        tt_doorbell_watch(bell, nap_ns);
+        }
+        if (e->turns.nap_ns < shortest_ns)
+            e->turns.nap_ns = shortest_ns;
+        tt_doorbell_watch(bell, e->turns.nap_ns);
+        if (2 * e->turns.nap_ns <= LONGEST_NAP_NS)
+            e->turns.nap_ns *= 2;
     }
     return true;
 }

@@ -155,12 +155,23 @@ static bool rung(const struct tt_wait *w)
     return false;
 }
 
+void tt_doorbell_begin_watch(struct tt_doorbell *bell)
+{
+    atomic_store(&bell->watched, 1);
+}
+
 void tt_doorbell_watch(struct tt_doorbell *bell, int64_t ns)
 {
     struct timespec timeout = to_timespec(ns);
-    atomic_store(&bell->watched, 1);
-    syscall(SYS_futex, &bell->sleeping, FUTEX_WAIT, 0, &timeout, NULL, 0);
+    if (atomic_load(&bell->sleeping) == 0)
+        syscall(SYS_futex, &bell->watched, FUTEX_WAIT, 1, &timeout, NULL, 0);
     atomic_store(&bell->watched, 0);
+}
+
+void tt_doorbell_end_watch(struct tt_doorbell *bell)
+{
+    if (atomic_load(&bell->watched) != 0 && atomic_exchange(&bell->watched, 0) != 0)
+        syscall(SYS_futex, &bell->watched, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
 static void arm(struct tt_wait *w)
@@ -168,8 +179,7 @@ static void arm(struct tt_wait *w)
     take_tickets(w);
     for (int i = 0; i < w->nbells; i++) {
         atomic_fetch_add(&w->bells[i]->sleeping, 1);
-        if (atomic_load(&w->bells[i]->watched) != 0)
-            syscall(SYS_futex, &w->bells[i]->sleeping, FUTEX_WAKE, 1, NULL, NULL, 0);
+        tt_doorbell_end_watch(w->bells[i]);
     }
     w->unsure |=
         !tt_fence_heavy(); /* `sleeping` before the last poll, and the ringers' data before their look */

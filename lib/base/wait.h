@@ -28,9 +28,12 @@ struct tt_doorbell { /* in shared memory, alone in its cache line */
     _Atomic uint32_t watched; /* somebody waits for the first of them */
 };
 
-/* Waits until the owner of this bell sleeps, or is about to, but not longer than `ns`: for a thread that
- * works for the owner while it does not do so itself. */
+/* For a thread that works for the owner of this bell while it does not do so itself: begins to watch, and
+ * waits until the owner sleeps, or is about to, or somebody ends the watch, but not longer than `ns`. What it
+ * looks at in between, and whoever changes that ends the watch, it cannot miss. */
+void tt_doorbell_begin_watch(struct tt_doorbell *bell);
 void tt_doorbell_watch(struct tt_doorbell *bell, int64_t ns);
+void tt_doorbell_end_watch(struct tt_doorbell *bell);
 
 /* Ring whether or not it seems asleep (abort). */
 void tt_doorbell_ring_always(struct tt_doorbell *bell);

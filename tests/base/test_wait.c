@@ -255,6 +255,28 @@ Test(wait, a_sleep_ends_at_its_time)
     cr_expect_lt(tries, 20, "it slept to the next tick");
 }
 
+/* Whoever ends a watch between its beginning and its sleep is not missed, and neither is an owner that comes
+ * to sleep. */
+Test(wait, a_watch_misses_nothing)
+{
+    enum { LONG_S = 10 };
+    struct tt_doorbell bell = { 0 }, *bells[] = { &bell };
+    struct tt_wait w;
+    int64_t began = tt_now_ns();
+    tt_doorbell_begin_watch(&bell);
+    tt_doorbell_end_watch(&bell);
+    tt_doorbell_watch(&bell, LONG_S * INT64_C(1000000000));
+    tt_wait_begin(&w, at_once, bells, 1);
+    tt_doorbell_begin_watch(&bell);
+    while (!tt_wait_is_asleep(&w))
+        tt_wait_idle(&w);
+    tt_doorbell_watch(&bell, LONG_S * INT64_C(1000000000));
+    tt_doorbell_begin_watch(&bell); /* it sleeps already */
+    tt_doorbell_watch(&bell, LONG_S * INT64_C(1000000000));
+    tt_wait_awake(&w);
+    cr_expect_lt(tt_now_ns() - began, LONG_S * INT64_C(1000000000) / 2);
+}
+
 /* So long after the other has come to sleeping. */
 static void write_late(struct pair *p, int ms)
 {
