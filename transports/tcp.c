@@ -275,21 +275,35 @@ static void await(struct tcp_peer *p)
         atomic_store_explicit(&p->awaited, true, memory_order_relaxed);
 }
 
-/* True if the slot can be filled. Else the peer is asked to tell of its releases. */
+/* True if a slot has been lacking for so long that the peer is to be asked, or if the caller is about to sleep.
+ * A peer that is at work tells of half of the slots by itself, soon; a question and an answer for each message
+ * would take more time than the message. */
+static bool lacks_long(struct tcp_endpoint *e, struct tcp_peer *p)
+{
+    enum { LONG_NS = 20000 };
+    int64_t now = tt_now_ns();
+    if (p->slots.lacking_ns == 0)
+        p->slots.lacking_ns = now;
+    return now - p->slots.lacking_ns >= LONG_NS || atomic_load(&e->head.doorbell->sleeping) != 0;
+}
+
+/* True if the slot can be filled. Else the peer is asked, after a while, to tell of its releases. */
 static bool is_free(struct tt_link *link, const struct tcp_slot *slot)
 {
     struct tcp_endpoint *e = of(link->endpoint);
-    if (atomic_load_explicit(&slot->state, memory_order_acquire) == TCP_FREE)
-        return true;
-    if (link->peer == e->head.me)
-        return false;
     struct tcp_peer *p = &e->peers[link->peer];
     int enough = TCP_ENOUGH;
-    await(p);
-    bool news = atomic_load_explicit(&slot->state, memory_order_acquire) == TCP_DONE &&
-                atomic_compare_exchange_strong(&p->want, &enough, TCP_WANTS);
-    tt_tcp_drive(e, link->peer, news);
-    return atomic_load_explicit(&slot->state, memory_order_acquire) == TCP_FREE;
+    if (link->peer != e->head.me && atomic_load_explicit(&slot->state, memory_order_acquire) != TCP_FREE) {
+        await(p);
+        bool news = lacks_long(e, p) &&
+                    atomic_load_explicit(&slot->state, memory_order_acquire) == TCP_DONE &&
+                    atomic_compare_exchange_strong(&p->slots.want, &enough, TCP_WANTS);
+        tt_tcp_drive(e, link->peer, news);
+    }
+    if (atomic_load_explicit(&slot->state, memory_order_acquire) != TCP_FREE)
+        return false;
+    p->slots.lacking_ns = 0;
+    return true;
 }
 
 /* Hands a slot that is filled to who drives. */
@@ -417,7 +431,8 @@ static void release(struct tt_link *link, uint64_t number)
     }
     tt_tcp_let_go(e, slot);
     atomic_store_explicit(&slot->state, TCP_DONE, memory_order_release);
-    if (atomic_fetch_add(&own->releases, 1) + 1 >= TCP_TOLD_AT || atomic_load(&e->peers[link->peer].wanted))
+    if (atomic_fetch_add(&own->releases, 1) + 1 >= TCP_TOLD_AT ||
+        atomic_load(&e->peers[link->peer].slots.wanted))
         tt_tcp_drive(e, link->peer, true);
 }
 

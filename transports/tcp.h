@@ -178,9 +178,12 @@ struct tcp_peer {
     /* What is to be told, and what the peer has been told. */
     _Atomic bool ask; /* this rank asks */
     int64_t ask_ns; /* not before, it asks again; of the caller */
-    _Atomic int want; /* enum tcp_want */
+    struct {
+        _Atomic int want; /* enum tcp_want */
+        _Atomic bool wanted; /* the peer wants some */
+        int64_t lacking_ns; /* since when the caller lacks one; 0: it does not */
+    } slots;
     bool asked; /* the peer asks */
-    _Atomic bool wanted; /* the peer wants slots */
     bool answering; /* an answer of the peer is awaited */
     struct { /* of what the peer was told last: a number, and versions of cells */
         uint64_t call, wait, note, refusals;

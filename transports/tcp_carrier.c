@@ -116,7 +116,7 @@ static void arrived(
         tt_tcp_fill(e, head->from, &frame, payload);
     }
     if (head->kind == TCP_WANT)
-        atomic_store(&p->wanted, true);
+        atomic_store(&p->slots.wanted, true);
     tt_doorbell_ring(e->head.doorbell);
 }
 
@@ -240,12 +240,13 @@ void tt_tcp_carry(struct tcp_endpoint *e, int rank)
     bool releases = tt_tcp_releases_are_news(e, rank);
     if (well && !p->carried.speaking && (p->carried.greet || releases)) {
         if (releases) /* a greeting alone leaves the peer waiting for a slot */
-            atomic_store(&p->wanted, false);
+            atomic_store(&p->slots.wanted, false);
         p->carried.greet = false;
         p->carried.speaking = true;
         p->carried.word = (struct tt_carrier_head){ .kind = TCP_RELEASE };
         well = hand_over(e, rank, &p->carried.word, NULL, 0, &p->carried);
-    } else if (well && !p->carried.speaking && atomic_compare_exchange_strong(&p->want, &wants, TCP_TOLD)) {
+    } else if (well && !p->carried.speaking &&
+               atomic_compare_exchange_strong(&p->slots.want, &wants, TCP_TOLD)) {
         p->carried.speaking = true;
         p->carried.word = (struct tt_carrier_head){ .kind = TCP_WANT };
         well = hand_over(e, rank, &p->carried.word, NULL, 0, &p->carried);

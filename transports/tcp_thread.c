@@ -107,7 +107,7 @@ void tt_tcp_drive(struct tcp_endpoint *e, int rank, bool news)
     if (e->carrier != NULL) {
         e->carries->progress(e->carrier);
         tt_tcp_keep_promises(e, rank);
-        bool wants = atomic_load(&p->want) == TCP_WANTS;
+        bool wants = atomic_load(&p->slots.want) == TCP_WANTS;
         if (news || wants || p->carried.greet || tt_tcp_releases_are_news(e, rank))
             tt_tcp_carry(e, rank);
     } else {

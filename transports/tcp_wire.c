@@ -98,7 +98,7 @@ bool tt_tcp_take_releases(struct tcp_endpoint *e, int rank, const struct tcp_fra
 {
     bool right = true;
     if (f->released[0] != 0 || f->released[1] != 0)
-        atomic_store(&e->peers[rank].want, TCP_ENOUGH);
+        atomic_store(&e->peers[rank].slots.want, TCP_ENOUGH);
     for (unsigned c = 0; c < TT_CLASSES; c++)
         for (unsigned bits = f->released[c], i = 0; bits != 0; bits >>= 1, i++) {
             struct tcp_slot *slot = &tt_tcp_link_of(e, c, rank)->out[i];
@@ -168,7 +168,7 @@ static void take(struct tcp_endpoint *e, int rank, const struct tcp_transfer *t)
         tt_tcp_fill(e, rank, f, t->payload);
         break;
     case TCP_WANT:
-        atomic_store(&p->wanted, true);
+        atomic_store(&p->slots.wanted, true);
         break;
     case TCP_ASK:
         p->asked = true;
@@ -435,7 +435,7 @@ bool tt_tcp_releases_are_news(struct tcp_endpoint *e, int rank)
         any = any || releases > 0;
         many = many || releases >= TCP_TOLD_AT;
     }
-    return many || (any && atomic_load(&e->peers[rank].wanted));
+    return many || (any && atomic_load(&e->peers[rank].slots.wanted));
 }
 
 /* True if this rank has refused a call that the peer does not know of. */
@@ -465,7 +465,7 @@ bool tt_tcp_has_news(struct tcp_endpoint *e, int rank)
     /* A carrier takes messages, but a connection beside it shows whether the peer lives. */
     bool messages = e->carrier == NULL
                         ? tt_tcp_find_full(e, rank, &class) != NULL || tt_tcp_releases_are_news(e, rank) ||
-                              atomic_load(&p->want) == TCP_WANTS
+                              atomic_load(&p->slots.want) == TCP_WANTS
                         : p->carried.sent > 0 && atomic_load(&p->connection) == TCP_NOT_DIALED;
     return messages || end_is_news(e, rank) || p->asked || (atomic_load(&p->ask) && !p->answering) ||
            goodbye_is_news(e, p);
@@ -487,10 +487,10 @@ static bool tell_message(struct tcp_endpoint *e, int rank)
                 .bytes = full->bytes },
             full->payload);
     if (tt_tcp_releases_are_news(e, rank)) {
-        atomic_store(&p->wanted, false);
+        atomic_store(&p->slots.wanted, false);
         return begin(e, rank, (struct tcp_frame){ .kind = TCP_RELEASE }, NULL);
     }
-    return atomic_compare_exchange_strong(&p->want, &wants, TCP_TOLD) &&
+    return atomic_compare_exchange_strong(&p->slots.want, &wants, TCP_TOLD) &&
            begin(e, rank, (struct tcp_frame){ .kind = TCP_WANT }, NULL);
 }
 

@@ -94,3 +94,70 @@ Test(tcp_thread, who_needs_it_ends_its_nap)
 {
     shm_stage_run(shm_stage_new(RANKS), wake_a_napper, -1);
 }
+
+/* --- Slots */
+
+/* Fills all slots of messages to the other rank, and waits until each is written. */
+static uint64_t fill_slots(struct tcp_endpoint *e, uint64_t number)
+{
+    struct tt_link *link = e->head.links[1 - e->head.me];
+    for (int i = 0; i < TT_SLOTS; i++, number++)
+        while (!link->ops->post(link, number, 7, "eight b", 8))
+            continue;
+    for (int i = 0; i < TT_SLOTS; i++)
+        while (atomic_load(&tt_tcp_link_of(e, 0, link->peer)->out[i].state) != TCP_DONE)
+            tt_tcp_drive(e, link->peer, true);
+    return number;
+}
+
+static bool post_one(struct tcp_endpoint *e, uint64_t number)
+{
+    struct tt_link *link = e->head.links[1 - e->head.me];
+    return link->ops->post(link, number, 7, "eight b", 8);
+}
+
+static void take_all(struct tcp_endpoint *e, uint64_t number)
+{
+    struct tt_link *link = e->head.links[1 - e->head.me];
+    const void *payload;
+    for (int i = 0; i < TT_SLOTS; i++, number++) {
+        while (link->ops->peek(link, number, 7, 8, &payload) != TT_PEEK_THERE)
+            continue;
+        link->ops->release(link, number);
+    }
+}
+
+static void lack_slots(struct shm_rank *r)
+{
+    enum { LONG_MS = 2 };
+    struct tcp_endpoint *e = (struct tcp_endpoint *)join(r);
+    const struct tcp_peer *p = &e->peers[1 - r->me];
+    uint64_t number = r->stage->params.first_number;
+    if (r->me == 0) {
+        uint64_t next = fill_slots(e, number);
+        suite_expect(&r->suite, !post_one(e, next), "a slot more");
+        suite_expect(&r->suite, atomic_load(&p->slots.want) == TCP_ENOUGH, "it asks at once");
+        tt_sleep_ms(LONG_MS);
+        suite_expect(&r->suite, !post_one(e, next), "a slot that nobody released");
+        suite_expect(&r->suite, atomic_load(&p->slots.want) != TCP_ENOUGH, "it does not ask");
+    }
+    shm_meet(r);
+    if (r->me == 1) {
+        take_all(e, number);
+    } else {
+        uint64_t next = fill_slots(e, number + TT_SLOTS);
+        atomic_fetch_add(&e->head.doorbell->sleeping, 1);
+        suite_expect(&r->suite, !post_one(e, next), "a slot more");
+        suite_expect(&r->suite, atomic_load(&p->slots.want) != TCP_ENOUGH, "who is about to sleep asks");
+        atomic_fetch_sub(&e->head.doorbell->sleeping, 1);
+    }
+    shm_meet(r);
+    tt_tcp.close(&e->head);
+}
+
+/* Only who lacks a slot for long asks for it, or who is about to sleep: a peer that is at work tells of its
+ * releases by itself. */
+Test(tcp_thread, who_lacks_a_slot_asks_after_a_while)
+{
+    shm_stage_run(shm_stage_new(RANKS), lack_slots, -1);
+}
