@@ -6,20 +6,20 @@
  * over what it owns, added up over the ranks, must be those of the head. */
 #include "training/checkpoint/checkpoint.h"
 
+#include "training/checkpoint/file.h"
 #include "training/checkpoint/head.h"
 #include "training/run/host.h"
 #include "training/run/bfloat16.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PATH = 1024, SOME = 4096 };
+enum { SOME = 4096 };
 
 static bool in_step(tutti_comm *ranks, struct tr_error *e)
 {
@@ -46,17 +46,6 @@ static bool sum_up(
 }
 
 /* ---- saving ---- */
-
-static bool make_file(const char *path, int64_t bytes, struct tr_error *e)
-{
-    int file = open(path, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0666);
-    bool ok = file >= 0 && ftruncate(file, (off_t)bytes) == 0;
-    if (!ok)
-        tr_fail(e, "%s cannot be written: %s", path, strerror(errno));
-    if (file >= 0)
-        close(file);
-    return ok;
-}
 
 /* As float32, some elements at a time. */
 static bool write_piece(const struct tr_piece *p, int file, int64_t at, const char *path, struct tr_error *e)
@@ -85,27 +74,12 @@ static bool write_pieces(
     return fsync(file) == 0 || tr_fail(e, "%s cannot be written: %s", path, strerror(errno));
 }
 
-/* The name is given when everything is on the disk, and the name must be there, too. */
-static bool give_name(const char *part, const char *path, struct tr_error *e)
-{
-    char copy[PATH];
-    if (rename(part, path))
-        return tr_fail(e, "%s cannot be renamed to %s: %s", part, path, strerror(errno));
-    snprintf(copy, sizeof copy, "%s", path);
-    int directory = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (directory >= 0) {
-        fsync(directory);
-        close(directory);
-    }
-    return true;
-}
-
 static bool write_file(const struct tr_runner *r, struct tr_heading *h, const char *part, const char *path,
     tutti_comm *ranks, struct tr_error *e)
 {
     bool first = !ranks || tutti_comm_rank(ranks) == 0;
     size_t sums = (size_t)h->head.entries * TR_KINDS;
-    if (first && !make_file(part, h->head.bytes, e))
+    if (first && !tr_file_make(part, h->head.bytes, e))
         return false;
     if (!in_step(ranks, e))
         return false;
@@ -120,24 +94,18 @@ static bool write_file(const struct tr_runner *r, struct tr_heading *h, const ch
         h->entries[i / TR_KINDS].sums[i % TR_KINDS] = sum[i];
     if (ok && first)
         ok = tr_heading_write(h, file, part, e) &&
-             (fsync(file) == 0 || tr_fail(e, "%s: %s", part, strerror(errno))) && give_name(part, path, e);
+             (fsync(file) == 0 || tr_fail(e, "%s: %s", part, strerror(errno))) && tr_file_name(part, path, e);
     free(sum);
     close(file);
     return ok && in_step(ranks, e);
-}
-
-static bool part_name(char part[PATH], const char *path, struct tr_error *e)
-{
-    return snprintf(part, PATH, "%s.part", path) < PATH ||
-           tr_fail(e, "%.200s...: the name is too long", path);
 }
 
 bool tr_checkpoint_save(const struct tr_runner *r, const char *path, tutti_comm *ranks, struct tr_error *e)
 {
     const struct tr_placed *p = r->tape->placed;
     struct tr_heading h;
-    char part[PATH];
-    if (!part_name(part, path, e))
+    char part[TR_PATH];
+    if (!tr_file_part(part, path, e))
         return false;
     tr_heading_make(&h, p->g, p->plan, r->data->seed);
     h.head.step = r->step * h.updates;
@@ -153,13 +121,13 @@ bool tr_checkpoint_save(const struct tr_runner *r, const char *path, tutti_comm 
 
 bool tr_checkpoint_writable(const char *path, struct tr_error *e)
 {
-    char part[PATH];
+    char part[TR_PATH];
     struct stat s;
-    if (!part_name(part, path, e))
+    if (!tr_file_part(part, path, e))
         return false;
     if (stat(path, &s) == 0 && !S_ISREG(s.st_mode))
         return tr_fail(e, "%s is not a file; legal is the name of one, or a new name", path);
-    if (!make_file(part, 0, e))
+    if (!tr_file_make(part, 0, e))
         return false;
     unlink(part);
     return true;

@@ -2,6 +2,8 @@
 /* head.c: the head of a checkpoint: made, written, read, and held against the run. */
 #include "training/checkpoint/head.h"
 
+#include "training/checkpoint/file.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stddef.h>
@@ -20,34 +22,6 @@ _Static_assert(sizeof(struct tr_head) == 304 && sizeof(struct tr_saved) == 96, "
 
 enum { FIRST_ALIGN = 4096, MOST_ENTRIES = 1 << 20, CELLS = 64 };
 static const char magic[8] = { 'T', 'U', 'T', 'T', 'I', 'C', 'K', 'P' };
-
-bool tr_read_at(int file, void *to, int64_t bytes, int64_t at, const char *path, struct tr_error *e)
-{
-    for (int64_t done = 0; done < bytes;) {
-        ssize_t n = pread(file, (char *)to + done, (size_t)(bytes - done), (off_t)(at + done));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return tr_fail(e, "%s: %" PRId64 " bytes at %" PRId64 " cannot be read: %s", path, bytes - done,
-                at + done, n ? strerror(errno) : "the file ends before");
-        done += n;
-    }
-    return true;
-}
-
-bool tr_write_at(int file, const void *from, int64_t bytes, int64_t at, const char *path, struct tr_error *e)
-{
-    for (int64_t done = 0; done < bytes;) {
-        ssize_t n = pwrite(file, (const char *)from + done, (size_t)(bytes - done), (off_t)(at + done));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return tr_fail(e, "%s: %" PRId64 " bytes at %" PRId64 " cannot be written: %s", path,
-                bytes - done, at + done, n ? strerror(errno) : "no room");
-        done += n;
-    }
-    return true;
-}
 
 int tr_heading_entry(const struct tr_graph *g, int parameter)
 {

@@ -23,7 +23,4 @@ bool tr_heading_write(struct tr_heading *h, int file, const char *path, struct t
 /* The entry of a parameter, tied ones by the one whose values they share. */
 int tr_heading_entry(const struct tr_graph *g, int parameter);
 
-bool tr_read_at(int file, void *to, int64_t bytes, int64_t at, const char *path, struct tr_error *e);
-bool tr_write_at(int file, const void *from, int64_t bytes, int64_t at, const char *path, struct tr_error *e);
-
 #endif
