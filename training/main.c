@@ -19,6 +19,8 @@ static const struct {
     { "demo", "a matrix product, or a ring all-reduce, on real ranks", tr_command_demo },
     { "simulate", "asynchronous parameter servers on one rank, in a given order", tr_command_simulate },
     { "data", "make a file of tokens of any text", tr_command_data },
+    { "export", "a checkpoint as safetensors, with GPT-2's names", tr_command_export },
+    { "import", "safetensors as a checkpoint to begin with", tr_command_import },
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 

@@ -209,6 +209,26 @@ static bool read_head(struct tr_head *head, int file, int64_t bytes, const char 
     return tr_read_at(file, (char *)head + oldest, all - oldest, oldest, path, e);
 }
 
+/* Without a run to hold it against: arrays lie where a head of its version has them. */
+static bool lies_so(struct tr_heading *h, const char *path, struct tr_error *e)
+{
+    struct tr_heading as = { .head = h->head, .entries = tr_new(h->head.entries, sizeof *h->entries) };
+    bool ok = h->head.waits == 0 || h->head.waits == 1;
+    for (uint32_t i = 0; i < h->head.entries; i++) {
+        int64_t rows = h->entries[i].rows, columns = h->entries[i].columns;
+        ok = ok && rows > 0 && columns > 0 && rows <= h->head.bytes / columns;
+        as.entries[i] = h->entries[i];
+        h->entries[i].name[sizeof h->entries[i].name - 1] = 0;
+    }
+    if (ok)
+        lay_out(&as);
+    for (uint32_t i = 0; ok && i < h->head.entries; i++)
+        ok = as.entries[i].at == h->entries[i].at;
+    ok = ok && as.head.bytes == h->head.bytes && as.head.first == h->head.first;
+    free(as.entries);
+    return ok || tr_fail(e, "%s is damaged: its head does not say where its arrays lie", path);
+}
+
 bool tr_heading_read(
     struct tr_heading *h, int file, const char *path, struct tr_heading *run, struct tr_error *e)
 {
@@ -226,11 +246,13 @@ bool tr_heading_read(
         return false;
     if (!sane || h->head.bytes != s.st_size || sum_heading(h) != h->head.sum)
         return tr_fail(e, "%s is damaged: the checksum of its head is wrong", path);
+    h->head.model[sizeof h->head.model - 1] = h->head.data[sizeof h->head.data - 1] = 0;
+    if (!run)
+        return lies_so(h, path, e);
     run->head.version = h->head.version;
     lay_out(run);
     if (!fits(h, path, run, e))
         return false;
-    h->head.data[sizeof h->head.data - 1] = 0;
     h->head.step /= run->updates, h->head.batch *= run->updates;
     return true;
 }

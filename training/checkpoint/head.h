@@ -13,7 +13,8 @@ struct tr_heading {
 
 /* Of a run, with step and sums as 0, and without its data. */
 void tr_heading_make(struct tr_heading *h, const struct tr_graph *g, const struct tr_plan *p, uint64_t seed);
-/* Of a file that is open for reading, and fits the run, which is laid out by the file's version for that. */
+/* Of a file that is open for reading, and fits the run, which is laid out by the file's version for that.
+ * NULL: no run is there, and the file is believed as far as it agrees with itself. */
 bool tr_heading_read(
     struct tr_heading *h, int file, const char *path, struct tr_heading *run, struct tr_error *e);
 /* Where an element of an array of this kind lies in the file, in bytes. */

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* json.c: the reader of a head of weights: no tree is made, for all that is wanted is a few numbers of each
+ * name. */
+#include "training/weights/json.h"
+
+#include <string.h>
+
+enum { DEEPEST = 16 };
+
+static void skip_space(struct tr_json *j)
+{
+    while (j->text < j->end && memchr(" \t\r\n", *j->text, 4))
+        j->text++;
+}
+
+bool tr_json_over(struct tr_json *j)
+{
+    skip_space(j);
+    return j->text == j->end;
+}
+
+bool tr_json_sign(struct tr_json *j, char sign)
+{
+    skip_space(j);
+    if (j->text == j->end || *j->text != sign)
+        return false;
+    j->text++;
+    return true;
+}
+
+/* Behind "\u": four digits of a sign of ASCII. */
+static bool by_number(struct tr_json *j, char *sign)
+{
+    int value = 0;
+    if (j->end - j->text < 4)
+        return false;
+    for (int i = 0; i < 4; i++) {
+        static const char digits[] = "0123456789abcdef0123456789ABCDEF";
+        const char *digit = memchr(digits, *j->text++, sizeof digits - 1);
+        if (!digit)
+            return false;
+        value = value * 16 + (int)((digit - digits) % 16);
+    }
+    *sign = (char)value;
+    return value > 0 && value < 0x80;
+}
+
+static bool escaped(struct tr_json *j, char *sign)
+{
+    static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+    if (j->text == j->end)
+        return false;
+    char c = *j->text++;
+    const char *found = memchr(from, c, sizeof from - 1);
+    if (found)
+        *sign = to[found - from];
+    return found || (c == 'u' && by_number(j, sign));
+}
+
+bool tr_json_string(struct tr_json *j, char *to, size_t room)
+{
+    size_t n = 0;
+    if (!tr_json_sign(j, '"'))
+        return false;
+    while (j->text < j->end && *j->text != '"') {
+        char sign = *j->text++;
+        if ((unsigned char)sign < ' ' || (sign == '\\' && !escaped(j, &sign)) || n + 1 >= room)
+            return false;
+        to[n++] = sign;
+    }
+    if (j->text == j->end)
+        return false;
+    j->text++;
+    to[n] = 0;
+    return true;
+}
+
+bool tr_json_whole(struct tr_json *j, int64_t *to)
+{
+    int64_t value = 0;
+    skip_space(j);
+    const char *first = j->text;
+    for (; j->text < j->end && *j->text >= '0' && *j->text <= '9'; j->text++) {
+        if (value >= INT64_MAX / 20 - 1)
+            return false;
+        value = value * 10 + (*j->text - '0');
+    }
+    *to = value;
+    return j->text > first;
+}
+
+/* A string of any length, of which nothing is kept. */
+static bool skip_string(struct tr_json *j)
+{
+    while (j->text < j->end && *j->text != '"')
+        if (*j->text++ == '\\' && j->text++ >= j->end)
+            return false;
+    return j->text < j->end && j->text++;
+}
+
+static bool skip(struct tr_json *j, int depth)
+{
+    if (tr_json_sign(j, '"'))
+        return skip_string(j);
+    bool object = tr_json_sign(j, '{');
+    if (!object && !tr_json_sign(j, '[')) {
+        const char *first = j->text; /* a number, true, false, null */
+        while (j->text < j->end && !memchr(" \t\r\n,]}", *j->text, 7))
+            j->text++;
+        return j->text > first;
+    }
+    char end = object ? '}' : ']';
+    if (depth == DEEPEST)
+        return false;
+    if (tr_json_sign(j, end))
+        return true;
+    do {
+        bool named = !object || (tr_json_sign(j, '"') && skip_string(j) && tr_json_sign(j, ':'));
+        if (!named || !skip(j, depth + 1))
+            return false;
+    } while (tr_json_sign(j, ','));
+    return tr_json_sign(j, end);
+}
+
+bool tr_json_skip(struct tr_json *j)
+{
+    return skip(j, 0);
+}
