@@ -62,13 +62,18 @@ static size_t staging_bytes(const struct tcp_endpoint *e)
     return refusals > cause ? refusals : cause;
 }
 
+static uint64_t room_bytes(const struct tcp_endpoint *e)
+{
+    return (e->head.slot_bytes + PAGE - 1) / PAGE * PAGE;
+}
+
 /* Allocates all that an endpoint has. The system gives the memory of slots when it is touched. */
 static bool allocate(struct tcp_endpoint *e)
 {
     size_t n = (size_t)e->head.n;
     e->refused_numbers = 1 + 2 * n;
     e->refusal_words = e->refused_numbers + TCP_TEXT_WORDS;
-    e->memory_bytes = 2 * TT_CLASSES * TT_SLOTS * n * ((e->head.slot_bytes + PAGE - 1) / PAGE * PAGE);
+    e->memory_bytes = 2 * TT_CLASSES * n * (TCP_ROOMS * room_bytes(e) + TCP_SLOTS * TCP_COPY_BYTES);
     e->ends = calloc(TT_CLASSES * n, sizeof *e->ends);
     e->head.links = calloc(TT_CLASSES * n, sizeof *e->head.links);
     e->refusals = calloc(n * (1 + e->refusal_words), sizeof *e->refusals);
@@ -189,14 +194,18 @@ static const struct tt_link_ops link_ops;
 static void make_links(struct tcp_endpoint *e)
 {
     uint8_t *room = e->memory;
-    uint64_t bytes = (e->head.slot_bytes + PAGE - 1) / PAGE * PAGE;
+    uint64_t bytes = room_bytes(e);
     for (int i = 0; i < TT_CLASSES * e->head.n; i++) {
         struct tcp_link *link = &e->ends[i];
         link->head = (struct tt_link){ &link_ops, &e->head, i % e->head.n };
-        for (int s = 0; s < TT_SLOTS; s++, room += 2 * bytes) {
-            link->out[s].memory = room;
-            link->in[s].memory = room + bytes;
+        uint8_t *few = room + 2 * TCP_ROOMS * bytes;
+        for (uint64_t s = 0; s < TCP_SLOTS; s++, few += 2 * TCP_COPY_BYTES) {
+            link->out[s].room = room + 2 * (s % TCP_ROOMS) * bytes;
+            link->in[s].room = link->out[s].room + bytes;
+            link->out[s].memory = link->out[s].few = few;
+            link->in[s].memory = link->in[s].few = few + TCP_COPY_BYTES;
         }
+        room = few;
         e->head.links[i] = &link->head;
     }
 }
@@ -265,7 +274,7 @@ static struct tcp_slot *slot_of(struct tt_link *head, uint64_t number, bool send
 {
     struct tcp_link *link = (struct tcp_link *)(void *)head;
     bool out = sends && head->peer != head->endpoint->me;
-    return out ? &link->out[number % TT_SLOTS] : &link->in[number % TT_SLOTS];
+    return out ? &link->out[number % TCP_SLOTS] : &link->in[number % TCP_SLOTS];
 }
 
 /* This rank cannot go on without the peer. */
@@ -285,6 +294,19 @@ static bool lacks_long(struct tcp_endpoint *e, struct tcp_peer *p)
     if (p->slots.lacking_ns == 0)
         p->slots.lacking_ns = now;
     return now - p->slots.lacking_ns >= LONG_NS || atomic_load(&e->head.doorbell->sleeping) != 0;
+}
+
+/* Returns the slot that must be free before a message of so many bytes can be sent, besides its own: of
+ * another long one that has its room. NULL: there is none. */
+static const struct tcp_slot *room_before(struct tt_link *link, uint64_t number, uint64_t bytes)
+{
+    for (uint64_t apart = TCP_ROOMS; apart < TCP_SLOTS && tt_tcp_is_long(bytes); apart += TCP_ROOMS) {
+        const struct tcp_slot *other = slot_of(link, number + apart, true);
+        if (tt_tcp_is_long(other->bytes) &&
+            atomic_load_explicit(&other->state, memory_order_acquire) != TCP_FREE)
+            return other;
+    }
+    return NULL;
 }
 
 /* True if the slot can be filled. Else the peer is asked, after a while, to tell of its releases. */
@@ -317,15 +339,19 @@ static void hand_over(struct tt_link *link, struct tcp_slot *slot, uint64_t numb
     slot->payload = payload;
     e->head.path_bytes[TT_PATH_COPIED] += bytes;
     atomic_store_explicit(&slot->state, TCP_FULL, memory_order_release);
-    if (link->peer != e->head.me)
-        tt_tcp_drive(e, link->peer, true);
+    if (link->peer == e->head.me)
+        return;
+    atomic_fetch_or(&((struct tcp_link *)(void *)link)->full, 1u << (number % TCP_SLOTS));
+    tt_tcp_drive(e, link->peer, true);
 }
 
 static bool send_message(struct tt_link *link, const struct tt_message *m)
 {
     struct tcp_slot *slot = slot_of(link, m->number, true);
-    if (!is_free(link, slot))
+    const struct tcp_slot *other = room_before(link, m->number, m->bytes);
+    if ((other != NULL && !is_free(link, other)) || !is_free(link, slot))
         return false;
+    tt_tcp_make_room(slot, m->bytes);
     uint64_t element = m->source.layout->element_bytes, run;
     uint8_t *payload = (uint8_t *)tt_view_run(&m->source, 0, &run);
     if (run * element < m->bytes || m->bytes <= TCP_COPY_BYTES || link->peer == link->endpoint->me) {
@@ -346,7 +372,7 @@ static bool post_message(
     struct tcp_slot *slot = slot_of(link, number, true);
     if (!is_free(link, slot))
         return false;
-    memcpy(slot->memory, src, bytes);
+    memcpy(tt_tcp_make_room(slot, bytes), src, bytes);
     hand_over(link, slot, number, signature, slot->memory, bytes);
     return true;
 }
@@ -431,8 +457,10 @@ static void release(struct tt_link *link, uint64_t number)
     }
     tt_tcp_let_go(e, slot);
     atomic_store_explicit(&slot->state, TCP_DONE, memory_order_release);
-    if (atomic_fetch_add(&own->releases, 1) + 1 >= TCP_TOLD_AT ||
-        atomic_load(&e->peers[link->peer].slots.wanted))
+    bool told =
+        tt_tcp_is_long(slot->bytes) && atomic_fetch_add(&own->long_releases, 1) + 1 >= TCP_LONG_TOLD_AT;
+    told = atomic_fetch_add(&own->releases, 1) + 1 >= TCP_TOLD_AT || told;
+    if (told || atomic_load(&e->peers[link->peer].slots.wanted))
         tt_tcp_drive(e, link->peer, true);
 }
 
@@ -449,8 +477,11 @@ static bool grant(
     if (after != 0 || link->peer == e->head.me || bytes <= TCP_COPY_BYTES ||
         count * place->layout->element_bytes < bytes || pthread_mutex_trylock(&e->driving) != 0)
         return false;
-    bool free = !e->deaf && atomic_load_explicit(&slot->state, memory_order_acquire) != TCP_FULL &&
-                (slot->granted == 0 || slot->granted == number + 1);
+    bool free = !e->deaf && atomic_load_explicit(&slot->state, memory_order_acquire) != TCP_FULL;
+    for (uint64_t i = 0; i < TCP_SLOTS; i += TCP_ROOMS) { /* of those that share a room, one at a time */
+        uint64_t granted = slot_of(link, number + i, false)->granted;
+        free = free && (granted == 0 || granted == number + 1);
+    }
     if (free) {
         slot->granted = number + 1;
         slot->place = (uint8_t *)address;

@@ -34,11 +34,16 @@
 #include "transports/carrier.h"
 #include "transports/transport.h"
 
-#define TCP_MAGIC UINT64_C(0x0005706374747574) /* "tuttcp", and the version of what follows */
+#define TCP_MAGIC UINT64_C(0x0006706374747574) /* "tuttcp", and the version of what follows */
 enum { TCP_TOKEN_BYTES = 16, TCP_COPY_BYTES = 8 << 10, TCP_BUFFER_BYTES = 16 << 10 };
 enum { TCP_PATH_BYTES = 4096 };
 enum { TCP_CLOSE_MS = 2000 }; /* so long a rank that closes waits for peers to take what it sent */
-enum { TCP_TOLD_AT = TT_SLOTS / 2 }; /* releases that a peer is told of by themselves */
+/* Slots are many, so that who only sends few bytes need not wait for its peer after each few of them. Long
+ * messages have room for TT_SLOTS: the slots that are so many apart share it, and one of them may be long. */
+enum { TCP_SLOTS = 32, TCP_ROOMS = TT_SLOTS };
+_Static_assert(TCP_SLOTS % TCP_ROOMS == 0 && TCP_SLOTS <= 32, "a frame has a bit for each");
+/* Releases that a peer is told of by themselves: so many, or so many of long messages. */
+enum { TCP_TOLD_AT = TCP_SLOTS / 2, TCP_LONG_TOLD_AT = TCP_ROOMS / 2 };
 
 struct tcp_address {
     uint64_t magic;
@@ -71,7 +76,8 @@ struct tcp_slot {
     _Atomic uint32_t state;
     uint32_t signature;
     uint64_t number, bytes;
-    uint8_t *memory; /* the slot's own room */
+    uint8_t *memory; /* the slot's own room for this message: one of the two below */
+    uint8_t *few, *room; /* of TCP_COPY_BYTES; of the endpoint's slot_bytes, shared */
     uint8_t *payload; /* memory, or the caller's bytes, or what it has granted, or what the carrier keeps */
     bool kept; /* the carrier is to be told of the release */
     uint64_t granted; /* 1 + the number of the message that may be put at `place`; 0: none. With `driving` */
@@ -83,8 +89,10 @@ struct tcp_slot {
 
 struct tcp_link {
     struct tt_link head; /* first */
-    struct tcp_slot out[TT_SLOTS], in[TT_SLOTS]; /* in: also what a rank sends to itself */
+    struct tcp_slot out[TCP_SLOTS], in[TCP_SLOTS]; /* in: also what a rank sends to itself */
+    _Atomic uint32_t full; /* a bit for each slot of `out` that is FULL; set after its state */
     _Atomic uint32_t releases; /* DONE slots of `in`, of which the peer has not been told */
+    _Atomic uint32_t long_releases; /* of them, those of long messages */
 };
 
 /* A cell holds a struct that is read while it may be replaced: a version, which is odd meanwhile and 0 before
@@ -128,7 +136,8 @@ enum tcp_kind {
 };
 struct tcp_frame { /* as on the wire; `bytes` of payload follow */
     uint8_t kind, class;
-    uint8_t released[TT_CLASSES]; /* a bit for each slot */
+    uint16_t reserved;
+    uint32_t released[TT_CLASSES]; /* a bit for each slot */
     uint32_t signature;
     uint64_t number; /* of a message, an operation; of a claim, a cause: who found it; else: completed */
     uint64_t bytes;
@@ -246,6 +255,23 @@ static inline struct tcp_link *tt_tcp_link_of(struct tcp_endpoint *e, unsigned c
     return &e->ends[class * (unsigned)e->head.n + (unsigned)rank];
 }
 
+static inline bool tt_tcp_is_long(uint64_t bytes)
+{
+    return bytes > TCP_COPY_BYTES;
+}
+/* A message of so many bytes is to lie in this slot. */
+static inline uint8_t *tt_tcp_make_room(struct tcp_slot *slot, uint64_t bytes)
+{
+    slot->memory = tt_tcp_is_long(bytes) ? slot->room : slot->few;
+    return slot->memory;
+}
+/* A FULL slot of `out` comes into another state. */
+static inline void tt_tcp_take_full(struct tcp_link *link, struct tcp_slot *slot, enum tcp_state state)
+{
+    atomic_fetch_and(&link->full, ~(1u << (slot - link->out)));
+    atomic_store(&slot->state, state);
+}
+
 /* A peer has dialed, or said something. */
 static inline void tt_tcp_meet(struct tcp_peer *p)
 {
@@ -289,7 +315,7 @@ void tt_tcp_write(struct tcp_endpoint *e, int rank);
 /* Parts of that, which a carrier shares. */
 struct tcp_slot *tt_tcp_find_full(struct tcp_endpoint *e, int rank, uint8_t *class);
 bool tt_tcp_releases_are_news(struct tcp_endpoint *e, int rank);
-void tt_tcp_collect_releases(struct tcp_endpoint *e, int rank, uint8_t released[TT_CLASSES]);
+void tt_tcp_collect_releases(struct tcp_endpoint *e, int rank, uint32_t released[TT_CLASSES]);
 bool tt_tcp_take_releases(struct tcp_endpoint *e, int rank, const struct tcp_frame *f);
 /* Returns where the bytes of a message go that comes; NULL: its slot is not free. */
 uint8_t *tt_tcp_place_of(struct tcp_endpoint *e, int rank, unsigned class, uint64_t number, uint64_t bytes);

@@ -90,7 +90,7 @@ static void *place(void *endpoint, const struct tt_carrier_head *head, uint64_t 
         return bytes == 0 ? e : NULL;
     if (head->kind != TCP_MESSAGE || bytes == 0 || bytes > e->head.slot_bytes)
         return NULL;
-    const struct tcp_slot *slot = &tt_tcp_link_of(e, head->class, head->from)->in[head->number % TT_SLOTS];
+    const struct tcp_slot *slot = &tt_tcp_link_of(e, head->class, head->from)->in[head->number % TCP_SLOTS];
     void *where = tt_tcp_place_of(e, head->from, head->class, head->number, bytes);
     *keeps = where == slot->memory;
     return where;
@@ -112,7 +112,7 @@ static void arrived(
     tt_tcp_meet(p);
     tt_tcp_take_releases(e, head->from, &frame);
     if (head->kind == TCP_MESSAGE) {
-        tt_tcp_link_of(e, head->class, head->from)->in[head->number % TT_SLOTS].kept = kept;
+        tt_tcp_link_of(e, head->class, head->from)->in[head->number % TCP_SLOTS].kept = kept;
         tt_tcp_fill(e, head->from, &frame, payload);
     }
     if (head->kind == TCP_WANT)
@@ -195,7 +195,7 @@ void tt_tcp_carrier_close(struct tcp_endpoint *e)
     if (e->carrier == NULL)
         return;
     for (int i = 0; i < TT_CLASSES * e->head.n; i++)
-        for (int s = 0; s < TT_SLOTS; s++)
+        for (int s = 0; s < TCP_SLOTS; s++)
             tt_tcp_let_go(e, &e->ends[i].in[s]);
     e->carries->close(e->carrier, PATIENCE_MS);
     e->carrier = NULL;
@@ -223,7 +223,7 @@ static bool carry_messages(struct tcp_endpoint *e, int rank)
         slot->carried = (struct tt_carrier_head){
             .kind = TCP_MESSAGE, .class = class, .signature = slot->signature, .number = slot->number
         };
-        atomic_store_explicit(&slot->state, TCP_CARRIED, memory_order_relaxed);
+        tt_tcp_take_full(tt_tcp_link_of(e, class, rank), slot, TCP_CARRIED);
         if (!hand_over(e, rank, &slot->carried, slot->payload, slot->bytes, slot))
             return false;
     }

@@ -262,7 +262,7 @@ static bool cause_of(struct tt_endpoint *head, struct tt_cause *cause)
  * is granted no more. A message that was on its way there ends in its slot's own room. */
 static void give_back(struct tcp_link *link)
 {
-    for (int i = 0; i < TT_SLOTS; i++) {
+    for (int i = 0; i < TCP_SLOTS; i++) {
         struct tcp_slot *out = &link->out[i], *in = &link->in[i];
         if (atomic_load(&out->state) == TCP_FULL && out->payload != out->memory) {
             memcpy(out->memory, out->payload, out->bytes);
@@ -287,9 +287,9 @@ static bool is_quiet(struct tt_endpoint *head, bool patient)
     for (int r = 0; r < head->n; r++) { /* frames that are under way */
         struct tcp_transfer *in = &e->peers[r].in, *to = &e->peers[r].to;
         if (in->at >= sizeof in->frame && in->frame.kind == TCP_MESSAGE)
-            in->payload = tt_tcp_link_of(e, in->frame.class, r)->in[in->frame.number % TT_SLOTS].memory;
+            in->payload = tt_tcp_link_of(e, in->frame.class, r)->in[in->frame.number % TCP_SLOTS].memory;
         if (to->size > 0 && to->frame.kind == TCP_MESSAGE)
-            to->payload = tt_tcp_link_of(e, to->frame.class, r)->out[to->frame.number % TT_SLOTS].memory;
+            to->payload = tt_tcp_link_of(e, to->frame.class, r)->out[to->frame.number % TCP_SLOTS].memory;
     }
     pthread_mutex_unlock(&e->driving);
     tt_tcp_wake(e); /* the caller does not drive any more what is under way */

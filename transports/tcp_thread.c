@@ -77,7 +77,7 @@ static bool is_left(struct tcp_endpoint *e, int rank)
     const struct tcp_transfer *t = &e->peers[rank].to;
     if (t->size == 0 || t->frame.kind != TCP_MESSAGE)
         return t->size > 0;
-    return t->payload == tt_tcp_link_of(e, t->frame.class, rank)->out[t->frame.number % TT_SLOTS].memory;
+    return t->payload == tt_tcp_link_of(e, t->frame.class, rank)->out[t->frame.number % TCP_SLOTS].memory;
 }
 
 /* What is to be said goes first, since the peer waits for it. Who has said all of it need not read now; who

@@ -115,11 +115,12 @@ bool tt_tcp_take_releases(struct tcp_endpoint *e, int rank, const struct tcp_fra
 
 uint8_t *tt_tcp_place_of(struct tcp_endpoint *e, int rank, unsigned class, uint64_t number, uint64_t bytes)
 {
-    const struct tcp_slot *slot = &tt_tcp_link_of(e, class, rank)->in[number % TT_SLOTS];
+    struct tcp_slot *slot = &tt_tcp_link_of(e, class, rank)->in[number % TCP_SLOTS];
     bool granted = slot->granted == number + 1 && slot->place_bytes == bytes;
     if (atomic_load(&slot->state) != TCP_FREE)
         return NULL;
-    return granted ? slot->place : slot->memory;
+    uint8_t *own = tt_tcp_make_room(slot, bytes);
+    return granted ? slot->place : own;
 }
 
 /* Finds where the payload goes of a frame whose head has come. False if no rank sends such a frame. */
@@ -146,7 +147,7 @@ static bool receive_into(struct tcp_endpoint *e, int rank, struct tcp_transfer *
 
 void tt_tcp_fill(struct tcp_endpoint *e, int rank, const struct tcp_frame *f, uint8_t *payload)
 {
-    struct tcp_slot *slot = &tt_tcp_link_of(e, f->class, rank)->in[f->number % TT_SLOTS];
+    struct tcp_slot *slot = &tt_tcp_link_of(e, f->class, rank)->in[f->number % TCP_SLOTS];
     slot->number = f->number;
     slot->signature = f->signature;
     slot->bytes = f->bytes;
@@ -287,25 +288,27 @@ void tt_tcp_read(struct tcp_endpoint *e, int rank)
 
 struct tcp_slot *tt_tcp_find_full(struct tcp_endpoint *e, int rank, uint8_t *class)
 {
-    for (uint8_t c = 0; c < TT_CLASSES; c++)
-        for (int i = 0; i < TT_SLOTS; i++) {
-            struct tcp_slot *slot = &tt_tcp_link_of(e, c, rank)->out[i];
-            *class = c;
-            if (atomic_load_explicit(&slot->state, memory_order_acquire) == TCP_FULL)
-                return slot;
-        }
+    for (uint8_t c = 0; c < TT_CLASSES; c++) {
+        struct tcp_link *link = tt_tcp_link_of(e, c, rank);
+        uint32_t full = atomic_load_explicit(&link->full, memory_order_acquire);
+        *class = c;
+        if (full != 0)
+            return &link->out[__builtin_ctz(full)];
+    }
     return NULL;
 }
 
-void tt_tcp_collect_releases(struct tcp_endpoint *e, int rank, uint8_t released[TT_CLASSES])
+void tt_tcp_collect_releases(struct tcp_endpoint *e, int rank, uint32_t released[TT_CLASSES])
 {
     for (unsigned c = 0; c < TT_CLASSES; c++) {
         struct tcp_link *link = tt_tcp_link_of(e, c, rank);
-        for (unsigned i = 0; i < TT_SLOTS && atomic_load(&link->releases) > 0; i++)
+        for (unsigned i = 0; i < TCP_SLOTS && atomic_load(&link->releases) > 0; i++)
             if (atomic_load_explicit(&link->in[i].state, memory_order_acquire) == TCP_DONE) {
                 atomic_store_explicit(&link->in[i].state, TCP_FREE, memory_order_relaxed);
                 atomic_fetch_sub(&link->releases, 1);
-                released[c] |= (uint8_t)(1u << i);
+                if (tt_tcp_is_long(link->in[i].bytes))
+                    atomic_fetch_sub(&link->long_releases, 1);
+                released[c] |= 1u << i;
             }
     }
 }
@@ -431,9 +434,10 @@ bool tt_tcp_releases_are_news(struct tcp_endpoint *e, int rank)
 {
     bool any = false, many = false;
     for (unsigned c = 0; c < TT_CLASSES; c++) {
-        uint32_t releases = atomic_load(&tt_tcp_link_of(e, c, rank)->releases);
+        const struct tcp_link *link = tt_tcp_link_of(e, c, rank);
+        uint32_t releases = atomic_load(&link->releases);
         any = any || releases > 0;
-        many = many || releases >= TCP_TOLD_AT;
+        many = many || releases >= TCP_TOLD_AT || atomic_load(&link->long_releases) >= TCP_LONG_TOLD_AT;
     }
     return many || (any && atomic_load(&e->peers[rank].slots.wanted));
 }
@@ -561,9 +565,9 @@ void tt_tcp_write(struct tcp_endpoint *e, int rank)
         bytes += t->at - before;
         if (t->at < t->size)
             continue;
-        struct tcp_slot *out = tt_tcp_link_of(e, t->frame.class, rank)->out;
+        struct tcp_link *link = tt_tcp_link_of(e, t->frame.class, rank);
         if (t->frame.kind == TCP_MESSAGE) {
-            atomic_store(&out[t->frame.number % TT_SLOTS].state, TCP_DONE);
+            tt_tcp_take_full(link, &link->out[t->frame.number % TCP_SLOTS], TCP_DONE);
             tt_doorbell_ring(e->head.doorbell);
         }
         if (t->frame.kind == TCP_GOODBYE)

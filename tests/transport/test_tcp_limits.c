@@ -53,7 +53,7 @@ static void exchange_blindly(struct shm_rank *r)
     struct tt_endpoint *e = shm_join(r);
     suite_exchange(&r->suite, e, r->stage->params.first_number, 1, 5);
     limit_files(1);
-    suite_exchange(&r->suite, e, r->stage->params.first_number + TT_SLOTS, 2, 6);
+    suite_exchange(&r->suite, e, r->stage->params.first_number + TCP_SLOTS, 2, 6);
     tt_tcp.close(e);
     free(r->suite.memory[0]);
 }

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "tests/rig/patience.h"
+#include "link.h"
 #include "shm_ranks.h"
 #include "transports/tcp.h"
 
@@ -97,14 +98,24 @@ Test(tcp_thread, who_needs_it_ends_its_nap)
 
 /* --- Slots */
 
+static bool send_long(struct tcp_endpoint *e, uint64_t number, const uint8_t *from, uint64_t bytes)
+{
+    struct tt_layout layout;
+    tt_layout_even(&layout, bytes, 1, 1, 1);
+    struct tt_message m = { .number = number,
+        .bytes = bytes,
+        .source = { .layout = &layout, .nchunks = 1, .space = { .base = (uintptr_t)from } } };
+    return link_send(e->head.links[1 - e->head.me], &m);
+}
+
 /* Fills all slots of messages to the other rank, and waits until each is written. */
 static uint64_t fill_slots(struct tcp_endpoint *e, uint64_t number)
 {
     struct tt_link *link = e->head.links[1 - e->head.me];
-    for (int i = 0; i < TT_SLOTS; i++, number++)
+    for (int i = 0; i < TCP_SLOTS; i++, number++)
         while (!link->ops->post(link, number, 7, "eight b", 8))
             continue;
-    for (int i = 0; i < TT_SLOTS; i++)
+    for (int i = 0; i < TCP_SLOTS; i++)
         while (atomic_load(&tt_tcp_link_of(e, 0, link->peer)->out[i].state) != TCP_DONE)
             tt_tcp_drive(e, link->peer, true);
     return number;
@@ -120,7 +131,7 @@ static void take_all(struct tcp_endpoint *e, uint64_t number)
 {
     struct tt_link *link = e->head.links[1 - e->head.me];
     const void *payload;
-    for (int i = 0; i < TT_SLOTS; i++, number++) {
+    for (int i = 0; i < TCP_SLOTS; i++, number++) {
         while (link->ops->peek(link, number, 7, 8, &payload) != TT_PEEK_THERE)
             continue;
         link->ops->release(link, number);
@@ -145,7 +156,7 @@ static void lack_slots(struct shm_rank *r)
     if (r->me == 1) {
         take_all(e, number);
     } else {
-        uint64_t next = fill_slots(e, number + TT_SLOTS);
+        uint64_t next = fill_slots(e, number + TCP_SLOTS);
         atomic_fetch_add(&e->head.doorbell->sleeping, 1);
         suite_expect(&r->suite, !post_one(e, next), "a slot more");
         suite_expect(&r->suite, atomic_load(&p->slots.want) != TCP_ENOUGH, "who is about to sleep asks");
@@ -160,4 +171,57 @@ static void lack_slots(struct shm_rank *r)
 Test(tcp_thread, who_lacks_a_slot_asks_after_a_while)
 {
     shm_stage_run(shm_stage_new(RANKS), lack_slots, -1);
+}
+
+/* Takes a message, and says whether each of its bytes is this one. */
+static bool take_bytes(struct tcp_endpoint *e, uint64_t number, uint8_t byte)
+{
+    struct tt_link *link = e->head.links[1 - e->head.me];
+    struct tt_arrival a;
+    while (!link_arrived(link, number, NULL, &a))
+        continue;
+    const uint8_t *payload = (const uint8_t *)a.base;
+    bool right = true;
+    for (uint64_t i = 0; i < a.bytes; i++)
+        right = right && payload[i] == byte;
+    link_release(link, number);
+    return right;
+}
+
+/* Long messages have room for eight, and few bytes have room beside them. Half of the rooms is told of as
+ * released, though most slots are not. */
+static void send_long_and_short(struct shm_rank *r)
+{
+    enum { LONG = TCP_COPY_BYTES + 8, MORE = 5, TOLD = TCP_ROOMS / 2 };
+    struct tcp_endpoint *e = (struct tcp_endpoint *)join(r);
+    uint64_t first = r->stage->params.first_number, next = first;
+    uint8_t *from = malloc((TCP_ROOMS + TOLD) * LONG);
+    for (int i = 0; i < TCP_ROOMS + TOLD; i++)
+        memset(from + i * LONG, 1 + i, LONG);
+    for (; r->me == 0 && next < first + TCP_ROOMS; next++)
+        suite_expect(&r->suite, send_long(e, next, from + (next - first) * LONG, LONG), "no room");
+    if (r->me == 0) {
+        for (int i = 0; i < 1000; i++)
+            suite_expect(&r->suite, !send_long(e, next, from, LONG), "one room more");
+        for (int i = 0; i < MORE; i++)
+            suite_expect(&r->suite, post_one(e, next + TOLD + (uint64_t)i), "no slot for few bytes");
+    }
+    shm_meet(r);
+    for (uint64_t i = 0; r->me == 1 && i < TOLD; i++)
+        suite_expect(&r->suite, take_bytes(e, first + i, (uint8_t)(1 + i)), "message %d is odd", (int)i);
+    shm_meet(r);
+    int64_t until = tt_deadline_ns(1000 * (int64_t)patience_seconds(20));
+    for (uint64_t i = 0; r->me == 0 && i < TOLD; i++)
+        while (!send_long(e, next + i, from + (TCP_ROOMS + i) * LONG, LONG) && tt_now_ns() < until)
+            continue;
+    for (uint64_t i = TOLD; r->me == 1 && i < TCP_ROOMS + TOLD; i++)
+        suite_expect(&r->suite, take_bytes(e, first + i, (uint8_t)(1 + i)), "message %d is odd", (int)i);
+    shm_meet(r);
+    tt_tcp.close(&e->head);
+    free(from);
+}
+
+Test(tcp_thread, few_bytes_have_room_beside_long_messages)
+{
+    shm_stage_run(shm_stage_new(RANKS), send_long_and_short, -1);
 }

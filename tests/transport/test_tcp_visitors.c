@@ -128,7 +128,7 @@ static void die_unheard(struct shm_rank *r)
     struct tt_endpoint *e = join(r);
     while (r->me == 0 && shm_post(e, 1, number + sent, 7, text, sizeof text))
         sent++;
-    suite_expect(&r->suite, r->me == 1 || sent == TT_SLOTS, "%d messages were sent", (int)sent);
+    suite_expect(&r->suite, r->me == 1 || sent == TCP_SLOTS, "%d messages were sent", (int)sent);
     shm_meet(r);
     if (r->me == 1)
         raise(SIGKILL);

@@ -86,14 +86,14 @@ Test(tcp_wire, a_turn_of_reading_keeps_no_whole_frame)
     struct tcp_endpoint *e = open_end(0, 1, &other);
     const struct tcp_peer *p = &e->peers[1];
     struct tcp_slot *in = tt_tcp_link_of(e, 0, 1)->in;
-    for (int i = 0; i < TT_SLOTS; i++)
-        in[i].memory = e->memory;
+    for (int i = 0; i < TCP_SLOTS; i++)
+        in[i].room = in[i].few = e->memory;
     setsockopt(other, SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof room); /* root may, and turns are longer */
     cr_assert_eq(pthread_create(&thread, NULL, say_much, &other), 0);
     while (atomic_load(&p->connection) == TCP_OPEN) {
         tt_sleep_ms(FILL_MS); /* until there is more than a turn takes */
         tt_tcp_read(e, 1);
-        for (int i = 0; i < TT_SLOTS; i++)
+        for (int i = 0; i < TCP_SLOTS; i++)
             atomic_store(&in[i].state, TCP_FREE);
         cr_assert_lt(p->have - p->used, sizeof(struct tcp_frame), "%zu bytes stay", p->have - p->used);
     }
@@ -148,8 +148,8 @@ static void expect_calls(const char *like, const char *when)
 static void lend_rooms(struct tcp_endpoint *e)
 {
     struct tcp_link *link = tt_tcp_link_of(e, 0, 1);
-    for (int i = 0; i < TT_SLOTS; i++) {
-        link->in[i].memory = e->memory;
+    for (int i = 0; i < TCP_SLOTS; i++) {
+        link->in[i].room = link->in[i].few = e->memory;
         link->out[i].memory = e->memory;
     }
 }
@@ -184,11 +184,12 @@ Test(tcp_wire, who_got_less_than_asked_for_does_not_ask_again)
 
 static void fill(struct tcp_endpoint *e, uint64_t number, uint64_t bytes)
 {
-    struct tcp_slot *out = &tt_tcp_link_of(e, 0, 1)->out[number % TT_SLOTS];
+    struct tcp_slot *out = &tt_tcp_link_of(e, 0, 1)->out[number % TCP_SLOTS];
     out->number = number;
     out->bytes = bytes;
     out->payload = out->memory;
     atomic_store(&out->state, TCP_FULL);
+    atomic_fetch_or(&tt_tcp_link_of(e, 0, 1)->full, 1u << (number % TCP_SLOTS));
 }
 
 /* Who sends does not look first, or afterwards, what has come. Who cannot send all must, for the peer may be
@@ -209,7 +210,7 @@ Test(tcp_wire, what_is_to_be_said_goes_first)
     tt_tcp_drive(e, 1, false);
     expect_calls("r", "a message is looked for");
     cr_expect_eq(atomic_load(&link->in[0].state), TCP_FULL);
-    for (int i = 1; i < TT_SLOTS; i++)
+    for (int i = 1; i < TCP_SLOTS; i++)
         fill(e, (uint64_t)i, SUITE_SLOT_BYTES);
     ncalls = 0;
     say(other, (struct tcp_frame){ .kind = TCP_MESSAGE, .number = 1, .bytes = 8 }, payload);
@@ -223,7 +224,7 @@ Test(tcp_wire, what_is_to_be_said_goes_first)
 static void send_one(struct tcp_endpoint *e, int other, uint64_t number, uint64_t bytes)
 {
     static uint8_t heard[SUITE_SLOT_BYTES];
-    struct tcp_slot *out = &tt_tcp_link_of(e, 0, 1)->out[number % TT_SLOTS];
+    struct tcp_slot *out = &tt_tcp_link_of(e, 0, 1)->out[number % TCP_SLOTS];
     struct tcp_frame frame;
     fill(e, number, bytes);
     for (uint64_t i = 0; i < bytes; i++)
@@ -259,6 +260,27 @@ Test(tcp_wire, few_bytes_go_with_their_head)
     tt_tcp.close(&e->head);
 }
 
+/* --- Versions */
+
+/* An address of another version is refused with words: frames of it would be read as what they are not. */
+Test(tcp_wire, another_version_is_refused)
+{
+    struct tt_endpoint_params params = { .n = 2, .slot_bytes = SUITE_SLOT_BYTES };
+    uint8_t addresses[2 * TT_ADDRESS_BYTES];
+    struct tcp_address other;
+    struct tt_endpoint *head;
+    cr_assert_eq(tt_tcp.open(&params, addresses, &head), TUTTI_OK);
+    memcpy(&other, addresses, sizeof other);
+    other.rank = 1;
+    other.magic -= UINT64_C(1) << 48;
+    memset(addresses + TT_ADDRESS_BYTES, 0, TT_ADDRESS_BYTES);
+    memcpy(addresses + TT_ADDRESS_BYTES, &other, sizeof other);
+    cr_assert_eq(tt_tcp.connect(head, addresses), TUTTI_MISMATCH);
+    cr_assert_not_null(strstr(tt_last_error(), "rank 1"), "%s", tt_last_error());
+    cr_assert_not_null(strstr(tt_last_error(), "one version of Tutti on all"), "%s", tt_last_error());
+    tt_tcp.close(head);
+}
+
 /* --- Frames that no rank sends */
 
 /* They end the connection, and nothing is written. A frame is read after one message, which is in slot 0. */
@@ -268,14 +290,14 @@ Test(tcp_wire, what_no_rank_sends_ends_the_connection)
     const struct tcp_frame wrong[] = { { .kind = TCP_KINDS }, { .kind = TCP_RELEASE, .class = TT_CLASSES },
         { .kind = TCP_RELEASE, .released = { 1 } }, { .kind = TCP_ASK, .bytes = 8 },
         { .kind = TCP_CLAIM, .bytes = 8 }, { .kind = TCP_MESSAGE, .number = 1 },
-        { .kind = TCP_MESSAGE, .number = TT_SLOTS, .bytes = 8 },
+        { .kind = TCP_MESSAGE, .number = TCP_SLOTS, .bytes = 8 },
         { .kind = TCP_MESSAGE, .number = 1, .bytes = SUITE_SLOT_BYTES + 1 } };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         int other;
         struct tcp_endpoint *e = open_end(0, 1, &other);
         struct tcp_slot *in = tt_tcp_link_of(e, 0, 1)->in;
-        for (int s = 0; s < TT_SLOTS; s++)
-            in[s].memory = e->memory;
+        for (int s = 0; s < TCP_SLOTS; s++)
+            in[s].room = in[s].few = e->memory;
         say(other, (struct tcp_frame){ .kind = TCP_MESSAGE, .bytes = 8 }, payload);
         cr_assert_eq(send(other, &wrong[i], sizeof wrong[i], MSG_NOSIGNAL), sizeof wrong[i]);
         tt_tcp_read(e, 1);

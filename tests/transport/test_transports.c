@@ -214,7 +214,7 @@ static void run_between_hosts(enum tt_network wanted, void (*advance)(void))
 {
     network = wanted;
     run_all(&(struct transport_suite){ .transport = &tt_tcp,
-        .lines = TT_SLOTS,
+        .lines = TCP_SLOTS,
         .make = make_tcp,
         .advance = advance,
         .paths = 1 << TT_PATH_COPIED,

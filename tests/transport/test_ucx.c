@@ -187,7 +187,7 @@ Test(ucx, what_is_kept_is_given_back)
             before = resident_bytes();
         send_one(&pair, number, (uint8_t)number, memory[0], BYTES);
         expect_one(&pair, number, (uint8_t)number, BYTES);
-        kept += link->in[number % TT_SLOTS].payload != link->in[number % TT_SLOTS].memory;
+        kept += link->in[number % TCP_SLOTS].payload != link->in[number % TCP_SLOTS].memory;
     }
     uint64_t grown = resident_bytes() - before;
     cr_expect_eq(kept, MESSAGES, "%d of %d messages were read where UCX had them", kept, MESSAGES);
@@ -302,7 +302,7 @@ Test(ucx, a_sleeper_is_woken)
         if (number == CLOSES)
             close_pair(&other);
         tt_sleep_ms(20);
-        const struct tcp_slot *slot = &((struct tcp_link *)(void *)link)->in[number % TT_SLOTS];
+        const struct tcp_slot *slot = &((struct tcp_link *)(void *)link)->in[number % TCP_SLOTS];
         int64_t deadline_ns = tt_deadline_ns(LOOK_MS);
         atomic_fetch_add(&m->wanted, 1);
         while (atomic_load(&slot->state) != TCP_FULL || slot->number != number)
