@@ -237,6 +237,10 @@ static void find_limits(struct mixed *m)
     m->head.words = first->words;
     m->head.light = first->light;
     m->head.copy_bytes = first->copy_bytes;
+    for (int rank = 0; rank < m->head.n; rank++) {
+        uint32_t ns = m->parts[m->part_of[rank]]->poll_ns;
+        m->head.poll_ns = ns > m->head.poll_ns ? ns : m->head.poll_ns;
+    }
     m->head.post_bytes = one ? first->post_bytes : 0;
     m->head.shared_from = one ? first->shared_from : 0;
     m->head.shared_bytes = one ? first->shared_bytes : 0;

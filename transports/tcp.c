@@ -22,6 +22,7 @@
 #include "base/status.h"
 
 enum { PAGE = 4096 };
+enum { POLL_NS = 400 }; /* of a read from a socket that is empty: 310 to 540 were measured */
 
 static struct tcp_endpoint *of(struct tt_endpoint *head)
 {
@@ -106,6 +107,7 @@ static struct tcp_endpoint *new_endpoint(const struct tt_endpoint_params *params
         .slot_bytes = params->slot_bytes,
         .post_bytes = TCP_COPY_BYTES < params->slot_bytes ? TCP_COPY_BYTES : params->slot_bytes,
         .copy_bytes = TCP_COPY_BYTES,
+        .poll_ns = POLL_NS,
         .ended = &e->end.ended,
         .inside = &e->inside,
         .doorbell = &e->bell };

@@ -303,6 +303,7 @@ struct tt_endpoint {
     _Atomic uint32_t *inside; /* operations of this rank that may use its peers' memory; it alone writes */
     bool light; /* all ranks may fence lightly (fence.h) */
     uint64_t post_bytes; /* the longest message that post takes */
+    uint32_t poll_ns; /* what a look for a message takes that is not there; 0: as one of memory */
     uint64_t copy_bytes; /* up to here a copy is faster than the wait for who reads the source */
     uintptr_t shared_from; /* memory that all peers can map */
     uint64_t shared_bytes;

@@ -27,6 +27,7 @@
 enum { SPINNING, YIELDING, ARMED }; /* tt_wait_is_long and _asleep know their order */
 enum { TICK_NS = TT_TICK_MS * 1000000, NAP_NS = 1000000, FIRST_NAP_NS = 20000, JUDGE_NS = 50 * 1000000 };
 enum { LOOK_NS = 50000, LOOK_PART = 1000 };
+enum { MEMORY_NS = 10 }; /* of a poll that finds a line as it was */
 
 /* The system's headers may be older than the call. */
 enum { CALL_FUTEX_WAITV = 449, WAITV_32_BITS = 2 };
@@ -84,6 +85,14 @@ struct tt_wait_policy tt_wait_policy_on(int ranks, int cores)
     if (ranks <= cores)
         return (struct tt_wait_policy){ .keen_polls = 32, .spins = 2000, .yield_us = 50 };
     return (struct tt_wait_policy){ .yield_us = 100 };
+}
+
+/* Keen polls last as long as those of memory do, so that who shares its core with the rank that it waits for
+ * soon yields. */
+void tt_wait_poll_takes(struct tt_wait_policy *policy, uint32_t ns)
+{
+    uint64_t keen_ns = (uint64_t)policy->keen_polls * MEMORY_NS;
+    policy->keen_polls = ns > MEMORY_NS ? (uint32_t)(keen_ns / ns) : policy->keen_polls;
 }
 
 struct tt_wait_policy tt_wait_policy_for(int ranks)

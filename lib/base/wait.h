@@ -72,13 +72,16 @@ static inline void tt_look_again(void)
 }
 
 struct tt_wait_policy {
-    uint32_t keen_polls; /* before the first pause, of who polls by itself: most answers come sooner */
+    uint32_t keen_polls; /* before the first pause, of who polls by itself: most answers come sooner, and a
+                          * poll of memory takes no longer than a look at the clock */
     uint32_t spins; /* polls before yielding */
     uint32_t yield_us; /* yielding before sleeping */
 };
 /* `ranks` = how many ranks share these cores; by default, what affinity and the cgroup's quota grant here. */
 struct tt_wait_policy tt_wait_policy_on(int ranks, int cores);
 struct tt_wait_policy tt_wait_policy_for(int ranks);
+/* A poll takes so long here, as one of a network does, which is a system call. */
+void tt_wait_poll_takes(struct tt_wait_policy *policy, uint32_t ns);
 int tt_cores_granted(void);
 struct tt_cores { /* that a rank may run on, by its affinity */
     uint32_t count;

@@ -201,6 +201,7 @@ tutti_status tt_comm_connect(struct tt_comm *comm, const uint8_t *addresses, con
         status = tt_local_peers_join(comm);
     if (status == TUTTI_OK)
         status = comm->transport->connect(comm->endpoint, addresses);
+    tt_wait_poll_takes(&comm->waiting.policy, comm->endpoint->poll_ns);
     for (int rank = 0; rank < comm->n && status == TUTTI_OK; rank++)
         if (tt_link_to(comm->endpoint, TT_CLASS_COLLECTIVE, rank) == NULL)
             status = tt_fail(TUTTI_SYSTEM_ERROR, "rank %d cannot be reached by transport %s from rank %d",

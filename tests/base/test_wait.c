@@ -549,6 +549,21 @@ Test(wait, policies)
     cr_expect_gt(tt_wait_policy_for(1).spins, tt_wait_policy_for(100000).spins);
 }
 
+/* Keen polls are counted, since they take less than a look at the clock; those of a network take 40 times as
+ * long, and are as many less. */
+Test(wait, keen_polls_last_as_long_wherever_they_look)
+{
+    struct tt_wait_policy memory = tt_wait_policy_on(1, 1), network = memory;
+    tt_wait_poll_takes(&memory, 0);
+    cr_expect_eq(memory.keen_polls, tt_wait_policy_on(1, 1).keen_polls);
+    for (uint32_t ns = 40; ns < 2000; ns *= 3) {
+        network = tt_wait_policy_on(1, 1);
+        tt_wait_poll_takes(&network, ns);
+        cr_expect_leq(network.keen_polls * ns, 1000, "%u polls of %u ns", network.keen_polls, ns);
+    }
+    cr_expect_eq(network.spins, memory.spins);
+}
+
 Test(wait, deadlines)
 {
     int64_t now = tt_now_ns();
