@@ -179,6 +179,7 @@ struct tcp_peer {
     unsigned turned_away; /* so often */
     int64_t since_ns; /* of dialing; 0: it has an answer, or nobody dials */
     int64_t began_ns; /* of the first of several times */
+    bool paced; /* what is written goes at the rate that the system has seen */
     _Atomic bool met; /* it has dialed, or said something */
     struct tcp_transfer in, to;
     uint8_t *buffer; /* bytes that have come, and are no payload of a message */

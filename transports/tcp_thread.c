@@ -40,6 +40,7 @@ enum {
     MOST_NAPS = 50,
     LONGEST_NAP_NS = 1600000, /* of few ranks, too, while the caller drives: they double until then */
     NAPS = 8,
+    CONTROL_TEXT = 16, /* TCP_CA_NAME_MAX */
 };
 
 struct tcp_stranger { /* who has connected and not said who he is */
@@ -172,6 +173,17 @@ static struct tcp_greeting greeting_of(const struct tcp_endpoint *e, int rank)
     return words;
 }
 
+/* The connection is there. */
+static void open_with(struct tcp_peer *p)
+{
+    char name[CONTROL_TEXT] = "";
+    socklen_t size = sizeof name - 1;
+    p->since_ns = p->began_ns = 0;
+    p->paced =
+        getsockopt(p->fd, IPPROTO_TCP, TCP_CONGESTION, name, &size) == 0 && strncmp(name, "bbr", 3) == 0;
+    atomic_store(&p->connection, TCP_OPEN);
+}
+
 /* Takes a connection on which the peer has said who it is, and answers. That a peer is gone by then is found
  * by reading. */
 static void take_connection(struct tcp_endpoint *e, int rank, int fd)
@@ -179,9 +191,8 @@ static void take_connection(struct tcp_endpoint *e, int rank, int fd)
     struct tcp_peer *p = &e->peers[rank];
     struct tcp_greeting answer = greeting_of(e, rank);
     p->fd = fd;
-    p->since_ns = p->began_ns = 0;
     send(fd, &answer, sizeof answer, MSG_DONTWAIT | MSG_NOSIGNAL);
-    atomic_store(&p->connection, TCP_OPEN);
+    open_with(p);
 }
 
 /* The connection that this rank makes has come to nothing. */
@@ -281,8 +292,7 @@ static void hear_answer(struct tcp_endpoint *e, int rank)
         return;
     }
     tt_tcp_hang_up(&p->theirs_fd);
-    p->since_ns = p->began_ns = 0;
-    atomic_store(&p->connection, TCP_OPEN);
+    open_with(p);
 }
 
 static void accept_one(struct tcp_endpoint *e)

@@ -25,6 +25,9 @@
 #include "transports/tcp.h"
 
 enum { TURN_BYTES = 4 << 20 }; /* read or written of one peer before the next has its turn */
+/* At most so much is written at once where the system paces. What is longer waits there for a timer of its own,
+ * and the rate that the system sees, and paces by, falls to a third: by BBR, on a network of one machine. */
+enum { PACED_BYTES = 192 << 10 };
 enum { FEW_BYTES = 512 }; /* so few are copied to go as one part with their head, which takes less time */
 enum { TELL_MS = 1000 }; /* so long the rank that decides waits for others to take its word */
 
@@ -538,6 +541,8 @@ static ssize_t write_rest(const struct tcp_peer *p, struct tcp_transfer *t)
     uint64_t done = t->at > sizeof t->frame ? t->at - sizeof t->frame : 0;
     struct iovec parts[] = { { (uint8_t *)&t->frame + (sizeof t->frame - head), head },
         { t->payload + done, t->frame.bytes - done } };
+    if (p->paced && parts[1].iov_len > PACED_BYTES)
+        parts[1].iov_len = PACED_BYTES;
     struct msghdr message = { .msg_iov = parts, .msg_iovlen = t->frame.bytes > done ? 2 : 1 };
     return sendmsg(p->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
@@ -558,7 +563,8 @@ void tt_tcp_write(struct tcp_endpoint *e, int rank)
     struct tcp_transfer *t = &p->to;
     if (atomic_load(&p->connection) != TCP_OPEN)
         return;
-    for (uint64_t bytes = 0; bytes < TURN_BYTES && (t->size > 0 || next_frame(e, rank));) {
+    uint64_t turn = p->paced ? PACED_BYTES : TURN_BYTES;
+    for (uint64_t bytes = 0; bytes < turn && (t->size > 0 || next_frame(e, rank));) {
         uint64_t before = t->at;
         if (!write_some(p, t))
             return;

@@ -157,6 +157,8 @@ Test(tcp_memory, what_comes_after_a_rank_gave_up_leaves_its_memory_alone)
     tt_tcp_wake(ends[0]);
     cr_assert(arrives(1, 1, &a));
     send_long(0, 2, from);
+    while (!link_sent(link_from(0), 2))
+        continue;
     cr_assert(arrives(1, 2, &a));
     for (int i = 0; i < 2 * LONG; i++)
         cr_assert_eq(place[i], SPOILT, "byte %d is written", i);
