@@ -268,15 +268,11 @@ static bool parse_value(
         return parse_topology(text, field);
     case TT_KIND_PATH:
         return parse_path(text, field);
-    case TT_KIND_ISA:
-    case TT_KIND_NETWORK:
-    case TT_KIND_EXECUTOR:
-    case TT_KIND_IMPORT:
-        return parse_word(text, row->kind, field);
     case TT_KIND_DEVICE:
         return parse_device(text, field);
+    default:
+        return parse_word(text, row->kind, field);
     }
-    return false;
 }
 
 static void describe_legal(enum tt_kind kind, struct tt_text *t)
@@ -309,10 +305,7 @@ static void describe_legal(enum tt_kind kind, struct tt_text *t)
     case TT_KIND_DEVICE:
         tt_put(t, "auto, none, current, or a number from 0 to %d", DEVICES_MAX);
         break;
-    case TT_KIND_ISA:
-    case TT_KIND_NETWORK:
-    case TT_KIND_EXECUTOR:
-    case TT_KIND_IMPORT:
+    default:
         for (int i = 0; words_of[kind][i] != NULL; i++)
             tt_put(t, "%s%s", i > 0 ? ", " : "", words_of[kind][i]);
         break;
@@ -547,12 +540,6 @@ static void put_value(const struct tt_setting *row, const struct tt_settings *se
     case TT_KIND_PATH:
         tt_put(t, "%s", (const char *)field);
         break;
-    case TT_KIND_ISA:
-    case TT_KIND_NETWORK:
-    case TT_KIND_EXECUTOR:
-    case TT_KIND_IMPORT:
-        tt_put(t, "%s", words_of[row->kind][*(const uint64_t *)field]);
-        break;
     case TT_KIND_DEVICE:
         number = *(const uint64_t *)field;
         if (number < TT_DEVICE_FIRST)
@@ -560,11 +547,16 @@ static void put_value(const struct tt_setting *row, const struct tt_settings *se
         else
             tt_put(t, "%llu", (unsigned long long)(number - TT_DEVICE_FIRST));
         break;
-    default:
+    case TT_KIND_BYTES:
+    case TT_KIND_NUMBER:
+    case TT_KIND_MS:
         number = *(const uint64_t *)field;
         for (; row->kind == TT_KIND_BYTES && number != 0 && number % 1024 == 0 && scale < 4; scale++)
             number /= 1024;
         tt_put(t, "%llu%.1s", (unsigned long long)number, scale > 0 ? &suffixes[scale - 1] : "");
+        break;
+    default:
+        tt_put(t, "%s", words_of[row->kind][*(const uint64_t *)field]);
     }
 }
 
