@@ -7,6 +7,7 @@
 #include "transports/tcp.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -21,7 +22,7 @@
 #include "base/schedule.h"
 #include "base/status.h"
 
-enum { PAGE = 4096 };
+enum { PAGE = 4096, ALLOWED_TEXT = 200 };
 enum { POLL_NS = 400 }; /* of a read from a socket that is empty: 310 to 540 were measured */
 
 static struct tcp_endpoint *of(struct tt_endpoint *head)
@@ -155,6 +156,25 @@ static tutti_status listen_for_peers(struct tcp_endpoint *e, struct tcp_address 
     return TUTTI_OK;
 }
 
+/* What the listener takes, connections take. */
+static tutti_status choose_congestion(const struct tcp_endpoint *e)
+{
+    char allowed[ALLOWED_TEXT] = "unknown";
+    const char *control = e->params.congestion;
+    if (control == NULL || tt_net_congest(e->listener, control))
+        return TUTTI_OK;
+    int number = errno;
+    FILE *file = fopen("/proc/sys/net/ipv4/tcp_allowed_congestion_control", "re");
+    if (file != NULL && fgets(allowed, sizeof allowed, file) != NULL)
+        allowed[strcspn(allowed, "\n")] = 0;
+    if (file != NULL)
+        fclose(file);
+    errno = number;
+    return tt_fail_errno(TUTTI_UNSUPPORTED,
+        "congestion is %s, and the system of rank %d does not let it; allowed there: system, or %s", control,
+        e->head.me, allowed);
+}
+
 /* Opens the carrier that the setting `network` wants. Which one serves is known when all addresses are. */
 static tutti_status find_carrier(struct tcp_endpoint *e, struct tcp_address *mine)
 {
@@ -179,6 +199,8 @@ static tutti_status open_endpoint(
     if (e == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "tcp: no memory for an endpoint of %d ranks", params->n);
     tutti_status status = listen_for_peers(e, &mine);
+    if (status == TUTTI_OK)
+        status = choose_congestion(e);
     if (status == TUTTI_OK)
         status = find_carrier(e, &mine);
     if (status != TUTTI_OK) {

@@ -234,6 +234,8 @@ static void dial(struct tcp_endpoint *e, int rank)
     }
     p->answer.have = 0;
     tt_net_heartbeat(p->fd, e->params.heartbeat_ms);
+    if (e->params.congestion != NULL)
+        tt_net_congest(p->fd, e->params.congestion);
     atomic_store(&p->connection, TCP_DIALING);
 }
 

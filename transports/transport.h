@@ -159,6 +159,7 @@ struct tt_endpoint_params {
     bool map; /* may use MAPPED */
     bool membarrier; /* may fence lightly (fence.h) where all ranks may */
     uint64_t network; /* enum tt_network */
+    const char *congestion; /* shared: control of connections; NULL: the system's */
     uint32_t words; /* shared: how many words the ranks of a host are to have in common; see tt_endpoint */
     uint64_t heartbeat_ms; /* a host that answers nothing for so long is gone; 0: as the system has it */
     void (*copy)(void *dst, const void *src, size_t bytes); /* into lines that are here; NULL: memcpy */

@@ -44,6 +44,8 @@ const struct tt_setting tt_setting_table[] = {
     { "network", TT_SHARED, TT_KIND_NETWORK, FIELD(network), "auto",
         "what carries messages between hosts: ucx, tcp, or auto: UCX where all ranks have it, and InfiniBand "
         "or RoCE" },
+    { "congestion", TT_SHARED, TT_KIND_CONGESTION, FIELD(congestion), "system",
+        "congestion control of connections between hosts: system, or a name that all hosts allow" },
     { "heartbeat", TT_SHARED, TT_KIND_MS, FIELD(heartbeat_ms), "10000",
         "milliseconds after which a host that answers nothing is taken to be gone; 0: when the system gives "
         "up, after some 15 minutes" },
@@ -95,8 +97,9 @@ _Static_assert(sizeof tt_setting_table / sizeof tt_setting_table[0] <= TT_SETTIN
 
 /* What settings of one of several words may be, in the order of their values; after those of device there are
  * numbers. */
-static const char *const words_of[][5] = { [TT_KIND_ISA] = { "auto", "generic", "avx2", "avx512" },
+static const char *const words_of[][6] = { [TT_KIND_ISA] = { "auto", "generic", "avx2", "avx512" },
     [TT_KIND_NETWORK] = { "auto", "tcp", "ucx" },
+    [TT_KIND_CONGESTION] = { "system", "reno", "cubic", "dctcp", "bbr" },
     [TT_KIND_EXECUTOR] = { "auto", "host", "led", "spin" },
     [TT_KIND_IMPORT] = { "given", "all" },
     [TT_KIND_DEVICE] = { "auto", "none", "current" } };
@@ -472,6 +475,11 @@ static int index_of(const struct tt_settings *settings, const void *member)
     while (i < tt_setting_count - 1 && (const char *)settings + tt_setting_table[i].offset != member)
         i++;
     return i;
+}
+
+const char *tt_congestion_name(uint64_t congestion)
+{
+    return congestion == 0 ? NULL : words_of[TT_KIND_CONGESTION][congestion];
 }
 
 enum tt_origin tt_setting_origin(const struct tt_settings *settings, const void *member)

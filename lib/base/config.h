@@ -24,6 +24,7 @@ enum tt_kind {
     TT_KIND_ISA, /* the name of an instruction set, or auto */
     TT_KIND_DEVICE, /* auto, none, current, or a number */
     TT_KIND_NETWORK, /* auto, tcp or ucx */
+    TT_KIND_CONGESTION, /* system, or the name of a congestion control */
     TT_KIND_EXECUTOR, /* auto, host, led or spin */
     TT_KIND_IMPORT, /* given or all */
     TT_KIND_PATH, /* of a file; empty: none */
@@ -70,6 +71,7 @@ struct tt_settings {
     bool device_mapped; /* all memory that calls use is handed over (led.h) */
     uint64_t device_import; /* enum tt_import: which memory of a device other processes are given */
     uint64_t network; /* enum tt_network */
+    uint64_t congestion; /* 0: as the system has it; else tt_congestion_name tells */
     uint64_t heartbeat_ms; /* a host that is silent for so long is gone; 0: as the system has it */
     uint64_t first_number; /* message and sequence numbers start here */
     bool exact;
@@ -110,6 +112,8 @@ tutti_status tt_settings_read(struct tt_settings *settings, const char *options)
  * be NULL). */
 tutti_status tt_settings_inherit(
     struct tt_settings *settings, const struct tt_settings *parent, const char *options);
+/* How the system calls what this value of `congestion` means; NULL: whatever the system has. */
+const char *tt_congestion_name(uint64_t congestion);
 /* Where a member of the struct that is a setting comes from. */
 enum tt_origin tt_setting_origin(const struct tt_settings *settings, const void *member);
 /* A field of the config says the device. */

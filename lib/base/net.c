@@ -225,6 +225,11 @@ void tt_net_heartbeat(int socket, uint64_t heartbeat_ms)
     setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
 }
 
+bool tt_net_congest(int socket, const char *control)
+{
+    return setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, control, (socklen_t)strlen(control)) == 0;
+}
+
 bool tt_net_peer(int socket, struct tt_net *net)
 {
     union address address;

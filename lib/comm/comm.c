@@ -130,6 +130,7 @@ tutti_status tt_comm_open(int n, int rank, const struct tt_settings *settings, c
         .map = settings->map,
         .membarrier = settings->membarrier,
         .network = settings->network,
+        .congestion = tt_congestion_name(settings->congestion),
         .words = TT_CHOICES,
         .heartbeat_ms = settings->heartbeat_ms,
         .copy = tt_copy_bytes };

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/schedule.h"
+#include "base/status.h"
 #include "tests/rig/patience.h"
 #include "shm_ranks.h"
 #include "transports/tcp.h"
@@ -115,6 +116,43 @@ static void beat(struct shm_rank *r)
 Test(tcp_visitors, both_ends_of_a_connection_have_a_heartbeat)
 {
     shm_stage_run(shm_stage_new(2), beat, -1);
+}
+
+/* Both have the congestion control that is set, too. */
+static void use_reno(struct shm_rank *r)
+{
+    uint8_t text[100];
+    char name[16] = "";
+    socklen_t bytes = sizeof name;
+    uint64_t number = r->stage->params.first_number;
+    r->stage->params.congestion = "reno";
+    struct tt_endpoint *e = join(r);
+    if (r->me == 0)
+        shm_post(e, 1, number, 7, text, sizeof text);
+    else
+        shm_take(r, e, 0, number, 7, sizeof text);
+    shm_meet(r);
+    const struct tcp_peer *p = &((struct tcp_endpoint *)e)->peers[1 - r->me];
+    getsockopt(p->fd, IPPROTO_TCP, TCP_CONGESTION, name, &bytes);
+    suite_expect(&r->suite, strcmp(name, "reno") == 0 && !p->paced, "it is %s", name);
+    shm_meet(r);
+    tt_tcp.close(e);
+}
+
+Test(tcp_visitors, both_ends_of_a_connection_have_the_congestion_control_that_is_set)
+{
+    shm_stage_run(shm_stage_new(2), use_reno, -1);
+}
+
+/* A host that has it not says so, and what is legal there. */
+Test(tcp_visitors, a_congestion_control_that_the_system_has_not_is_refused)
+{
+    struct tt_endpoint_params params = { .n = 2, .slot_bytes = SUITE_SLOT_BYTES, .congestion = "nobodys" };
+    uint8_t address[TT_ADDRESS_BYTES];
+    struct tt_endpoint *e;
+    cr_assert_eq(tt_tcp.open(&params, address, &e), TUTTI_UNSUPPORTED);
+    cr_assert_not_null(strstr(tt_last_error(), "congestion is nobodys"), "%s", tt_last_error());
+    cr_assert_not_null(strstr(tt_last_error(), "system, or reno"), "%s", tt_last_error());
 }
 
 /* --- Peers that leave */
