@@ -246,6 +246,22 @@ static void find_limits(struct mixed *m)
     m->head.shared_bytes = one ? first->shared_bytes : 0;
 }
 
+/* Only this rank's own process rings its bell if all others are reached by the last part. */
+static void sleep_in_last(void *endpoint, uint32_t ticket, int64_t ns)
+{
+    struct tt_endpoint *last = of(endpoint)->parts[of(endpoint)->nparts - 1];
+    last->sleep(last, ticket, ns);
+}
+
+static void find_sleep(struct mixed *m)
+{
+    int last = m->nparts - 1;
+    bool all = m->head.n > 1 && m->parts[last]->sleep != NULL;
+    for (int rank = 0; rank < m->head.n; rank++)
+        all = all && (rank == m->head.me || m->part_of[rank] == last);
+    m->head.sleep = all ? sleep_in_last : NULL;
+}
+
 static tutti_status connect_all(struct tt_endpoint *e, const uint8_t *addresses)
 {
     struct mixed *m = of(e);
@@ -260,8 +276,10 @@ static tutti_status connect_all(struct tt_endpoint *e, const uint8_t *addresses)
             take_links(m, i);
     }
     free(mine);
-    if (status == TUTTI_OK)
+    if (status == TUTTI_OK) {
         find_limits(m);
+        find_sleep(m);
+    }
     return status;
 }
 

@@ -40,6 +40,7 @@ static void free_endpoint(struct tcp_endpoint *e)
         tt_tcp_hang_up(&e->peers[r].theirs_fd);
     }
     tt_tcp_thread_free(e);
+    tt_tcp_sleep_close(e);
     if (e->listener >= 0)
         tt_clofork_close(e->listener);
     if (e->wake >= 0)
@@ -277,7 +278,9 @@ static tutti_status connect_endpoint(struct tt_endpoint *head, const uint8_t *ad
             tt_tcp_carrier_close(e);
         }
     make_links(e);
-    status = tt_tcp_thread_start(e);
+    status = tt_tcp_sleep_open(e);
+    if (status == TUTTI_OK)
+        status = tt_tcp_thread_start(e);
     e->connected = status == TUTTI_OK;
     return status;
 }

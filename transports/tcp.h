@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* tcp.h: messages between hosts by TCP, and what ranks of other hosts tell each other besides; what its files
  * share. tcp.c has the endpoint and its links, tcp_control.c the control table, tcp_wire.c what goes over a
- * connection, tcp_thread.c the connections and the endpoint's thread.
+ * connection, tcp_thread.c the connections and the endpoint's thread, tcp_sleep.c the sleep of a caller.
  *
  *     rank 0                        rank 2
  *     fd <---- messages, words ----> fd         a connection goes both ways, and is made by the first that
@@ -13,8 +13,8 @@
  * the other without an answer, and its own gets one.
  *
  * Whoever needs something drives: the caller, when what it looks for is not there, reads and writes by
- * itself; else the thread does, which sleeps in poll. One of them at a time (`driving`). While the caller
- * drives, the thread naps.
+ * itself, and where it has peers on other hosts alone it sleeps in poll; else the thread does. One of them at
+ * a time (`driving`). While the caller drives, or sleeps so, the thread naps.
  *
  * Each word has one writer at a time:
  *
@@ -228,6 +228,8 @@ struct tcp_endpoint {
     uint64_t refused_numbers, *refused; /* of this rank: what its cell holds */
 
     int listener, wake; /* wake: an eventfd */
+    bool accepts; /* the thread takes connections: it has a descriptor for one. With `driving` */
+    struct tcp_sleep *sleep; /* what the caller polls when it sleeps */
     uint8_t token[TCP_TOKEN_BYTES];
     struct tcp_watch *watch; /* of the thread: what it polls */
     pthread_t thread;
@@ -237,6 +239,7 @@ struct tcp_endpoint {
     struct { /* how often the caller drove, and how many of these turns the thread has seen */
         _Atomic uint32_t taken;
         uint32_t seen, watched; /* watched: when it last slept */
+        bool needed; /* the thread has what only it does, and does not give way to a caller that sleeps */
         int64_t nap_ns; /* its next nap while the caller drives; 0: the shortest */
         _Atomic bool stopped; /* the thread waits for its own turn: the caller takes none */
     } turns;
@@ -309,6 +312,10 @@ void tt_tcp_wake(struct tcp_endpoint *e);
 /* The caller drives the connections with one peer, if nobody drives. `news`: there is something that the peer
  * is to be told, now or soon. */
 void tt_tcp_drive(struct tcp_endpoint *e, int rank, bool news);
+
+/* Sleeps in place of the caller, by poll. */
+tutti_status tt_tcp_sleep_open(struct tcp_endpoint *e);
+void tt_tcp_sleep_close(struct tcp_endpoint *e);
 
 /* With `driving`: read what has come; write what is to be said. */
 void tt_tcp_read(struct tcp_endpoint *e, int rank);

@@ -40,6 +40,7 @@ enum {
     MOST_NAPS = 50,
     LONGEST_NAP_NS = 1600000, /* of few ranks, too, while the caller drives: they double until then */
     NAPS = 8,
+    SLEPT_NAP_NS = TICK_MS * 1000000 / NAPS, /* and until then while it sleeps and polls for itself */
     CONTROL_TEXT = 16, /* TCP_CA_NAME_MAX */
 };
 
@@ -174,7 +175,7 @@ static struct tcp_greeting greeting_of(const struct tcp_endpoint *e, int rank)
 }
 
 /* The connection is there. */
-static void open_with(struct tcp_peer *p)
+static void open_with(struct tcp_endpoint *e, struct tcp_peer *p)
 {
     char name[CONTROL_TEXT] = "";
     socklen_t size = sizeof name - 1;
@@ -182,6 +183,7 @@ static void open_with(struct tcp_peer *p)
     p->paced =
         getsockopt(p->fd, IPPROTO_TCP, TCP_CONGESTION, name, &size) == 0 && strncmp(name, "bbr", 3) == 0;
     atomic_store(&p->connection, TCP_OPEN);
+    tt_doorbell_ring(e->head.doorbell); /* a caller that polls for itself is to look at this one, too */
 }
 
 /* Takes a connection on which the peer has said who it is, and answers. That a peer is gone by then is found
@@ -192,7 +194,7 @@ static void take_connection(struct tcp_endpoint *e, int rank, int fd)
     struct tcp_greeting answer = greeting_of(e, rank);
     p->fd = fd;
     send(fd, &answer, sizeof answer, MSG_DONTWAIT | MSG_NOSIGNAL);
-    open_with(p);
+    open_with(e, p);
 }
 
 /* The connection that this rank makes has come to nothing. */
@@ -294,7 +296,7 @@ static void hear_answer(struct tcp_endpoint *e, int rank)
         return;
     }
     tt_tcp_hang_up(&p->theirs_fd);
-    open_with(p);
+    open_with(e, p);
 }
 
 static void accept_one(struct tcp_endpoint *e)
@@ -398,8 +400,10 @@ static int list_polled(struct tcp_endpoint *e, bool *busy)
     if (e->carrier != NULL)
         watch(w, e->carries->sleep_on(e->carrier, turns != e->turns.watched, busy), POLLIN);
     e->turns.watched = turns;
+    e->accepts = w->spare >= 0;
     if (atomic_load(&e->closing) || atomic_load(&e->end.decided) != atomic_load(&e->end.ended))
         wait_ms = TICK_MS;
+    e->turns.needed = wait_ms >= 0 || e->carrier != NULL;
     return wait_ms;
 }
 
@@ -433,12 +437,15 @@ static void wait_for_work(struct tcp_endpoint *e, bool driven)
     atomic_exchange(&e->woken, false);
 }
 
-/* True if the caller has driven since the thread last looked, and the thread has nothing to do. */
+/* True if the caller has driven since the thread last looked, or polls for itself in its sleep, and the thread
+ * has nothing to do. */
 static bool is_driven(struct tcp_endpoint *e)
 {
+    struct tt_doorbell *bell = e->head.doorbell;
     uint32_t turns = atomic_load(&e->turns.taken);
-    if (turns == e->turns.seen || atomic_load(&e->head.doorbell->sleeping) != 0 || atomic_load(&e->woken) ||
-        atomic_load(&e->closing))
+    bool polls = atomic_load(&bell->polled) != 0, sleeps = atomic_load(&bell->sleeping) != 0;
+    if (atomic_load(&e->woken) || atomic_load(&e->closing) || (polls ? e->turns.needed : sleeps) ||
+        (!polls && turns == e->turns.seen))
         return false;
     e->turns.seen = turns;
     return true;
@@ -462,7 +469,8 @@ static bool give_way(struct tcp_endpoint *e)
         if (e->turns.nap_ns < shortest_ns)
             e->turns.nap_ns = shortest_ns;
         tt_doorbell_watch(bell, e->turns.nap_ns);
-        if (2 * e->turns.nap_ns <= LONGEST_NAP_NS)
+        int64_t longest_ns = atomic_load(&bell->polled) != 0 ? SLEPT_NAP_NS : LONGEST_NAP_NS;
+        if (2 * e->turns.nap_ns <= longest_ns)
             e->turns.nap_ns *= 2;
     }
     return true;

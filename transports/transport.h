@@ -314,6 +314,9 @@ struct tt_endpoint {
     /* Rung whenever something changed for this rank: by peers, or by a thread of the transport, which rings
      * the one that stands here when it is connected. NULL: this rank must never sleep. */
     struct tt_doorbell *doorbell;
+    /* How a rank may sleep at its bell, once connected, where nothing comes but what it can read by itself
+     * (wait.h); it takes the endpoint. NULL: it sleeps at the bell alone. */
+    tt_sleep_fn *sleep;
 };
 
 static inline struct tt_link *tt_link_to(const struct tt_endpoint *e, enum tt_class class, int peer)

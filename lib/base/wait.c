@@ -17,6 +17,7 @@
 #include <linux/futex.h>
 #include <sched.h>
 #include <stddef.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -27,6 +28,7 @@
 enum { SPINNING, YIELDING, ARMED }; /* tt_wait_is_long and _asleep know their order */
 enum { TICK_NS = TT_TICK_MS * 1000000, NAP_NS = 1000000, FIRST_NAP_NS = 20000, JUDGE_NS = 50 * 1000000 };
 enum { LOOK_NS = 50000, LOOK_PART = 1000 };
+enum { LONG_NS = 2000000 }; /* of a sleep */
 enum { MEMORY_NS = 10 }; /* of a poll that finds a line as it was */
 
 /* The system's headers may be older than the call. */
@@ -49,8 +51,11 @@ static _Thread_local bool shares_core __attribute__((tls_model("initial-exec")))
 
 static void wake(struct tt_doorbell *bell)
 {
-    atomic_fetch_add_explicit(&bell->word, 1, memory_order_release);
+    atomic_fetch_add(&bell->word, 1);
     syscall(SYS_futex, &bell->word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    int event = atomic_load(&bell->event);
+    if (event != 0)
+        eventfd_write(event - 1, 1);
 }
 
 static void wake_sleeper(struct tt_doorbell *bell)
@@ -116,6 +121,14 @@ void tt_wait_begin(struct tt_wait *w, struct tt_wait_policy policy, struct tt_do
     w->looks = false;
     w->timed_out = false;
     w->unsure = false;
+    w->polls_by = false;
+    w->sleep = NULL;
+}
+
+void tt_wait_sleep_by(struct tt_wait *w, tt_sleep_fn *sleep, void *sleeper)
+{
+    w->sleep = sleep;
+    w->sleeper = sleeper;
 }
 
 void tt_wait_look(struct tt_wait *w, bool looks)
@@ -172,7 +185,7 @@ void tt_doorbell_begin_watch(struct tt_doorbell *bell)
 void tt_doorbell_watch(struct tt_doorbell *bell, int64_t ns)
 {
     struct timespec timeout = to_timespec(ns);
-    if (atomic_load(&bell->sleeping) == 0)
+    if (atomic_load(&bell->sleeping) == 0 || atomic_load(&bell->polled) != 0)
         syscall(SYS_futex, &bell->watched, FUTEX_WAIT, 1, &timeout, NULL, 0);
     atomic_store(&bell->watched, 0);
 }
@@ -185,10 +198,14 @@ void tt_doorbell_end_watch(struct tt_doorbell *bell)
 
 static void arm(struct tt_wait *w)
 {
+    uint32_t nobody = 0;
     take_tickets(w);
+    w->polls_by = w->sleep != NULL && w->nbells == 1 &&
+                  atomic_compare_exchange_strong(&w->bells[0]->polled, &nobody, 1);
     for (int i = 0; i < w->nbells; i++) {
         atomic_fetch_add(&w->bells[i]->sleeping, 1);
-        tt_doorbell_end_watch(w->bells[i]);
+        if (!w->polls_by)
+            tt_doorbell_end_watch(w->bells[i]);
     }
     w->unsure |=
         !tt_fence_heavy(); /* `sleeping` before the last poll, and the ringers' data before their look */
@@ -227,6 +244,8 @@ static void sleep_on_bells(struct tt_wait *w, int64_t ns)
     int64_t short_ns = ns < NAP_NS ? ns : NAP_NS;
     if (w->nbells == 0 || w->unsure)
         doze(w, ns);
+    else if (w->polls_by)
+        w->sleep(w->sleeper, w->tickets[0], ns);
     else if (w->nbells == 1)
         sleep_on_one(w, ns);
     else if (atomic_load_explicit(&no_waitv, memory_order_relaxed))
@@ -350,11 +369,22 @@ static void judge(struct tt_wait *w)
     }
 }
 
+/* The thread that watches may have come to long naps. */
+static void leave_polled(struct tt_wait *w)
+{
+    w->polls_by = false;
+    atomic_store(&w->bells[0]->polled, 0);
+    if (w->asleep_ns != 0 && tt_now_ns() - w->asleep_ns > LONG_NS)
+        tt_doorbell_end_watch(w->bells[0]);
+}
+
 void tt_wait_awake(struct tt_wait *w)
 {
     if (w->stage == ARMED) {
         if (w->timed_out)
             judge(w);
+        if (w->polls_by)
+            leave_polled(w);
         for (int i = 0; i < w->nbells; i++)
             atomic_fetch_sub_explicit(&w->bells[i]->sleeping, 1, memory_order_relaxed);
     }

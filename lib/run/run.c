@@ -214,7 +214,10 @@ static void begin_waiting(struct runner *r)
         if (!known)
             bells[n++] = bell;
     }
+    struct tt_endpoint *e = r->polled->call.comm->endpoint;
     tt_wait_begin(&r->wait, r->polled->call.comm->waiting.policy, bells, n);
+    if (n == 1 && e->sleep != NULL)
+        tt_wait_sleep_by(&r->wait, e->sleep, e);
     r->waiting = true;
 }
 

@@ -225,3 +225,140 @@ Test(tcp_thread, few_bytes_have_room_beside_long_messages)
 {
     shm_stage_run(shm_stage_new(RANKS), send_long_and_short, -1);
 }
+
+/* --- A caller that sleeps in poll */
+
+static const struct tt_wait_policy at_once = { .spins = 0, .yield_us = 0 };
+
+static void begin_sleepy(struct tt_wait *w, struct tcp_endpoint *e)
+{
+    tt_wait_begin(w, at_once, &e->head.doorbell, 1);
+    tt_wait_sleep_by(w, e->head.sleep, e);
+}
+
+/* Takes a message of eight bytes, sleeping until it comes. Returns how long that took. */
+static int64_t take_asleep(struct tcp_endpoint *e, uint64_t number)
+{
+    struct tt_link *link = e->head.links[1 - e->head.me];
+    int64_t began = tt_now_ns();
+    const void *payload;
+    struct tt_wait w;
+    begin_sleepy(&w, e);
+    while (link->ops->peek(link, number, 7, 8, &payload) != TT_PEEK_THERE)
+        tt_wait_idle(&w);
+    tt_wait_awake(&w);
+    link->ops->release(link, number);
+    return tt_now_ns() - began;
+}
+
+static void post_asleep(struct tcp_endpoint *e, uint64_t number)
+{
+    struct tt_wait w;
+    begin_sleepy(&w, e);
+    while (!post_one(e, number))
+        tt_wait_idle(&w);
+    tt_wait_awake(&w);
+}
+
+/* The first message comes on a connection that its sender makes, which only the thread can take. */
+static void play_asleep(struct shm_rank *r)
+{
+    enum { ROUNDS = 3000, SLOW_NS = 50000000 };
+    struct tcp_endpoint *e = (struct tcp_endpoint *)join(r);
+    uint64_t number = r->stage->params.first_number;
+    int slow = 0;
+    for (int i = 0; i < ROUNDS; i++, number++) {
+        if (r->me == 0)
+            post_asleep(e, number);
+        slow += take_asleep(e, number) > SLOW_NS;
+        if (r->me == 1)
+            post_asleep(e, number);
+    }
+    suite_expect(&r->suite, slow < ROUNDS / 100, "%d of %d messages came late", slow, ROUNDS);
+    suite_expect(&r->suite, tt_wait_lost() == 0, "%d wake-ups were lost", (int)tt_wait_lost());
+    shm_meet(r);
+    tt_tcp.close(&e->head);
+}
+
+Test(tcp_thread, who_sleeps_in_poll_misses_nothing)
+{
+    shm_stage_run(shm_stage_new(RANKS), play_asleep, -1);
+}
+
+/* The thread is not woken by what the caller reads by itself. */
+static void sleep_long(struct shm_rank *r)
+{
+    enum { MESSAGES = 400, APART_US = 1000 };
+    struct tcp_endpoint *e = (struct tcp_endpoint *)join(r);
+    uint64_t number = r->stage->params.first_number;
+    long before = 0;
+    for (int i = 0; i < MESSAGES; i++, number++) {
+        if (i == MESSAGES / 4)
+            before = sleeps_of_others();
+        if (r->me == 1) {
+            tt_nap_ns(APART_US * 1000);
+            post_asleep(e, number);
+        } else {
+            take_asleep(e, number);
+        }
+    }
+    long sleeps = sleeps_of_others() - before;
+    suite_expect(&r->suite, r->me == 1 || sleeps < MESSAGES / 2, "the thread slept %ld times", sleeps);
+    shm_meet(r);
+    tt_tcp.close(&e->head);
+}
+
+Test(tcp_thread, who_sleeps_in_poll_reads_by_itself)
+{
+    shm_stage_run(shm_stage_new(RANKS), sleep_long, -1);
+}
+
+struct ringer {
+    struct tt_doorbell *bell;
+    _Atomic int rings, wanted;
+};
+
+static void *ring_when_wanted(void *ringer)
+{
+    enum { RINGS = 300, APART_NS = 300000 };
+    struct ringer *r = ringer;
+    for (int i = 0; i < RINGS; i++) {
+        while (atomic_load(&r->wanted) == i)
+            tt_nap_ns(i % 3 * APART_NS + 1000);
+        atomic_fetch_add(&r->rings, 1);
+        tt_doorbell_ring(r->bell);
+    }
+    return NULL;
+}
+
+/* What another thread of this process has for a sleeper in poll, as the end of a communicator. */
+static void be_rung(struct shm_rank *r)
+{
+    enum { RINGS = 300, SLOW_NS = 50000000 };
+    struct tcp_endpoint *e = (struct tcp_endpoint *)join(r);
+    struct ringer ringer = { .bell = e->head.doorbell };
+    pthread_t thread;
+    int slow = 0;
+    pthread_create(&thread, NULL, ring_when_wanted, &ringer);
+    for (int i = 1; i <= RINGS; i++) {
+        int64_t began = tt_now_ns();
+        struct tt_wait w;
+        begin_sleepy(&w, e);
+        atomic_store(&ringer.wanted, i);
+        while (atomic_load(&ringer.rings) < i)
+            tt_wait_idle(&w);
+        tt_wait_awake(&w);
+        slow += tt_now_ns() - began > SLOW_NS;
+    }
+    pthread_join(thread, NULL);
+    suite_expect(&r->suite, slow < RINGS / 20, "%d of %d rings came late", slow, RINGS);
+    suite_expect(&r->suite, tt_wait_lost() == 0, "%d wake-ups were lost", (int)tt_wait_lost());
+    suite_expect(&r->suite, atomic_load(&e->head.doorbell->polled) == 0, "it still sleeps");
+    shm_meet(r);
+    tt_tcp.close(&e->head);
+}
+
+Test(tcp_thread, a_ring_wakes_who_sleeps_in_poll)
+{
+    shm_stage_run(shm_stage_new(RANKS), be_rung, -1);
+}
