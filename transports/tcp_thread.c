@@ -73,10 +73,13 @@ void tt_tcp_wake(struct tcp_endpoint *e)
 }
 
 /* True if a frame is under way that the caller will not wait for. A message that lies in its own memory it
- * does wait for, and drives meanwhile. */
+ * does wait for, and drives meanwhile, unless it is about to sleep where nobody polls for it. */
 static bool is_left(struct tcp_endpoint *e, int rank)
 {
     const struct tcp_transfer *t = &e->peers[rank].to;
+    const struct tt_doorbell *bell = e->head.doorbell;
+    if (t->size > 0 && atomic_load(&bell->sleeping) != 0 && atomic_load(&bell->polled) == 0)
+        return true;
     if (t->size == 0 || t->frame.kind != TCP_MESSAGE)
         return t->size > 0;
     return t->payload == tt_tcp_link_of(e, t->frame.class, rank)->out[t->frame.number % TCP_SLOTS].memory;

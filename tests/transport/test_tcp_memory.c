@@ -184,6 +184,25 @@ Test(tcp_memory, a_message_of_another_length_is_not_placed)
     free(place);
 }
 
+/* Who falls asleep with a message half written leaves it to the thread, which was in poll before. */
+Test(tcp_memory, what_is_half_written_is_left_to_the_thread)
+{
+    enum { IDLE_MS = 100 };
+    uint8_t *from = malloc(LONG);
+    struct tt_arrival a;
+    make_ends();
+    tt_sleep_ms(IDLE_MS);
+    pthread_mutex_lock(&ends[1]->driving); /* it reads nothing */
+    send_long(0, 1, from);
+    atomic_fetch_add(&ends[0]->head.doorbell->sleeping, 1);
+    cr_assert_not(link_sent(link_from(0), 1));
+    pthread_mutex_unlock(&ends[1]->driving);
+    cr_assert(arrives(1, 1, &a));
+    atomic_fetch_sub(&ends[0]->head.doorbell->sleeping, 1);
+    close_ends();
+    free(from);
+}
+
 /* Who closes does not wait for ever for a peer that takes nothing. */
 Test(tcp_memory, who_closes_leaves_a_silent_peer)
 {
