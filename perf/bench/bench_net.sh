@@ -6,24 +6,26 @@
 # usage: bench_net.sh [COLLPERF]     (default: ./collperf)
 #
 # The environment changes what is measured: BENCH_ROUNDS (3), BENCH_LAYOUTS ("2x1 2x2"), BENCH_SIZES
-# ("8 4096 65536 1048576 8388608"), BENCH_COLLECTIVES ("all_reduce").
+# ("8 4096 65536 1048576 8388608"), BENCH_COLLECTIVES ("all_reduce"), BENCH_PLACES: the cores that ranks are
+# bound to: "each" of this machine's, by turns (the default), "one" for all, or "none"; TUTTI_CONGESTION.
+# Where ranks run, and how congestion is controlled, changes times by factors; so both are printed.
 # Prints the median time of all rounds in microseconds: Tutti by TCP and by UCX; Open MPI by TCP (ob1), by
 # UCX, and by its hierarchical module (HAN); and how many times as long as Tutti by TCP its best takes.
 set -u
 LC_ALL=C OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-export LC_ALL OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM
+TUTTI_CONGESTION=${TUTTI_CONGESTION:-system}
+export TUTTI_CONGESTION LC_ALL OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM
 here=$(cd "$(dirname "$0")" && pwd)
 top=$(cd "$here/../.." && pwd)
 hosts_sh=$top/tests/net/hosts.sh
 
 if [ "${1:-}" = --inside ]; then
-    hosts=$2 per_host=$3 collperf=$4 peer=$5 scratch=$6
+    hosts=$2 per_host=$3 collperf=$4 peer=$5 scratch=$6 place=$6/place
     list=$(for i in $(seq 0 $((hosts - 1))); do printf 'h%d:%d,' "$i" "$per_host"; done)
-    # A host takes all cores for its own, so single ranks of two hosts would be bound to the same one.
-    bind=core
-    [ "$per_host" -gt 1 ] || bind=none
+    # A host takes all cores for its own, so mpirun would bind the first ranks of two hosts to the same one.
     set -- mpirun.openmpi --mca plm_rsh_agent "$hosts_sh on" --mca oob_tcp_if_include 10.77.0.0/24 \
-        --mca btl_tcp_if_include 10.77.0.0/24 --bind-to $bind --host "${list%,}" -np $((hosts * per_host))
+        --mca btl_tcp_if_include 10.77.0.0/24 --mca mpi_yield_when_idle 1 --bind-to none \
+        --host "${list%,}" -np $((hosts * per_host))
     ours() # NETWORK
     {
         timeout 120 "$@" </dev/null 2>/dev/null | sed -n 's/.*"time_us": *\([0-9.]*\).*/\1/p' | head -n 1
@@ -33,13 +35,13 @@ if [ "${1:-}" = --inside ]; then
             for bytes in ${BENCH_SIZES:-8 4096 65536 1048576 8388608}; do
                 for what in tcp ucx ob1 mpi_ucx han; do
                     case $what in
-                    tcp | ucx) time=$(ours "$@" -x TUTTI_NETWORK=$what "$collperf" "$collective" -b "$bytes" \
-                        -e "$bytes" --json) ;;
-                    ob1) time=$(ours "$@" --mca pml ob1 "$peer" "$collective" "$bytes") ;;
+                    tcp | ucx) time=$(ours "$@" -x TUTTI_NETWORK=$what -x TUTTI_CONGESTION "$place" \
+                        "$collperf" "$collective" -b "$bytes" -e "$bytes" --json) ;;
+                    ob1) time=$(ours "$@" --mca pml ob1 "$place" "$peer" "$collective" "$bytes") ;;
                     mpi_ucx) time=$(ours "$@" --mca pml ucx --mca opal_common_ucx_tls any \
-                        --mca opal_common_ucx_devices any "$peer" "$collective" "$bytes") ;;
-                    han) time=$(ours "$@" --mca pml ob1 --mca coll_han_priority 100 "$peer" "$collective" \
-                        "$bytes") ;;
+                        --mca opal_common_ucx_devices any "$place" "$peer" "$collective" "$bytes") ;;
+                    han) time=$(ours "$@" --mca pml ob1 --mca coll_han_priority 100 "$place" "$peer" \
+                        "$collective" "$bytes") ;;
                     esac
                     echo "${hosts}x$per_host $collective $bytes $what ${time:-nan}" >>"$scratch/times"
                 done
@@ -63,6 +65,40 @@ for part in clock rewrite flag iterations size; do
     set -- "$@" "$top/perf/collperf/$part.c"
 done
 mpicc.openmpi -std=c11 -O2 -D_GNU_SOURCE -I"$top" -o "$scratch/peer" "$@" || exit 2
+cores=$(awk '/^Cpus_allowed_list/ {
+    n = split($2, ranges, ",")
+    for (i = 1; i <= n; i++) {
+        split(ranges[i] "-" ranges[i], ends, "-")
+        for (core = ends[1]; core <= ends[2]; core++)
+            printf "%s ", core
+    }
+}' /proc/self/status)
+case ${BENCH_PLACES:-each} in
+each) places=$cores words='ranks are bound to cores, by turns:' ;;
+one) places=${cores%% *} words='all ranks are bound to one core:' ;;
+none) places='' words='ranks are bound to no core of' ;;
+*)
+    echo "bench_net.sh: BENCH_PLACES is $BENCH_PLACES; legal: each, one, none" >&2
+    exit 2
+    ;;
+esac
+cat >"$scratch/place" <<END
+#!/bin/sh
+set -- $places -- "\$@"
+places=0
+for word; do
+    [ "\$word" != -- ] || break
+    places=\$((places + 1))
+done
+[ \$places -gt 0 ] || { shift; exec "\$@"; }
+eval "core=\\\${\$((OMPI_COMM_WORLD_RANK % places + 1))}"
+shift \$((places + 1))
+exec taskset -c "\$core" "\$@"
+END
+chmod +x "$scratch/place"
+echo "# $words ${places:-$cores}"
+echo "# net.ipv4.tcp_congestion_control is $(cat /proc/sys/net/ipv4/tcp_congestion_control)," \
+    "TUTTI_CONGESTION $TUTTI_CONGESTION"
 for layout in ${BENCH_LAYOUTS:-2x1 2x2}; do
     set -- "${layout%x*}" "${layout#*x}" "$collperf" "$scratch/peer" "$scratch"
     "$hosts_sh" "$1" sh "$0" --inside "$@" || exit $?
