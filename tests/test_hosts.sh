@@ -196,8 +196,8 @@ if [ "${1:-}" = --inside ]; then
         ranks 2 1 on "$collperf" all_reduce -b 1M -e 1M -n 1 -w 1 --json &&
             awk -F'"limit_us": *' '/"limit_us"/ { found = 1; bad = bad || $2 + 0 < 50000 || $2 + 0 > 1000000 }
                 END { exit !found || bad }' "$scratch/out.0" || fail "the limit of a narrow link"
-        # Before the first row the link is measured. However many ranks share a host, what that takes is what the
-        # link takes for some 8 MiB a try; with 8 MiB of each rank, 4 x 16 ranks waited 15 s for their first row.
+        # Before the first row the link is measured. However many ranks share a host, that takes what the link
+        # takes for some 8 MiB a try; with 8 MiB of each rank, 4 x 16 ranks waited 15 s for their first row.
         before=$(came_from_h0)
         ranks 2 4 on "$collperf" all_reduce -b 8 -e 8 -n 1 -w 1 &&
             awk '/^# 2 hosts; out of each/ { found = $10 > 0.0095 && $10 < 0.0128 } END { exit !found }' \
