@@ -74,8 +74,8 @@ offers './tutti-info --why ' all_reduce broadcast NOT ring
 offers './tutti-info --why all_r' all_reduce NOT all_gather
 offers './tutti-info why ' all_reduce NOT ring
 offers './tutti-info -n 4 --why b' broadcast barrier NOT all_reduce
-offers './tutti-sim ' all_reduce barrier NOT all_gather_v
-offers './tutti-sim all_reduce 1M -m ' dgx-h100 ethernet NOT --svg
+offers './tutti-sim ' all_reduce barrier all_gather_v NOT send
+offers './tutti-sim all_reduce 1M -m ' dgx-h100 dgx-h100-nccl ethernet NOT --svg
 offers './tutti-sim all_reduce 1M --s' --svg --slice NOT --goal
 offers './tutti-train ' train mesh explain verify schedule demo data NOT tutti-train --dp
 offers './tutti-train --z' --zero NOT --dp train

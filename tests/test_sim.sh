@@ -48,7 +48,8 @@ says out 'dgx-h100' "the list of machines"
 says out '#.*NCCL' "the list of machines, of its sources,"
 
 expect 0 "$sim" all_reduce 1M -n 64
-says out '64 ranks on 8 hosts, machine dgx-h100' "a report"
+head -n 1 "$scratch/out" | grep -q '64 ranks on 8 hosts, machine dgx-h100, costs of Tutti$' ||
+    fail "the first line says whose costs these are"
 [ "$(grep -c 'chosen$' "$scratch/out")" -eq 1 ] || fail "one algorithm is chosen"
 says out '  ring  *[0-9.]* us' "a report"
 says out 'LogGP bound  *[0-9.]* us; [0-9.]* times that' "a report"
@@ -63,9 +64,9 @@ for call in 'all_reduce 1M -n 64' 'all_reduce 8 -n 4 --per-host 3' 'broadcast 8 
 done
 
 # Beyond a GiB eight times the bytes take eight times the time.
-expect 0 "$sim" all_reduce 1G -n 8
+expect 0 "$sim" all_reduce 1G -n 16
 cp "$scratch/out" "$scratch/one"
-expect 0 "$sim" all_reduce 8G -n 8
+expect 0 "$sim" all_reduce 8G -n 16
 awk -v a="$(time_of "$scratch/one")" -v b="$(time_of "$scratch/out")" \
     'BEGIN { exit !(b > 7.9 * a && b < 8.1 * a) }' || fail "8 GiB do not take eight times as long as one"
 expect 0 "$sim" broadcast 1T -n 64 -m ethernet --per-host 1
@@ -90,10 +91,43 @@ done
 awk -v a="$(cat "$scratch/root.2")" -v b="$(cat "$scratch/root.6")" \
     'BEGIN { exit !(b < 1.1 * a) }' || fail "on one host a root waits for its readers"
 
+# Another library's costs: a call has the protocol that is fastest, and only algorithms that are there.
+expect 0 "$sim" all_reduce 8 -n 16 -m dgx-h100-nccl
+head -n 1 "$scratch/out" | grep -q 'machine dgx-h100-nccl, costs of NCCL$' ||
+    fail "the first line does not say that these are NCCL's costs"
+says out 'tree, LL  .*<- chosen' "few bytes by NCCL"
+says out 'tree, Simple  *[0-9.]* us' "few bytes by NCCL"
+says out 'doubling .*cannot serve: this machine.s library has it not' "few bytes by NCCL"
+expect 0 "$sim" all_reduce 1G -n 8 -m dgx-h100-nccl
+says out 'ring, Simple  .*<- chosen' "many bytes by NCCL"
+says out 'tree .*cannot serve: .* between hosts' "many bytes by NCCL"
+expect 2 "$sim" broadcast 8 -n 16 -m dgx-h100-nccl
+says err 'on this machine, the collective "broadcast" is not legal' "what NCCL does as no algorithm here"
+expect 2 "$sim" all_reduce 8 -n 16 -m dgx-h100-nccl --algo doubling
+says err 'library has it not' "an algorithm that NCCL has not"
+# What is added to each call is added to all.
+expect 0 "$sim" all_reduce 8 -n 16 -m dgx-h100 --algo doubling
+says out 'launch and the like 18.400' "the critical path of a call that is staged"
+
+# On one host of GPUs kernels do the call, and no message is simulated.
+expect 0 "$sim" all_reduce 8 -n 8
+says out 'kernels that meet  *12.000 us .*<- chosen' "eight ranks of one host"
+grep -q 'LogGP bound' "$scratch/out" && fail "kernels are compared with a bound of messages"
+expect 0 "$sim" all_reduce 8 -n 9 --per-host 9
+grep -q '^  kernels that meet' "$scratch/out" && fail "more ranks than devices meet"
+expect 2 "$sim" all_reduce 8 -n 8 --svg "$scratch/a.svg"
+says err 'no message is simulated; --algo names' "a drawing of kernels"
+expect 0 "$sim" all_reduce 8 -n 8 --algo ring --svg "$scratch/a.svg"
+
 # A hundred thousand ranks; of those that all do the same, one is simulated.
 expect 0 "$sim" all_reduce 1M -n 100000
 says out '100000 ranks on 12500 hosts' "the report of very many ranks"
 says out 'some for all   <- chosen' "the report of very many ranks"
+
+# Also where each has a message for each: within a minute of a core, and a GB.
+# shellcheck disable=SC2016
+expect 0 sh -c 'ulimit -t 60; ulimit -v 1000000; exec "$0" all_to_all 1G -n 100000' "$sim"
+says out 'some for all   <- chosen' "all_to_all of very many ranks"
 
 # By the real executor it takes as long as was predicted, or nearly so where some were simulated for all.
 for call in 'all_reduce 64K -n 48' 'all_reduce 8 -n 128 -m slingshot-11' 'broadcast 1M -n 33 -m ethernet' \
@@ -163,10 +197,103 @@ awk -v a="$(time_of "$scratch/one")" -v b="$(time_of "$scratch/out")" 'BEGIN { e
 printf 'latency_near 5 ns\nbyte_awy 3 GB/s\n' >"$scratch/wrong"
 expect 2 "$sim" barrier -n 4 -m "$scratch/wrong"
 says err 'line 2: "byte_awy"' "a wrong machine"
-printf 'latency_near -5 ns\n' >"$scratch/wrong"
+for wrong in 'latency_near -5 ns' 'launch -1 ns' 'staging 0 GB/s' 'meets 1.5' 'proxy' 'protocol' 'library' \
+    'protocol abcdefghijklmnopq' 'algorithms all_reduced ring' 'algorithms all_reduce rong' \
+    'algorithms'; do
+    echo "$wrong" >"$scratch/wrong"
+    expect 2 "$sim" barrier -n 4 -m "$scratch/wrong"
+    says err "line 1: \"${wrong%% *}\"" "a machine with $wrong"
+done
+for i in 1 2 3 4 5; do
+    echo "protocol p$i"
+done >"$scratch/wrong"
 expect 2 "$sim" barrier -n 4 -m "$scratch/wrong"
+says err 'line 5: "protocol".*up to 4 protocols' "a machine with many protocols"
+# A machine with protocols that was printed is the same machine.
+expect 0 "$sim" -m dgx-h100-nccl --costs
+cp "$scratch/out" "$scratch/machine2"
+for call in 'all_reduce 64M -n 16' 'all_reduce 8 -n 8' 'all_to_all 1M -n 24'; do
+    # shellcheck disable=SC2086
+    expect 0 "$sim" $call -m dgx-h100-nccl
+    sed 1,2d "$scratch/out" >"$scratch/one"
+    # shellcheck disable=SC2086
+    expect 0 "$sim" $call -m "$scratch/machine2"
+    sed 1d "$scratch/out" | sed 's/[0-9.]* us.*//' >"$scratch/two"
+    sed 's/[0-9.]* us.*//' "$scratch/one" | cmp -s - "$scratch/two" ||
+        fail "a machine that was printed: $call"
+done
 expect 2 "$sim" barrier -n 4 -m nowhere
 says err 'no machine, and no file, "nowhere"' "an unknown machine"
+
+# --- Blocks of any length.
+
+# Without --counts all are alike, as in the form without v.
+for c in all_gather reduce_scatter all_to_all gather scatter; do
+    expect 0 "$sim" $c 1M -n 16 -m ethernet --algo direct
+    awk '/^  direct  / { print $2; exit }' "$scratch/out" >"$scratch/one"
+    expect 0 "$sim" ${c}_v 1M -n 16 -m ethernet --algo direct
+    awk '/^  direct  / { print $2; exit }' "$scratch/out" | cmp -s - "$scratch/one" ||
+        fail "${c}_v of even blocks takes another time than $c"
+    expect 0 "$sim" ${c}_v 1M -n 16 -m ethernet --algo direct --counts 7
+    awk '/^  direct  / { print $2; exit }' "$scratch/out" | cmp -s - "$scratch/one" ||
+        fail "${c}_v of blocks that are told to be even takes another time than $c"
+done
+# One rank has nearly all: the others get it from there, one after the other.
+expect 0 "$sim" all_gather_v 4M -n 4 -m ethernet --per-host 1 --algo direct --counts 1000,1,1,1
+awk '/^  direct  / { exit !($2 > 7000) }' "$scratch/out" ||
+    fail "a rank that has nearly all is as fast as others"
+says out 'sends to other hosts .* peers' "blocks of any length"
+# What ranks send is as long as they say, and comes so.
+expect 0 "$sim" all_to_all_v 64K -n 4 -m ethernet --counts 1,3 --goal "$scratch/v.goal"
+awk '/^rank/ { me = $2 }
+     / send / { sub(/b$/, "", $3); n++; bad = bad || $3 != (me % 2 == 0 ? 8192 : 24576) }
+     / recv / { sub(/b$/, "", $3); n++; bad = bad || $3 != ($5 % 2 == 0 ? 8192 : 24576) }
+     END { exit bad || n != 24 }' "$scratch/v.goal" || fail "the blocks of an all_to_all_v"
+# One rank has all, or none: still no time is below the bound, and no number is none.
+for call in 'gather_v 1M -n 5 --counts 1,0,0,0,0' 'scatter_v 1M -n 5 --counts 0,1,1,1,1' \
+    'reduce_scatter_v 8 -n 5 --counts 0,0,0,0,1' 'all_to_all_v 1M -n 5 --counts 0,0,9,0,0'; do
+    # shellcheck disable=SC2086
+    expect 0 "$sim" $call -m ethernet
+    awk '/LogGP bound/ { found = $5 + 0 >= 1 } END { exit !found }' "$scratch/out" || fail "the bound: $call"
+    grep -q -i -w -e '-\{0,1\}nan' -e inf "$scratch/out" && fail "$call: a number is none"
+done
+for wrong in x 1, ,1 0 0,0 -1 1001 1.5 '1 2'; do
+    expect 2 "$sim" all_gather_v 1M -n 4 --counts "$wrong"
+    says err 'weights of ranks in turn' "--counts $wrong"
+done
+expect 2 "$sim" all_gather 1M -n 4 --counts 1,2
+says err 'collectives with _v' "--counts of even blocks"
+expect 2 "$sim" all_gather_v 1M -n 1025 --counts 1,2
+says err 'up to 1024 ranks' "--counts of many ranks"
+expect 2 "$sim" all_gather_v 1M -n 4 --counts 1,2 --execute
+says err 'blocks of one length' "--counts and --execute"
+
+# --- JSON.
+
+printf 'library a"b\\c\n' >"$scratch/ma\"chine"
+for call in 'all_reduce 1M -n 64' 'all_reduce 8 -n 8' 'barrier -n 1' \
+    'all_reduce 8 -n 16 -m dgx-h100-nccl --execute' \
+    'all_gather_v 1M -n 12 --counts 1,2 -m ethernet' 'broadcast 1T -n 64 -m ethernet --per-host 1' \
+    'all_reduce 0 -n 3' "all_reduce 8 -n 3 -m $scratch/ma\"chine"; do
+    # shellcheck disable=SC2086
+    expect 0 "$sim" $call --json
+    cp "$scratch/out" "$scratch/json"
+    # shellcheck disable=SC2086
+    expect 0 "$sim" $call
+    python3 - "$scratch/json" "$scratch/out" <<'END' || fail "JSON and text differ: $call"
+import json, re, sys
+data, text = json.load(open(sys.argv[1])), open(sys.argv[2]).read()
+chosen = [way for way in data['ways'] if way.get('chosen')]
+told = re.search(r'^  (.*?) +([0-9.]+) us +[0-9.]+ .*<- chosen$', text, re.M)
+name = chosen[0]['algorithm'] + (', ' + chosen[0]['protocol'] if chosen[0]['protocol'] else '')
+rows = re.findall(r'^  \S.* (us +[0-9.]+ |cannot serve|more than 20)', text, re.M)
+sys.exit(not (len(chosen) == 1 and told.group(1) == name
+              and abs(chosen[0]['us'] - float(told.group(2))) < 0.001
+              and chosen[0]['us'] == data['way']['us'] and len(data['ways']) == len(rows)
+              and ('executor' in data) == ('by the real executor' in text)
+              and all((way['us'] is None) == ('none' in way) for way in data['ways'])))
+END
+done
 
 # --- Files that it writes.
 
@@ -222,14 +349,15 @@ done
 # endless.
 expect 0 "$sim" all_reduce 8 -n 12 --algo direct --goal "$scratch/b.goal"
 grep -q ' 0b ' "$scratch/b.goal" && fail "a message of GOAL has no bytes"
-expect 3 "$sim" all_reduce 64K -n 4 --svg "$scratch/no/such"
+expect 3 "$sim" all_reduce 64K -n 4 -m ethernet --svg "$scratch/no/such"
 says err 'could not be written' "a file that cannot be written"
 
 # --- Refusals.
 
 expect 2 "$sim" allreduce 1M -n 4
 says err 'all_reduce, reduce_scatter' "an unknown collective"
-expect 2 "$sim" all_gather_v 1M -n 4
+expect 2 "$sim" send 1M -n 4
+says err 'with _v reduce_scatter' "messages are no collective"
 expect 2 "$sim" all_reduce -n 4
 expect 2 "$sim" all_reduce 1X -n 4
 expect 2 "$sim" all_reduce 1M
@@ -250,16 +378,10 @@ expect 2 "$sim" all_reduce 1M -n 2048 --execute
 says err 'with --execute, -n "2048" is not legal; 1 to 1024' "too many ranks for the executor"
 expect 2 "$sim" all_reduce 8G -n 512 --execute
 says err 'with --execute, the size "8589934592"' "too many bytes for the executor"
-expect 2 "$sim" all_to_all 1G -n 100000
-says err '1 to 20000 ranks' "all_to_all of very many ranks"
 expect 2 "$sim" all_reduce 1T -n 2 --slice 64
 says err 'slices' "a slice that is too short"
 expect 0 "$sim" all_reduce 1M -n 1
 says out 'one rank sends nothing: it copies' "a report of one rank"
-expect 0 "$sim" all_reduce 8 -n 8 -m dgx-h100
-says out 'no launch, protocol or proxy is priced' "a report of dgx-h100"
-expect 0 "$sim" all_reduce 8 -n 8 -m ethernet
-grep -q 'priced' "$scratch/out" && fail "a machine without GPUs leaves out what those cost"
 expect 2 "$sim" all_reduce 1M -n 4 --rong
 expect 2 "$sim" all_reduce 1M -n
 says err 'a value must follow' "a flag without its value"

@@ -27,6 +27,13 @@ static struct tt_layout lay_out(
     uint64_t most = tt_costs_product(q->slot_bytes, SLICES_MAX), bytes = q->bytes < most ? q->bytes : most;
     uint64_t count = bytes / q->element_bytes + (bytes % q->element_bytes > 0);
     uint64_t n = (uint64_t)q->requirements.n;
+    if (q->blocks != NULL) {
+        layout = *q->blocks;
+        layout.slices =
+            tt_layout_slicing(tt_layout_part_max(&layout), q->slot_bytes, q->element_bytes, s->max_chunks)
+                .slices;
+        return layout;
+    }
     if (tt_collectives[q->collective].blocks) /* of one length each */
         count = (count + n - 1) / n * n;
     uint64_t longest = count / s->chunks + (count % s->chunks > 0);

@@ -16,6 +16,7 @@
 #define TT_COST_MODEL_H
 #include "algorithms/algorithms.h"
 #include "base/costs.h"
+#include "base/layout.h"
 
 enum {
     TT_COST_SIMULATED = 2048, /* steps of all ranks, of one slice: of more, not all ranks are simulated */
@@ -59,6 +60,9 @@ struct tt_cost_query {
     enum tt_collective collective;
     struct tt_requirements requirements;
     uint64_t bytes; /* of the whole vector */
+    /* of a v-form: how long the block of each rank is; of an all_to_all_v, each that it sends. Then all ranks
+     * must be simulated. NULL: all are equally long, as a choice takes them to be. */
+    const struct tt_layout *blocks;
     uint32_t element_bytes;
     uint64_t slot_bytes; /* the longest message */
     const struct tt_costs *costs;

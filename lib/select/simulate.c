@@ -150,6 +150,16 @@ static uint64_t bytes_of(const struct tt_simulation *sim, uint32_t chunk, uint32
     return count * l->element_bytes;
 }
 
+/* Returns what this send has of a slice. Blocks of an exchange are as long as those who send them say, who
+ * number them by whom they are for. */
+static uint64_t bytes_sent(
+    const struct tt_simulation *sim, const struct tt_schedule *s, const struct tt_step *step, uint32_t slice)
+{
+    const struct tt_cost_query *q = sim->params->query;
+    bool own = q->blocks != NULL && q->collective == TT_ALL_TO_ALL_V;
+    return bytes_of(sim, own ? (uint32_t)s->key.me : step->src_chunk, step->nchunks, slice);
+}
+
 /* From a message's post to when the other end sees it. The ranks that a representative
  * stands for do the same as it, one after the other. */
 static uint64_t delay_of(const struct tt_simulation *sim, enum tt_level level)
@@ -247,7 +257,7 @@ static bool advance_send(
     const struct tt_step *step = &r->s->steps[unit->step];
     if (unit->posted)
         return r->mate[unit->step] == TT_NO_STEP || heard(slice, unit->step);
-    uint64_t bytes = bytes_of(sim, step->src_chunk, step->nchunks, slice->index);
+    uint64_t bytes = bytes_sent(sim, r->s, step, slice->index);
     if (bytes == 0)
         return true;
     bool eager = bytes <= tt_costs_eager(sim->costs, sim->params->query->requirements.n);

@@ -6,6 +6,8 @@
 #define TT_SELECT_SPIN_H
 #include "base/config.h"
 
+/* Returns what the kernels take for a vector of so many bytes, in femtoseconds. */
+uint64_t tt_spin_time(const struct tt_costs *costs, int n, uint64_t bytes);
 /* `bytes` of the vector. */
 bool tt_spin_pays(const struct tt_settings *settings, int n, uint64_t bytes);
 /* Writes what both ways cost. */

@@ -15,8 +15,13 @@ struct volume { /* in vectors: what a rank reads at least, and what of it comes 
     bool rounds; /* one rank's part goes to all, or all parts to one; else each pair may talk at once */
 };
 
-/* Of n ranks, of which `home` are on the host of rank 0, the root. */
-static struct volume volume_of(enum tt_collective collective, double n, double hosts, double home)
+/* The parts of a vector that are not the root's, and not of its host. */
+struct shares {
+    double others, abroad;
+};
+
+/* Of n ranks. Where blocks differ in length, some rank has no more of them than an even share. */
+static struct volume volume_of(enum tt_collective collective, double n, double hosts, struct shares of)
 {
     double per_host = n / hosts, others = (n - 1) / n, abroad = (hosts - 1) / hosts;
     switch (collective) {
@@ -24,6 +29,8 @@ static struct volume volume_of(enum tt_collective collective, double n, double h
         return (struct volume){ 2 * others, 2 * abroad / per_host, true };
     case TT_REDUCE_SCATTER:
     case TT_ALL_GATHER:
+    case TT_REDUCE_SCATTER_V:
+    case TT_ALL_GATHER_V:
         return (struct volume){ others, abroad / per_host, true };
     case TT_BROADCAST:
     case TT_REDUCE:
@@ -31,11 +38,13 @@ static struct volume volume_of(enum tt_collective collective, double n, double h
     case TT_BARRIER:
         return (struct volume){ 0, 0, true };
     case TT_ALL_TO_ALL:
+    case TT_ALL_TO_ALL_V:
         return (struct volume){ others, abroad, false };
     case TT_GATHER:
-        return (struct volume){ others, (n - home) / n, false };
+    case TT_GATHER_V:
+        return (struct volume){ of.others, of.abroad, false };
     default: /* a scatter, whose root sends */
-        return (struct volume){ 0, (n - home) / n, false };
+        return (struct volume){ 0, of.abroad, false };
     }
 }
 
@@ -59,26 +68,49 @@ static double tree_time(int n, int senders, double latency, double message)
     return t * message > hop ? t * message : hop;
 }
 
-uint64_t sim_bound(const struct sim_request *r)
+/* Where a root has or gets blocks of any length; else they are taken to be even. */
+static struct shares shares_of(const struct sim_request *r)
 {
-    const struct tt_costs *c = &r->machine.costs;
+    bool rooted = tt_collectives[r->query.collective].rooted;
+    const struct tt_layout *blocks = rooted ? r->query.blocks : NULL;
+    const int *host = r->topology.domain;
+    double all = 0, others = 0, abroad = 0;
+    for (int i = 0; i < r->n; i++) {
+        double block = blocks != NULL ? (double)blocks->counts[i] : 1;
+        all += block;
+        others += i > 0 ? block : 0;
+        abroad += host[i] != host[0] ? block : 0;
+    }
+    return all > 0 ? (struct shares){ others / all, abroad / all } : (struct shares){ 0 };
+}
+
+uint64_t sim_bound(const struct sim_request *r, int protocol)
+{
+    const struct tt_costs *c = &r->machine.protocols[protocol].costs;
+    enum tt_collective collective = r->query.collective;
     int hosts = r->topology.domains, most = 1;
     for (int h = 0; h < hosts; h++)
         most = tt_topology_size(&r->topology, h) > most ? tt_topology_size(&r->topology, h) : most;
     if (r->bytes == 0) /* nobody sends anything */
-        return 0;
+        return sim_call_time(r, protocol);
     enum tt_level between = tt_costs_level(c, false);
-    struct volume v = volume_of(r->query.collective, r->n, hosts, tt_topology_size(&r->topology, 0));
-    double near = tree_time(
-        v.rounds || r->n == 1 ? r->n : 2, 1, (double)c->latency[TT_NEAR], (double)c->message[TT_NEAR]);
-    double away = tree_time(
-        v.rounds || hosts == 1 ? hosts : 2, most, (double)c->latency[between], (double)c->message[between]);
+    struct shares shares = shares_of(r);
+    struct volume v = volume_of(collective, r->n, hosts, shares);
+    double near = tree_time(v.rounds            ? r->n
+                            : shares.others > 0 ? 2
+                                                : 1,
+        1, (double)c->latency[TT_NEAR], (double)c->message[TT_NEAR]);
+    double away = tree_time(v.rounds            ? hosts
+                            : shares.abroad > 0 ? 2
+                                                : 1,
+        most, (double)c->latency[between], (double)c->message[between]);
     double rounds = away > near ? away : near;
-    bool free_root =
-        r->query.collective == TT_SCATTER && c->hosts < 2; /* who is on one host is free meanwhile */
+    bool scatters = collective == TT_SCATTER || collective == TT_SCATTER_V;
+    bool free_root = scatters && c->hosts < 2; /* who is on one host is free meanwhile */
     double rest = v.all > v.away ? v.all - v.away : 0;
     double far = (double)c->byte[between], inside = (double)c->byte[TT_NEAR];
     double bytes = (double)r->bytes * ((free_root ? 0 : v.away * far) + rest * (inside < far ? inside : far));
     double bound = rounds > bytes ? rounds : bytes;
-    return bound < (double)UINT64_MAX ? (uint64_t)bound : UINT64_MAX;
+    return tt_costs_sum(
+        sim_call_time(r, protocol), bound < (double)UINT64_MAX ? (uint64_t)bound : UINT64_MAX);
 }

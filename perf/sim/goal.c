@@ -24,7 +24,9 @@ static void put_step(FILE *file, const struct tt_costs *costs, const struct tt_s
 {
     const struct tt_step *step = &s->steps[i];
     bool sends = step->verb == TT_VERB_SEND;
-    uint64_t bytes = bytes_of(l, sends ? step->src_chunk : step->dst_chunk, step->nchunks), price = 0;
+    bool own = sends && s->key.collective == TT_ALL_TO_ALL_V && l->counts != NULL; /* as who sends says */
+    uint32_t chunk = own ? (uint32_t)s->key.me : sends ? step->src_chunk : step->dst_chunk;
+    uint64_t bytes = bytes_of(l, chunk, step->nchunks), price = 0;
     if (step->verb == TT_VERB_REDUCE)
         price = tt_costs_fold(costs, 2, bytes);
     else if (step->peer == TT_NONE)
@@ -57,9 +59,9 @@ static void put_dependencies(FILE *file, const struct tt_schedule *s, uint32_t i
     }
 }
 
-tutti_status sim_goal(FILE *file, const struct sim_request *request, int algorithm)
+tutti_status sim_goal(FILE *file, const struct sim_request *request, const struct sim_choice *choice)
 {
-    const struct tt_cost_query *q = &request->query;
+    const struct tt_cost_query query = sim_query(request, choice->protocol), *q = &query;
     uint64_t n = (uint64_t)q->requirements.n;
     uint64_t count = (q->bytes + q->element_bytes - 1) / q->element_bytes;
     if (tt_collectives[q->collective].blocks)
@@ -68,10 +70,11 @@ tutti_status sim_goal(FILE *file, const struct sim_request *request, int algorit
     for (int r = 0; r < q->requirements.n; r++) {
         struct tt_schedule s;
         struct tt_layout layout;
-        tutti_status status = tt_cost_build(q, algorithm, r, NULL, &s);
+        tutti_status status = tt_cost_build(q, choice->algorithm, r, NULL, &s);
         if (status != TUTTI_OK)
             return status;
         tt_layout_even(&layout, count, s.chunks, 1, q->element_bytes);
+        layout = q->blocks != NULL ? *q->blocks : layout;
         fprintf(file, "\nrank %d {\n", r);
         for (uint32_t i = 0; i < s.nsteps; i++)
             put_step(file, q->costs, &s, &layout, i);

@@ -9,7 +9,7 @@
 
 #include "algorithms/algorithms.h"
 #include "base/config.h"
-#include "executor.h"
+#include "counts.h"
 #include "places.h"
 #include "request.h"
 
@@ -19,13 +19,12 @@ enum {
     EXIT_BROKEN = 3,
     RANKS_MAX = 100000,
     EXECUTED_MAX = 1024,
-    EACH_TO_EACH_MAX = 20000,
     SORTED = 2 * TT_COST_SORTED, /* what has more ranks than a communicator is sorted, too */
 };
 #define EXECUTED_BYTES ((uint64_t)4 << 30)
 
 static const char help[] =
-    "tutti-sim: what Tutti would do on machines that you do not have\n"
+    "tutti-sim: what Tutti would do on machines that you do not have, and what NCCL does\n"
     "\n"
     "usage: tutti-sim COLLECTIVE SIZE -n RANKS [flags]\n"
     "       tutti-sim --machines               the machines it knows, and where their figures come from\n"
@@ -36,10 +35,12 @@ static const char help[] =
     "      --per-host K    ranks on each host (default: what the machine says)\n"
     "      --hosts FILE    a line for each host: NAME [slots=K]; ranks fill them in turn\n"
     "      --hwloc FILE    one machine, as lstopo writes it in XML: a rank on each core\n"
-    "  -a, --algo NAME     this algorithm, in place of the one that the library chooses\n"
+    "  -a, --algo NAME     this algorithm, in place of the one that is chosen\n"
+    "      --counts W,W..  of a v-form: blocks as long as these, of ranks in turn, for up to 1024 ranks\n"
     "      --exact         sums in one fixed order (TUTTI_COMM_EXACT)\n"
     "      --slice SIZE    the longest message (default 1M)\n"
     "      --execute       also run the call by the real executor in virtual time, up to 1024 ranks\n"
+    "      --json          one JSON object in place of the text\n"
     "      --svg FILE      draw who does what when\n"
     "      --goal FILE     the schedules of all ranks, for LogGOPSim\n"
     "      --machines      the machines it knows\n"
@@ -50,24 +51,26 @@ static const char help[] =
     "\n"
     "Examples\n"
     "  tutti-sim all_reduce 1M -n 100000 --machine dgx-h100\n"
+    "  tutti-sim all_reduce 1M -n 16 --machine dgx-h100-nccl   what NCCL takes there\n"
     "  tutti-sim all_reduce 8 -n 64 --svg small.svg      which message does the end wait for?\n"
     "  tutti-sim broadcast 64M -n 512 -m ethernet --algo tree --execute\n"
+    "  tutti-sim all_gather_v 64M -n 64 --counts 1,1,1,5 --json\n"
     "  tutti-sim --machine dgx-h100 --costs >mine; tutti-sim all_gather 1G -n 4096 --machine ./mine\n"
     "\n"
     "Times are predictions: of a network without traffic of others, where a rank sends to other hosts no\n"
-    "faster than `byte_away`, and all ranks of a host together no faster than `link`. The machines with "
-    "GPUs\n"
-    "leave out kernel launches, protocols and proxies, 6 to 12 us a call with NCCL and more between hosts,\n"
-    "and have a transport from GPU to GPU across hosts, which Tutti has not: what is below 1M is too fast.\n"
+    "faster than `byte_away`, and all ranks of a host together no faster than `link`. The first line says\n"
+    "whose costs they are: Tutti's, or those of NCCL where a machine's name ends in -nccl.\n"
     "\n"
     "Exit codes: 0 good, 2 bad usage, 3 something failed\n";
 
+enum { JSON = 256, COUNTS };
 static const struct option longs[] = { { "machine", required_argument, NULL, 'm' },
     { "per-host", required_argument, NULL, 'p' }, { "hosts", required_argument, NULL, 'H' },
     { "hwloc", required_argument, NULL, 'W' }, { "algo", required_argument, NULL, 'a' },
     { "exact", no_argument, NULL, 'e' }, { "slice", required_argument, NULL, 's' },
     { "execute", no_argument, NULL, 'x' }, { "svg", required_argument, NULL, 'v' },
     { "goal", required_argument, NULL, 'g' }, { "machines", no_argument, NULL, 'M' },
+    { "json", no_argument, NULL, JSON }, { "counts", required_argument, NULL, COUNTS },
     { "costs", no_argument, NULL, 'c' }, { "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 } };
 
 static int refuse(const char *what, const char *value, const char *legal)
@@ -88,20 +91,13 @@ static int show_machines(void)
 
 static int show_costs(const struct sim_request *r)
 {
-    char lines[4096], *rest = NULL;
-    struct tt_text text = { lines, sizeof lines, 0 };
-    tt_costs_tell(&r->machine.costs, &text);
-    printf("# what machine %s charges\n", r->machine_name);
-    if (r->machine.ranks_per_host > 0)
-        printf("%-14s %d\n", "ranks_per_host", r->machine.ranks_per_host);
-    for (char *line = strtok_r(lines, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest)) {
-        char *value = strchr(line, '\t'), *unit;
-        *value++ = '\0';
-        unit = strchr(value, ' ');
-        *unit++ = '\0';
-        printf("%-14s %s %.*s # %s\n", line, value, (int)strcspn(unit, " "), unit,
-            unit + strcspn(unit, " ") + 1);
-    }
+    struct tt_text text = { 0 };
+    while (tt_text_begin(&text))
+        sim_machine_tell(&r->machine, &text);
+    if (text.bytes == NULL)
+        return EXIT_BROKEN;
+    printf("# what machine %s charges\n%s", r->machine_name, text.bytes);
+    free(text.bytes);
     return EXIT_GOOD;
 }
 
@@ -135,15 +131,22 @@ static int find_collective(struct sim_request *r)
     for (int c = 0; c < TT_COLLECTIVES; c++) {
         if (strcmp(tt_collectives[c].name, r->collective) != 0 || tt_collectives[c].p2p)
             continue;
-        if (tt_collectives[c].counts != TT_COUNTS_EVEN)
-            return refuse(
-                "the collective", r->collective, "what has counts of its own for each rank is not simulated");
         r->query.collective = (enum tt_collective)c;
         return EXIT_GOOD;
     }
     return refuse("the collective", r->collective,
         "all_reduce, reduce_scatter, all_gather, broadcast, reduce, barrier, all_to_all, gather and scatter "
-        "are");
+        "are, and with _v reduce_scatter, all_gather, all_to_all, gather and scatter");
+}
+
+/* A library may lack a collective, or do it as no algorithm here does. */
+static int check_library(const struct sim_request *r)
+{
+    for (int a = 0; a < tt_algorithm_count; a++)
+        if (tt_algorithms[a].collective == (uint8_t)r->query.collective && sim_refuse(r, a) == NULL)
+            return EXIT_GOOD;
+    return refuse("on this machine, the collective", r->collective,
+        "those are of which its library has algorithms that Tutti has, too (tutti-sim --machines)");
 }
 
 static int check_algorithm(const struct sim_request *r)
@@ -153,7 +156,7 @@ static int check_algorithm(const struct sim_request *r)
     int a = tt_algorithm_find(r->query.collective, r->algorithm);
     if (a < 0)
         return refuse("--algo", r->algorithm, "`tutti-info algorithms COLLECTIVE` lists what is");
-    const char *why = tt_algorithm_refuse(&tt_algorithms[a], r->query.requirements);
+    const char *why = sim_refuse(r, a);
     return why == NULL ? EXIT_GOOD : refuse("--algo", r->algorithm, why);
 }
 
@@ -161,6 +164,8 @@ static int check_execution(const struct sim_request *r)
 {
     char number[32];
     snprintf(number, sizeof number, "%d", r->n);
+    if (r->execute && r->counts != NULL)
+        return refuse("with --execute, --counts", r->counts, "blocks of one length are");
     if (r->execute && r->n > EXECUTED_MAX)
         return refuse("with --execute, -n", number, "1 to 1024 ranks, whom the executor can run, are");
     snprintf(number, sizeof number, "%llu", (unsigned long long)r->bytes);
@@ -170,19 +175,92 @@ static int check_execution(const struct sim_request *r)
     return EXIT_GOOD;
 }
 
-/* Slices are counted in 32 bits, and what takes hours is refused: where each rank has a message for each, the
- * time to simulate one grows as the square of their number. */
+/* Slices are counted in 32 bits. */
 static int check_effort(const struct sim_request *r)
 {
     char number[32];
-    snprintf(number, sizeof number, "%d", r->n);
-    if (r->query.collective == TT_ALL_TO_ALL && r->n > EACH_TO_EACH_MAX)
-        return refuse(
-            "of all_to_all, -n", number, "1 to 20000 ranks, each of which has a message for each, are");
     snprintf(number, sizeof number, "%llu", (unsigned long long)r->slice_bytes);
     if (r->bytes / r->slice_bytes >= UINT32_MAX / 2)
         return refuse("--slice", number, "what cuts the vector into less than two billion slices is");
     return EXIT_GOOD;
+}
+
+/* What writes or runs messages has none where kernels do the call. */
+static int check_messages(const struct sim_request *r)
+{
+    if ((r->execute || r->svg != NULL || r->goal != NULL) && sim_kernels_time(r) < UINT64_MAX)
+        return refuse(r->execute       ? "--execute, of"
+                      : r->svg != NULL ? "--svg, of"
+                                       : "--goal, of",
+            r->collective,
+            "kernels that meet do this call, of which no message is simulated; --algo names what has "
+            "messages");
+    return EXIT_GOOD;
+}
+
+/* Lays out the blocks of a v-form. */
+static int lay_blocks(struct sim_request *r, struct tt_layout *blocks)
+{
+    const char *legal = NULL;
+    bool own = tt_collectives[r->query.collective].counts != TT_COUNTS_EVEN;
+    size_t n = (size_t)r->n;
+    if (r->counts == NULL)
+        return EXIT_GOOD;
+    if (!own || r->n > SIM_COUNTS_RANKS)
+        return refuse("--counts", r->counts,
+            own ? "up to 1024 ranks are with it, who are all simulated" : "it is for collectives with _v");
+    size_t *counts = malloc(n * sizeof *counts);
+    uint64_t *starts = malloc(n * sizeof *starts);
+    int code = counts != NULL && starts != NULL ? EXIT_GOOD : EXIT_BROKEN;
+    if (code == EXIT_GOOD &&
+        !sim_counts_read(r->counts, r->n, r->bytes / r->query.element_bytes, counts, &legal))
+        code = refuse("--counts", r->counts, legal);
+    if (code != EXIT_GOOD) {
+        free(counts);
+        free(starts);
+        return code;
+    }
+    tt_layout_v(blocks, counts, starts, (uint32_t)r->n, 1, r->query.element_bytes);
+    r->query.blocks = blocks;
+    r->query.subjects = TT_COST_ALL;
+    return EXIT_GOOD;
+}
+
+static void spread(struct sim_request *r)
+{
+    for (int p = 0; p < r->machine.protocols_count; p++) {
+        struct tt_costs *costs = &r->machine.protocols[p].costs;
+        costs->hosts = r->cores != NULL ? 1 : (uint64_t)r->topology.domains;
+        if (r->cores != NULL)
+            costs->cores = (uint64_t)r->n;
+    }
+}
+
+static int answer_placed(struct sim_request *r)
+{
+    struct tt_layout blocks = { 0 };
+    r->query.bytes = r->bytes;
+    r->query.slot_bytes = r->slice_bytes;
+    r->query.sorted = SORTED;
+    r->query.requirements =
+        (struct tt_requirements){ .n = r->n, .exact = r->exact, .topology = &r->topology };
+    spread(r);
+    int code = check_library(r);
+    if (code == EXIT_GOOD)
+        code = check_effort(r);
+    if (code == EXIT_GOOD)
+        code = check_algorithm(r);
+    if (code == EXIT_GOOD)
+        code = check_execution(r);
+    if (code == EXIT_GOOD)
+        code = check_messages(r);
+    if (code == EXIT_GOOD)
+        code = lay_blocks(r, &blocks);
+    if (code == EXIT_GOOD && sim_report(r) != TUTTI_OK)
+        code = EXIT_BROKEN;
+    free((void *)(uintptr_t)blocks.counts);
+    free((void *)(uintptr_t)blocks.starts);
+    return code;
 }
 
 static int answer(struct sim_request *r, char **words, int count)
@@ -203,22 +281,7 @@ static int answer(struct sim_request *r, char **words, int count)
     code = open_topology(r);
     if (code != EXIT_GOOD)
         return code;
-    r->machine.costs.hosts = r->cores != NULL ? 1 : (uint64_t)r->topology.domains;
-    if (r->cores != NULL)
-        r->machine.costs.cores = (uint64_t)r->n;
-    r->query.bytes = r->bytes;
-    r->query.slot_bytes = r->slice_bytes;
-    r->query.costs = &r->machine.costs;
-    r->query.sorted = SORTED;
-    r->query.requirements =
-        (struct tt_requirements){ .n = r->n, .exact = r->exact, .topology = &r->topology };
-    code = check_effort(r);
-    if (code == EXIT_GOOD)
-        code = check_algorithm(r);
-    if (code == EXIT_GOOD)
-        code = check_execution(r);
-    if (code == EXIT_GOOD && sim_report(r) != TUTTI_OK)
-        code = EXIT_BROKEN;
+    code = answer_placed(r);
     tt_topology_free(&r->topology);
     return code;
 }
@@ -267,6 +330,12 @@ static int take_flag(int code, const char *word, struct sim_request *r, bool *co
         return -1;
     case 'x':
         r->execute = true;
+        return -1;
+    case JSON:
+        r->json = true;
+        return -1;
+    case COUNTS:
+        r->counts = optarg;
         return -1;
     case 'c':
         *costs = true;

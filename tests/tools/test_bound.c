@@ -27,16 +27,16 @@ static void place(struct tt_topology *topology, int n, int per_host)
 }
 
 /* Returns how many algorithms were asked. */
-static int expect_above_the_bound(struct sim_request *r, const char *machine)
+static int expect_above_the_bound(struct sim_request *r, const char *machine, int protocol)
 {
-    uint64_t bound = sim_bound(r);
+    uint64_t bound = sim_bound(r, protocol);
     int asked = 0;
     for (int a = 0; a < tt_algorithm_count; a++) {
         struct tt_prediction p;
         if (tt_algorithms[a].collective != (uint8_t)r->query.collective ||
             tt_algorithm_refuse(&tt_algorithms[a], r->query.requirements) != NULL)
             continue;
-        cr_assert_eq(tt_cost_predict(&r->query, a, &p), TUTTI_OK);
+        cr_assert_eq(sim_predict(r, a, protocol, 0, NULL, &p), TUTTI_OK);
         cr_expect_geq(p.total, bound,
             "%s %s of %llu bytes, %d ranks on %d hosts, %s: %llu fs, the bound is %llu",
             tt_collectives[r->query.collective].name, tt_algorithms[a].name, (unsigned long long)r->bytes,
@@ -53,18 +53,19 @@ static int ask_all(const struct sim_preset *preset, int n, int per_host)
     int asked = 0;
     cr_assert(sim_machine_read(preset->name, &r.machine, why), "%s", why);
     place(&r.topology, n, per_host == 0 ? r.machine.ranks_per_host : per_host);
-    r.machine.costs.hosts = (uint64_t)r.topology.domains;
+    for (int i = 0; i < r.machine.protocols_count; i++)
+        r.machine.protocols[i].costs.hosts = (uint64_t)r.topology.domains;
     for (int c = 0; c < TT_COLLECTIVES; c++)
-        for (int i = 0; i < SIZES && !tt_collectives[c].p2p && tt_collectives[c].counts == TT_COUNTS_EVEN;
+        for (int i = 0; i < SIZES && tt_collectives[c].counts == TT_COUNTS_EVEN && !tt_collectives[c].p2p;
              i++) {
             r.bytes = c == TT_BARRIER ? 4 : sizes[i];
             r.query = (struct tt_cost_query){ .collective = (enum tt_collective)c,
                 .requirements = { .n = n, .topology = &r.topology },
                 .bytes = r.bytes,
                 .element_bytes = 4,
-                .slot_bytes = SLICE,
-                .costs = &r.machine.costs };
-            asked += expect_above_the_bound(&r, preset->name);
+                .slot_bytes = SLICE };
+            /* by one of the protocols of a machine, another one for each size */
+            asked += expect_above_the_bound(&r, preset->name, i % r.machine.protocols_count);
         }
     tt_topology_free(&r.topology);
     return asked;
@@ -91,6 +92,41 @@ Test(bound, of_many_ranks_is_below_all_predictions)
     }
 }
 
+/* Blocks of any length, also of none: of the root alone, of all but the root, of one host alone. */
+Test(bound, of_uneven_blocks_is_below_all_predictions)
+{
+    static const size_t weights[][3] = { { 1, 0, 0 }, { 0, 1, 1 }, { 0, 0, 5 }, { 1, 1, 1 }, { 7, 1, 3 } };
+    static const enum tt_collective forms[] = { TT_ALL_GATHER_V, TT_REDUCE_SCATTER_V, TT_ALL_TO_ALL_V,
+        TT_GATHER_V, TT_SCATTER_V };
+    size_t counts[6];
+    uint64_t starts[6];
+    int asked = 0;
+    for (int per_host = 1; per_host <= 6; per_host++)
+        for (size_t w = 0; w < sizeof weights / sizeof weights[0]; w++)
+            for (size_t f = 0; f < 2 * sizeof forms / sizeof forms[0]; f++) {
+                struct sim_request r = { .n = 6 };
+                struct tt_layout blocks;
+                char why[SIM_WHY_BYTES];
+                cr_assert(sim_machine_read("ethernet", &r.machine, why), "%s", why);
+                place(&r.topology, r.n, per_host);
+                r.machine.protocols[0].costs.hosts = (uint64_t)r.topology.domains;
+                for (int i = 0; i < r.n; i++)
+                    counts[i] = weights[w][i / 2] * (f % 2 == 0 ? 16 : 100000);
+                tt_layout_v(&blocks, counts, starts, (uint32_t)r.n, 1, 4);
+                r.bytes = 4 * blocks.count;
+                r.query = (struct tt_cost_query){ .collective = forms[f / 2],
+                    .requirements = { .n = r.n, .topology = &r.topology },
+                    .bytes = r.bytes,
+                    .blocks = &blocks,
+                    .subjects = TT_COST_ALL,
+                    .element_bytes = 4,
+                    .slot_bytes = SLICE };
+                asked += expect_above_the_bound(&r, "ethernet", 0);
+                tt_topology_free(&r.topology);
+            }
+    cr_expect_gt(asked, 500, "%d", asked);
+}
+
 /* From a GiB on twice the bytes take twice the time. */
 Test(bound, times_grow_with_the_bytes)
 {
@@ -98,7 +134,7 @@ Test(bound, times_grow_with_the_bytes)
     char why[SIM_WHY_BYTES];
     cr_assert(sim_machine_read("dgx-h100", &r.machine, why));
     place(&r.topology, 8, 4);
-    r.machine.costs.hosts = 2;
+    r.machine.protocols[0].costs.hosts = 2;
     int ring = tt_algorithm_find(TT_ALL_REDUCE, "ring");
     uint64_t before = 0;
     for (uint64_t bytes = (uint64_t)1 << 28; bytes <= (uint64_t)1 << 42; bytes *= 2) {
@@ -107,7 +143,7 @@ Test(bound, times_grow_with_the_bytes)
             .bytes = bytes,
             .element_bytes = 4,
             .slot_bytes = SLICE,
-            .costs = &r.machine.costs };
+            .costs = &r.machine.protocols[0].costs };
         struct tt_prediction p;
         cr_assert_eq(tt_cost_predict(&q, ring, &p), TUTTI_OK);
         double growth = (double)p.total / (double)before;
