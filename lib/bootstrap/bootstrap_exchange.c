@@ -238,7 +238,7 @@ void tt_root_hear_exchange(struct tt_root_session *session, struct tt_connection
         return;
     }
     tt_connection_enter(c, TT_STAGE_PART);
-    for (int r = 0; r < session->n; r++) {
+    for (int r = 0; session->left && r < session->n; r++) { /* else to look would be the square of n */
         if (session->members[r]->socket < 0)
             tt_root_decide(session, TUTTI_PEER_LOST,
                 "rank %d left before all %d ranks had exchanged their addresses", r, session->n);

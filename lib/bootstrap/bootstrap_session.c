@@ -60,6 +60,7 @@ void tt_root_lose(struct tt_root_session *session, struct tt_connection *c, int 
     bool needed = c->stage >= TT_STAGE_ADMITTED;
     if (session->phase == TT_PHASE_EXCHANGES)
         needed = needed && c->stage != TT_STAGE_WAITING && session->exchange.frame;
+    session->left = session->left || c->stage >= TT_STAGE_ADMITTED;
     tt_connection_dismiss(c);
     if (!needed)
         return;

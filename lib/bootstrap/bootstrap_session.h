@@ -87,7 +87,7 @@ struct tt_root_session {
     struct tt_connection **connections;
     int count;
     struct tt_verdict verdict; /* the first cause of failure */
-    bool warned;
+    bool warned, left; /* left: some member has gone */
     char loopback[TT_NET_TEXT]; /* where it listens to the network, if no other host reaches that; else "" */
 };
 
