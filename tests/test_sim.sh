@@ -108,6 +108,8 @@ says err 'library has it not' "an algorithm that NCCL has not"
 # What is added to each call is added to all.
 expect 0 "$sim" all_reduce 8 -n 16 -m dgx-h100 --algo doubling
 says out 'launch and the like 18.400' "the critical path of a call that is staged"
+expect 0 "$sim" all_reduce 1M -n 16 -m dgx-h100 --algo doubling
+says out 'launch and the like 56.6[67]' "the critical path of a long call that is staged"
 
 # On one host of GPUs kernels do the call, and no message is simulated.
 expect 0 "$sim" all_reduce 8 -n 8
