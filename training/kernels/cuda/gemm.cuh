@@ -29,11 +29,10 @@ enum mask {
     NO_MASK,
     SEEN_TILES, /* rows are queries, columns keys: tiles that no query of theirs sees are left out */
     KEY_CHUNKS, /* rows are queries: chunks of keys behind those of their block are empty */
-    QUERY_CHUNKS, /* rows are keys: chunks of queries before these are empty */
-    SEEN_KEYS /* rows are queries, and k one block of keys: each row's sum ends with the last key it sees */
+    QUERY_CHUNKS /* rows are keys: chunks of queries before these are empty */
 };
 
-/* Of a batch, the products number (i, j, l) begin so many elements further on. */
+/* Of a batch, the products number (i, j) begin so many elements further on. */
 struct batch_step {
     int64_t a, b, c;
 };
@@ -46,10 +45,10 @@ struct gemm_params {
     int64_t a_row, b_row, c_row; /* between these, or else between columns of a, rows of b */
     int64_t chunks, chunk;
     int64_t subtree, splits, split_step; /* chunks that a block adds up, blocks for each tile */
-    int64_t batch[3];
-    struct batch_step step[3];
-    int64_t mask, shift, block, first_block; /* first_block: of the keys, in the whole sequence */
-    bool striped, add;
+    int64_t batch[2];
+    struct batch_step step[2];
+    int64_t mask, shift, block;
+    bool add;
     bool a_quads, b_quads, c_quads; /* 16 bytes can be loaded at once */
 };
 
@@ -61,21 +60,9 @@ void tr_cuda_multiply(struct tr_context *x, const gemm_params &p);
 struct gemm_place {
     bool wanted;
     int64_t a, b, c; /* where the product begins in each */
-    int32_t m0, n0, key_block;
+    int32_t m0, n0;
     int32_t first, end, begin, stop; /* chunks of this block, and those of them that are not empty */
 };
-
-/* Of the keys of block b, a query sees so many from the first on. */
-INLINE int64_t keys_seen(
-    int64_t query, int64_t b, int64_t shift, int64_t block, int64_t first_block, bool striped)
-{
-    int64_t seen = query + shift - b * block + 1;
-    if (striped) {
-        const int64_t own = query / block + shift / block;
-        seen = (stripe_of(first_block + b) <= stripe_of(first_block + own) ? 1 : 0) + query % block;
-    }
-    return seen < 0 ? 0 : seen < block ? seen : block;
-}
 
 /* ROWS x DEPTH elements of an operand: `along` says that its k is contiguous, and so a quad lies along k. */
 template <int ROWS, int THREADS, bool along> struct operand {
@@ -159,18 +146,14 @@ template <int M, int N> INLINE bool find_place(const gemm_params &p, gemm_place 
     int64_t number = block_index() / tiles;
     const int64_t split = number % p.splits;
     number /= p.splits;
-    const int64_t z2 = number % p.batch[2], z1 = number / p.batch[2] % p.batch[1],
-                  z0 = number / p.batch[2] / p.batch[1];
+    const int64_t z1 = number % p.batch[1], z0 = number / p.batch[1];
     at.m0 = static_cast<int32_t>(tile / across * M);
     at.n0 = static_cast<int32_t>(tile % across * N);
-    at.key_block = static_cast<int32_t>(z2);
     if (p.mask == SEEN_TILES && at.n0 > at.m0 + M - 1 + p.shift)
         return false;
-    if (p.mask == SEEN_KEYS && !p.striped && at.m0 + M - 1 + p.shift < z2 * p.block)
-        return false;
-    at.a = z0 * p.step[0].a + z1 * p.step[1].a + z2 * p.step[2].a;
-    at.b = z0 * p.step[0].b + z1 * p.step[1].b + z2 * p.step[2].b;
-    at.c = z0 * p.step[0].c + z1 * p.step[1].c + z2 * p.step[2].c + split * p.split_step;
+    at.a = z0 * p.step[0].a + z1 * p.step[1].a;
+    at.b = z0 * p.step[0].b + z1 * p.step[1].b;
+    at.c = z0 * p.step[0].c + z1 * p.step[1].c + split * p.split_step;
 
     int64_t first = split * p.subtree, end = first + p.subtree < p.chunks ? first + p.subtree : p.chunks;
     int64_t begin = first, stop = (p.k + p.chunk - 1) / p.chunk;
@@ -188,15 +171,12 @@ template <int M, int N> INLINE bool find_place(const gemm_params &p, gemm_place 
     return true;
 }
 
-/* What one thread has of a tile. A warp has 64 rows and 32 columns of it; a lane four rows in each half of
- * these rows, and four columns in each half of these columns. */
-template <int M, int N, bool a_along, bool b_along, bool inside, bool masked> struct gemm_tile {
+/* What one thread has of a tile: sums. A warp has 64 rows and 32 columns of the tile; a lane four rows in each
+ * half of these rows, and four columns in each half of these columns. */
+template <int M, int N> struct tile_sums {
     enum { THREADS = M * N / (SIDE * SIDE), WARPS_DOWN = M / 64 };
     float sum[SIDE][SIDE];
-    operand<M, THREADS, a_along> a;
-    operand<N, THREADS, b_along> b;
     int32_t row, column; /* the first of each, in the tile */
-    int32_t sees[SIDE]; /* of each row, if masked: how many of k */
 
     MEMBER void find_own()
     {
@@ -205,20 +185,65 @@ template <int M, int N, bool a_along, bool b_along, bool inside, bool masked> st
         row = warp % WARPS_DOWN * 64 + lane / 4 * 4;
         column = warp / WARPS_DOWN * 32 + lane % 4 * 4;
     }
+    static MEMBER int32_t row_of(int i)
+    {
+        return i / 4 * 32 + i % 4;
+    }
+    static MEMBER int32_t column_of(int j)
+    {
+        return j / 4 * 16 + j % 4;
+    }
 
-    MEMBER void begin(const gemm_params &p, const gemm_place &at)
+    MEMBER void clear()
     {
         find_own();
         UNROLL
         for (int i = 0; i < SIDE; i++) {
-            sees[i] = masked ? static_cast<int32_t>(keys_seen(at.m0 + row + i / 4 * 32 + i % 4, at.key_block,
-                                   p.shift, p.block, p.first_block, p.striped))
-                             : 0;
             UNROLL
             for (int j = 0; j < SIDE; j++)
                 sum[i][j] = 0;
         }
     }
+
+    /* By element d of k; masked: of row i only if that sees more of them. */
+    template <bool masked>
+    MEMBER void multiply_one(const float *x, const float *y, int32_t d, const int32_t *sees)
+    {
+        const quad rows[2] = { load_quad(x + row), load_quad(x + row + 32) };
+        const quad columns[2] = { load_quad(y + column), load_quad(y + column + 16) };
+        const float u[SIDE] = { rows[0].x, rows[0].y, rows[0].z, rows[0].w, rows[1].x, rows[1].y, rows[1].z,
+            rows[1].w };
+        const float v[SIDE] = { columns[0].x, columns[0].y, columns[0].z, columns[0].w, columns[1].x,
+            columns[1].y, columns[1].z, columns[1].w };
+        UNROLL
+        for (int i = 0; i < SIDE; i++) {
+            UNROLL
+            for (int j = 0; j < SIDE; j++)
+                if (!masked || d < sees[i])
+                    sum[i][j] = fused(u[i], v[j], sum[i][j]);
+        }
+    }
+    MEMBER void multiply(const float (*x)[M + 4], const float (*y)[N + 4])
+    {
+        UNROLL
+        for (int32_t d = 0; d < DEPTH; d++)
+            multiply_one<false>(x[d], y[d], d, nullptr);
+    }
+    MEMBER void multiply_seen(const float (*x)[M + 4], const float (*y)[N + 4], const int32_t *sees)
+    {
+        ROLLED
+        for (int32_t d = 0; d < DEPTH; d++)
+            multiply_one<true>(x[d], y[d], d, sees);
+    }
+};
+
+/* And what is on its way into shared memory. */
+template <int M, int N, bool a_along, bool b_along, bool inside> struct gemm_tile : tile_sums<M, N> {
+    using tile_sums<M, N>::sum;
+    using tile_sums<M, N>::row;
+    using tile_sums<M, N>::column;
+    operand<M, tile_sums<M, N>::THREADS, a_along> a;
+    operand<N, tile_sums<M, N>::THREADS, b_along> b;
 
     /* What lies `from` elements behind the begin of a chunk is on its way. */
     MEMBER void fetch(const gemm_params &p, const gemm_place &at, int32_t chunk, int32_t from)
@@ -235,26 +260,6 @@ template <int M, int N, bool a_along, bool b_along, bool inside, bool masked> st
     {
         a.put(shared.a[now]);
         b.put(shared.b[now]);
-    }
-
-    MEMBER void multiply(const float (*x)[M + 4], const float (*y)[N + 4], int32_t from)
-    {
-        UNROLL
-        for (int d = 0; d < DEPTH; d++) {
-            const quad rows[2] = { load_quad(&x[d][row]), load_quad(&x[d][row + 32]) };
-            const quad columns[2] = { load_quad(&y[d][column]), load_quad(&y[d][column + 16]) };
-            const float u[SIDE] = { rows[0].x, rows[0].y, rows[0].z, rows[0].w, rows[1].x, rows[1].y,
-                rows[1].z, rows[1].w };
-            const float v[SIDE] = { columns[0].x, columns[0].y, columns[0].z, columns[0].w, columns[1].x,
-                columns[1].y, columns[1].z, columns[1].w };
-            UNROLL
-            for (int i = 0; i < SIDE; i++) {
-                UNROLL
-                for (int j = 0; j < SIDE; j++)
-                    if (!masked || from + d < sees[i])
-                        sum[i][j] = fused(u[i], v[j], sum[i][j]);
-            }
-        }
     }
 
     /* The counter: as that of numbers.cuh, of 64 sums at once. */
@@ -287,11 +292,11 @@ template <int M, int N, bool a_along, bool b_along, bool inside, bool masked> st
 
     MEMBER void store(const gemm_params &p, const gemm_place &at)
     {
-        find_own();
+        this->find_own();
         UNROLL
         for (int q = 0; q < SQUARES; q++) {
             const int i = q / 2, j = q % 2 * 4;
-            const int32_t down = at.m0 + row + i / 4 * 32 + i % 4, along = at.n0 + column + q % 2 * 16;
+            const int32_t down = at.m0 + row + this->row_of(i), along = at.n0 + column + this->column_of(j);
             if (down >= p.m || along >= p.n)
                 continue;
             float *to = p.c + at.c + static_cast<int64_t>(down) * p.c_row + along;
@@ -317,7 +322,7 @@ INLINE int32_t chunk_size(const gemm_params &p, const gemm_place &at, int32_t ch
 /* inside: all tiles lie in the matrices, chunks are multiples of DEPTH and quads can be loaded everywhere.
  * PTX of gemm_kernel: fma.rn.f32 bar.sync ld.shared.v4 ld.global.v4
  * STACK of gemm_kernel: 1536, the binary counter */
-template <int M, int N, bool a_along, bool b_along, bool inside, bool masked>
+template <int M, int N, bool a_along, bool b_along, bool inside>
 KERNEL void RESIDENT(M *N / (SIDE * SIDE), M *N >= 128 * 128   ? 2
                                            : M * N >= 128 * 64 ? 3
                                                                : 6) gemm_kernel(const PARAMS gemm_params p)
@@ -331,8 +336,8 @@ KERNEL void RESIDENT(M *N / (SIDE * SIDE), M *N >= 128 * 128   ? 2
     if (!at.wanted)
         return;
     quad waiting[SUBTREE_LEVELS][SQUARES];
-    gemm_tile<M, N, a_along, b_along, inside, masked> tile;
-    tile.begin(p, at);
+    gemm_tile<M, N, a_along, b_along, inside> tile;
+    tile.clear();
     int now = 0;
     if (at.begin < at.stop) {
         tile.fetch(p, at, at.begin, 0);
@@ -345,7 +350,7 @@ KERNEL void RESIDENT(M *N / (SIDE * SIDE), M *N >= 128 * 128   ? 2
             const bool ends = from + DEPTH >= size, fetching = !ends || chunk + 1 < at.stop;
             if (fetching)
                 tile.fetch(p, at, ends ? chunk + 1 : chunk, ends ? 0 : from + DEPTH);
-            tile.multiply(shared.a[now], shared.b[now], from);
+            tile.multiply(shared.a[now], shared.b[now]);
             if (fetching) {
                 now ^= 1;
                 tile.put(shared, now);

@@ -163,8 +163,6 @@ INLINE int64_t stripe_of(int64_t block)
  * STACK of fold_each: 64
  * STACK of fold_parts_each: 64
  * STACK of fold_splits: 64
- * STACK of finish_each: 192
- * STACK of part_each: 192
  * STACK of merge_each: 192 */
 INLINE float joined(float left, float right)
 {

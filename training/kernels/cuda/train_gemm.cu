@@ -15,7 +15,7 @@ static const struct tile_size sizes[TILES] = { { 128, 128, 2 }, { 128, 64, 3 }, 
 
 static int64_t batch_of(const gemm_params &p)
 {
-    return p.batch[0] * p.batch[1] * p.batch[2];
+    return p.batch[0] * p.batch[1];
 }
 
 static int64_t tiles_of(const gemm_params &p, const struct tile_size &size)
@@ -23,17 +23,10 @@ static int64_t tiles_of(const gemm_params &p, const struct tile_size &size)
     return quotient_up(p.m, size.m) * quotient_up(p.n, size.n) * batch_of(p);
 }
 
-/* Whether each quad along `contiguous` elements begins at a multiple of 16 bytes. */
-static bool has_quads(const float *x, int64_t row, int64_t step0, int64_t step1, int64_t step2)
-{
-    return reinterpret_cast<uintptr_t>(x) % sizeof(quad) == 0 && row % 4 == 0 && step0 % 4 == 0 &&
-           step1 % 4 == 0 && step2 % 4 == 0;
-}
-
-template <int M, int N, bool a_along, bool b_along, bool inside, bool masked>
+template <int M, int N, bool a_along, bool b_along, bool inside>
 static void start_tiles(struct tr_context *x, const gemm_params &p)
 {
-    start(x, KERNEL_FUNCTION(gemm_params, gemm_kernel<M, N, a_along, b_along, inside, masked>), p,
+    start(x, KERNEL_FUNCTION(gemm_params, gemm_kernel<M, N, a_along, b_along, inside>), p,
         quotient_up(p.m, M) * quotient_up(p.n, N) * batch_of(p) * p.splits, M * N / (SIDE * SIDE));
 }
 
@@ -44,22 +37,17 @@ template <int M, int N> static void start_as(struct tr_context *x, const gemm_pa
     const bool inside = p.a_quads && p.b_quads && p.m % M == 0 && p.n % N == 0 && p.chunk % DEPTH == 0 &&
                         p.k == p.chunk * p.chunks;
     if (p.a_along && p.b_along)
-        (inside ? start_tiles<M, N, true, true, true, false> : start_tiles<M, N, true, true, false, false>)(x,
-            p);
+        (inside ? start_tiles<M, N, true, true, true> : start_tiles<M, N, true, true, false>)(x, p);
     else if (p.a_along)
-        (inside ? start_tiles<M, N, true, false, true, false>
-                : start_tiles<M, N, true, false, false, false>)(x, p);
+        (inside ? start_tiles<M, N, true, false, true> : start_tiles<M, N, true, false, false>)(x, p);
     else if (p.b_along)
-        start_tiles<M, N, false, true, false, false>(x, p);
+        start_tiles<M, N, false, true, false>(x, p);
     else
-        (inside ? start_tiles<M, N, false, false, true, false>
-                : start_tiles<M, N, false, false, false, false>)(x, p);
+        (inside ? start_tiles<M, N, false, false, true> : start_tiles<M, N, false, false, false>)(x, p);
 }
 
 static int tile_for(const gemm_params &p, int64_t multiprocessors)
 {
-    if (p.mask == SEEN_KEYS)
-        return 2;
     if (p.n <= 64)
         return p.m <= 64 ? 2 : 1;
     const int64_t splits = p.mask != NO_MASK || p.chunks < 8 ? 1 : 8;
@@ -160,18 +148,16 @@ void tr_cuda_multiply(struct tr_context *x, const gemm_params &wanted)
         return;
     }
     const struct batch_step *s = p.step;
-    p.a_quads = has_quads(p.a, p.a_row, s[0].a, s[1].a, s[2].a) && (!p.a_along || p.chunk % 4 == 0);
-    p.b_quads = has_quads(p.b, p.b_row, s[0].b, s[1].b, s[2].b) && (!p.b_along || p.chunk % 4 == 0);
+    p.a_quads = has_quads(p.a, p.a_row, s[0].a, s[1].a) && (!p.a_along || p.chunk % 4 == 0);
+    p.b_quads = has_quads(p.b, p.b_row, s[0].b, s[1].b) && (!p.b_along || p.chunk % 4 == 0);
     if (p.splits > 1) {
         p.c = c->workspace;
         p.c_row = p.n;
         p.split_step = p.m * p.n;
         p.add = false;
     }
-    p.c_quads = has_quads(p.c, p.c_row, s[0].c, s[1].c, s[2].c) && p.split_step % 4 == 0;
-    if (p.mask == SEEN_KEYS)
-        start_tiles<64, 64, true, false, false, true>(x, p);
-    else if (tile == 0)
+    p.c_quads = has_quads(p.c, p.c_row, s[0].c, s[1].c) && p.split_step % 4 == 0;
+    if (tile == 0)
         start_as<128, 128>(x, p);
     else if (tile == 1)
         start_as<128, 64>(x, p);
@@ -224,7 +210,7 @@ void tr_cuda_gemm(struct tr_context *x, const struct tr_gemm *g, float *scratch)
     p.c_row = g->c_row;
     p.chunks = g->chunks;
     p.chunk = g->chunk;
-    p.batch[0] = p.batch[1] = p.batch[2] = 1;
+    p.batch[0] = p.batch[1] = 1;
     p.block = 1;
     p.mask = NO_MASK;
     p.add = g->add;
