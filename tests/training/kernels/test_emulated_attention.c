@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_emulated_attention.c: attention for a device, emulated, beside the processor's, whose bits are those of
- * the golden program: in shapes that have several tiles of queries, of keys and of a head's columns, of which
- * whole steps of training in a test have none. */
+/* test_emulated_attention.c: attention for a device, emulated, beside the processor's, whose bits are those
+ * of the golden program: in shapes that have several tiles of queries, of keys and of a head's columns, of
+ * which whole steps of training in a test have none. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>

@@ -18,6 +18,7 @@ struct tr_cuda_launch {
     uint32_t grid, block; /* blocks; threads of a block */
 };
 
+struct tr_cuda_tuning;
 /* What `self` of a context is. Functions of the set only start kernels, one behind the other on one stream,
  * which is why they may share the workspace. */
 struct tr_cuda {
@@ -27,6 +28,7 @@ struct tr_cuda {
     float *workspace; /* of the device, aligned to 16 bytes: roots of trees that several blocks compute */
     int64_t workspace_floats; /* how few there are decides how much is done at once, but no bit */
     int32_t multiprocessors; /* likewise */
+    struct tr_cuda_tuning *tuning; /* tune.h; NULL: tiles and splits go by the rule */
 };
 
 /* Room for the leaves of a sum of 2^16 parts over 64 columns; and the error's number, as the runtime has it,
@@ -37,6 +39,9 @@ enum { TR_CUDA_WORKSPACE_LEAST = 1 << 22, TR_CUDA_INVALID = 1 };
 #define TR_OFFERED __attribute__((visibility("default")))
 extern TR_OFFERED const struct tr_kernels tr_kernels_cuda;
 TR_OFFERED int tr_cuda_start(struct tr_cuda *c, const struct tr_cuda_launch *l);
+/* For tune.h: the names of this device and of its driver, of TR_CUDA_NAME bytes at most. Returns 0, or the
+ * error's number. */
+TR_OFFERED int tr_cuda_describe(char *device, char *driver);
 
 /* What a status means: of who starts kernels. */
 const char *tr_cuda_words(int status);

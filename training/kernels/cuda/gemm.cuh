@@ -19,8 +19,7 @@ enum {
     DEPTH = 16,
     SIDE = 8, /* of the square that a thread computes */
     SQUARES = SIDE * 2, /* quads of it */
-    SUBTREE_LEVELS = 6, /* of the counter: a block adds up 64 chunks, and more of them are split */
-    MOST_SUBTREE = 1 << SUBTREE_LEVELS
+    SUBTREE_LEVELS = 6 /* of the counter: a block adds up 64 chunks, and more of them are split */
 };
 
 /* What is not wanted or not there, in products of attention; see attention.h. Row t of the queries sees the
@@ -171,8 +170,8 @@ template <int M, int N> INLINE bool find_place(const gemm_params &p, gemm_place 
     return true;
 }
 
-/* What one thread has of a tile: sums. A warp has 64 rows and 32 columns of the tile; a lane four rows in each
- * half of these rows, and four columns in each half of these columns. */
+/* What one thread has of a tile: sums. A warp has 64 rows and 32 columns of the tile; a lane four rows in
+ * each half of these rows, and four columns in each half of these columns. */
 template <int M, int N> struct tile_sums {
     enum { THREADS = M * N / (SIDE * SIDE), WARPS_DOWN = M / 64 };
     float sum[SIDE][SIDE];

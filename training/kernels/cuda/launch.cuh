@@ -23,7 +23,7 @@ static inline struct tr_cuda *cuda_of(const struct tr_context *x)
     return static_cast<struct tr_cuda *>(x->self);
 }
 
-/* Whether each quad of rows of x, of which some are so many floats apart, begins at a multiple of 16 bytes. */
+/* Whether each quad of rows of x, which are so many floats apart, begins at a multiple of 16 bytes. */
 static inline bool has_quads(const float *x, int64_t row, int64_t step0, int64_t step1)
 {
     return reinterpret_cast<uintptr_t>(x) % sizeof(quad) == 0 && row % 4 == 0 && step0 % 4 == 0 &&

@@ -3,6 +3,10 @@
  * in no emulated set. */
 #include "training/kernels/cuda/cuda_set.h"
 
+#include <stdio.h>
+
+#include "training/kernels/cuda/tune.h"
+
 int tr_cuda_start(struct tr_cuda *c, const struct tr_cuda_launch *l)
 {
     void *params[] = { const_cast<void *>(l->params) };
@@ -13,4 +17,20 @@ int tr_cuda_start(struct tr_cuda *c, const struct tr_cuda_launch *l)
 const char *tr_cuda_words(int status)
 {
     return cudaGetErrorString(static_cast<cudaError_t>(status));
+}
+
+int tr_cuda_describe(char *device, char *driver)
+{
+    int number, version;
+    cudaDeviceProp properties;
+    cudaError_t error = cudaGetDevice(&number);
+    if (error == cudaSuccess)
+        error = cudaGetDeviceProperties(&properties, number);
+    if (error == cudaSuccess)
+        error = cudaDriverGetVersion(&version);
+    if (error != cudaSuccess)
+        return error;
+    snprintf(device, TR_CUDA_NAME, "%s", properties.name);
+    snprintf(driver, TR_CUDA_NAME, "CUDA %d.%d", version / 1000, version % 1000 / 10);
+    return 0;
 }

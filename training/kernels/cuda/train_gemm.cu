@@ -1,26 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* train_gemm.cu: which tiles a product is made of, and how many blocks share the tree of each.
- *
- * Nothing here changes a bit, so the choice may be as rough as it likes: large tiles where there are enough
- * of them to fill the multiprocessors, and splits where there are not. */
+/* train_gemm.cu: products in the tiles that tune.h chooses, and trees that several blocks share. */
 #include "training/kernels/cuda/gemm.cuh"
+#include "training/kernels/cuda/tune.h"
 
-enum { TILES = 3 };
-
-/* The tiles of one size: their side lengths, and how many find room on a multiprocessor. */
-struct tile_size {
-    int64_t m, n, resident;
-};
-static const struct tile_size sizes[TILES] = { { 128, 128, 2 }, { 128, 64, 3 }, { 64, 64, 6 } };
+static_assert(1 << SUBTREE_LEVELS == TR_CUDA_SUBTREE, "as many levels as that many chunks have");
 
 static int64_t batch_of(const gemm_params &p)
 {
     return p.batch[0] * p.batch[1];
-}
-
-static int64_t tiles_of(const gemm_params &p, const struct tile_size &size)
-{
-    return quotient_up(p.m, size.m) * quotient_up(p.n, size.n) * batch_of(p);
 }
 
 template <int M, int N, bool a_along, bool b_along, bool inside>
@@ -44,40 +31,6 @@ template <int M, int N> static void start_as(struct tr_context *x, const gemm_pa
         start_tiles<M, N, false, true, false>(x, p);
     else
         (inside ? start_tiles<M, N, false, false, true> : start_tiles<M, N, false, false, false>)(x, p);
-}
-
-static int tile_for(const gemm_params &p, int64_t multiprocessors)
-{
-    if (p.n <= 64)
-        return p.m <= 64 ? 2 : 1;
-    const int64_t splits = p.mask != NO_MASK || p.chunks < 8 ? 1 : 8;
-    if (tiles_of(p, sizes[0]) * splits >= multiprocessors)
-        return 0;
-    return tiles_of(p, sizes[1]) < multiprocessors ? 2 : 1;
-}
-
-/* Chunks of a block: a power of two, so that it computes a whole subtree. What fills the machine best, where
- * the larger subtree wins unless it is a tenth behind. */
-static int64_t subtree_for(const gemm_params &p, const struct tr_cuda *c, const struct tile_size &size)
-{
-    int64_t most = 1;
-    while (most < p.chunks && most < MOST_SUBTREE)
-        most *= 2;
-    const int64_t tiles = tiles_of(p, size), room = size.resident * c->multiprocessors;
-    int64_t best = most;
-    double best_filled = 0;
-    for (int64_t subtree = most; subtree * 16 >= most && subtree >= 1; subtree /= 2) {
-        const int64_t splits = quotient_up(p.chunks, subtree), blocks = tiles * splits;
-        const double filled =
-            static_cast<double>(blocks) / static_cast<double>(quotient_up(blocks, room) * room);
-        if (splits > 1 && (batch_of(p) > 1 || p.mask != NO_MASK || splits * p.m * p.n > c->workspace_floats))
-            break;
-        if (filled > best_filled * 1.1) {
-            best = subtree;
-            best_filled = filled;
-        }
-    }
-    return best;
 }
 
 /* c = the trees over the roots that are there for each element, or += with add. */
@@ -124,29 +77,13 @@ static void multiply_halves(struct tr_context *x, const gemm_params &p)
     tr_cuda_multiply(x, high);
 }
 
-void tr_cuda_multiply(struct tr_context *x, const gemm_params &wanted)
+/* In these tiles. */
+static void multiply_as(struct tr_context *x, const gemm_params &wanted, const struct tr_cuda_choice &as)
 {
     const struct tr_cuda *c = cuda_of(x);
     gemm_params p = wanted;
-    const int tile = tile_for(p, c->multiprocessors);
-    p.subtree = subtree_for(p, c, sizes[tile]);
-    p.splits = quotient_up(p.chunks, p.subtree);
-    /* More chunks than a block adds up: the roots of one product have their room in the workspace. */
-    if (p.splits > 1 && p.batch[0] > 1) {
-        p.batch[0] = 1;
-        for (int64_t i = 0; i < wanted.batch[0]; i++) {
-            tr_cuda_multiply(x, p);
-            p.a += p.step[0].a;
-            p.b += p.step[0].b;
-            p.c += p.step[0].c;
-        }
-        return;
-    }
-    /* More than it has room for. */
-    if (p.splits > 1 && p.splits * p.m * p.n > c->workspace_floats) {
-        multiply_halves(x, p);
-        return;
-    }
+    p.splits = as.splits;
+    p.subtree = tr_cuda_subtree(p.chunks, p.splits);
     const struct batch_step *s = p.step;
     p.a_quads = has_quads(p.a, p.a_row, s[0].a, s[1].a) && (!p.a_along || p.chunk % 4 == 0);
     p.b_quads = has_quads(p.b, p.b_row, s[0].b, s[1].b) && (!p.b_along || p.chunk % 4 == 0);
@@ -157,14 +94,87 @@ void tr_cuda_multiply(struct tr_context *x, const gemm_params &wanted)
         p.add = false;
     }
     p.c_quads = has_quads(p.c, p.c_row, s[0].c, s[1].c) && p.split_step % 4 == 0;
-    if (tile == 0)
+    if (as.tile == 0)
         start_as<128, 128>(x, p);
-    else if (tile == 1)
+    else if (as.tile == 1)
         start_as<128, 64>(x, p);
     else
         start_as<64, 64>(x, p);
     if (p.splits > 1)
         start_each(x, fold_splits{ p.m * p.n, wanted.c, p.c, p.n, wanted.c_row, p.splits, wanted.add });
+}
+
+enum { TRIES = 3 };
+/* The shortest of some times. */
+static int64_t time_of(struct tr_context *x, const gemm_params &p, const struct tr_cuda_choice &as)
+{
+    struct tr_cuda *c = cuda_of(x);
+    int64_t best = 0;
+    multiply_as(x, p, as); /* not measured: the first start of a kernel takes longer */
+    for (int i = 0; i < TRIES; i++) {
+        const int64_t before = c->tuning->now(c);
+        multiply_as(x, p, as);
+        const int64_t took = c->tuning->now(c) - before;
+        best = i == 0 || took < best ? took : best;
+    }
+    return best;
+}
+
+/* Each candidate writes the same into c, whose bits do not tell how often it was computed. */
+static void tune(struct tr_context *x, const gemm_params &p, const struct tr_cuda_shape &shape,
+    const struct tr_cuda_room &room)
+{
+    struct tr_cuda_tuning *t = cuda_of(x)->tuning;
+    struct tr_cuda_choice as[TR_CUDA_CANDIDATES];
+    const int n = tr_cuda_candidates(&shape, &room, as);
+    struct tr_cuda_tuned best = { shape, as[0], time_of(x, p, as[0]) };
+    for (int i = 1; i < n; i++) {
+        const int64_t ns = time_of(x, p, as[i]);
+        if (ns < best.ns) {
+            best.choice = as[i];
+            best.ns = ns;
+        }
+    }
+    if (x->status == 0)
+        t->tuned[t->count++] = best;
+}
+
+/* What is added to c is added once. */
+static bool is_tuned_now(const struct tr_cuda *c, const gemm_params &p, const struct tr_cuda_shape &shape)
+{
+    const struct tr_cuda_tuning *t = c->tuning;
+    return t != nullptr && t->now != nullptr && !p.add && t->count < TR_CUDA_MOST_TUNED &&
+           tr_cuda_find(t, &shape) == nullptr;
+}
+
+void tr_cuda_multiply(struct tr_context *x, const gemm_params &wanted)
+{
+    const struct tr_cuda *c = cuda_of(x);
+    gemm_params p = wanted;
+    const struct tr_cuda_shape shape = { p.m, p.n, p.k, p.chunks, batch_of(p), static_cast<int32_t>(p.mask),
+        p.a_along, p.b_along };
+    const struct tr_cuda_room room = { c->multiprocessors, c->workspace_floats };
+    const struct tr_cuda_choice as = tr_cuda_choose(&shape, &room, c->tuning);
+    /* More chunks than a block adds up: the roots of one product have their room in the workspace. */
+    if (as.splits > 1 && p.batch[0] > 1) {
+        p.batch[0] = 1;
+        for (int64_t i = 0; i < wanted.batch[0]; i++) {
+            tr_cuda_multiply(x, p);
+            p.a += p.step[0].a;
+            p.b += p.step[0].b;
+            p.c += p.step[0].c;
+        }
+        return;
+    }
+    /* More than it has room for. */
+    if (as.splits > 1 && as.splits * p.m * p.n > c->workspace_floats) {
+        multiply_halves(x, p);
+        return;
+    }
+    if (p.m > 0 && p.n > 0 && is_tuned_now(c, p, shape))
+        tune(x, p, shape, room);
+    else
+        multiply_as(x, p, as);
 }
 
 /* A tree over trees over a power of two of whole chunks is one over all chunks: then they are one product. */
