@@ -19,6 +19,7 @@ struct tr_cuda_launch {
 };
 
 struct tr_cuda_tuning;
+struct tr_cublas;
 /* What `self` of a context is. Functions of the set only start kernels, one behind the other on one stream,
  * which is why they may share the workspace. */
 struct tr_cuda {
@@ -29,6 +30,7 @@ struct tr_cuda {
     int64_t workspace_floats; /* how few there are decides how much is done at once, but no bit */
     int32_t multiprocessors; /* likewise */
     struct tr_cuda_tuning *tuning; /* tune.h; NULL: tiles and splits go by the rule */
+    struct tr_cublas *blas; /* cublas.h; of a set in free order alone */
 };
 
 /* Room for the leaves of a sum of 2^16 parts over 64 columns; and the error's number, as the runtime has it,
