@@ -158,6 +158,8 @@ uint32_t tt_led_place(struct tt_comm_batch *b, struct tt_staged *op);
 /* Enqueues the operands of a slice, and what comes after it. */
 tutti_status tt_led_enqueue_operands(struct tt_comm_batch *b, struct tt_staged *op, uint32_t slice);
 tutti_status tt_led_enqueue_results(struct tt_comm_batch *b, struct tt_staged *op, uint32_t slice);
+/* No more of it is enqueued. */
+void tt_led_give_up(const struct tt_staged *op);
 /* The same of all messages of the round that kernels fetch: the operands of its next slice (*more: another
  * one follows), and what comes after those, where this rank receives, or sends. */
 tutti_status tt_led_enqueue_offers(struct tt_comm_batch *b, bool *more);

@@ -177,6 +177,7 @@ tutti_status tt_led_enqueue_operands(struct tt_comm_batch *b, struct tt_staged *
     if (error == TT_DEV_OK)
         error = copy(b, op, TT_IN, slice);
     d->marks.enqueued++;
+    op->in = slice + 1;
     if (error == TT_DEV_OK)
         error = tell_ready(b, op, slice);
     tell_peers(b, op, 2 * slice + 1);
@@ -221,6 +222,7 @@ static enum tt_dev_error enqueue_kernels(struct tt_comm_batch *b, struct tt_stag
     const struct tt_led_gate *g = &op->staging.gate.led;
     bool several = g->group > 1 && op->staging.gate.slices > 2 && tt_led_is_first(g, slice), out = false;
     enum tt_dev_error error = is_message(op) ? tell_ready(b, op, slice) : TT_DEV_OK;
+    op->launched = slice + 1;
     if (error == TT_DEV_OK)
         error = await(b, op, slice, 1);
     d->marks.enqueued++;
@@ -269,6 +271,13 @@ tutti_status tt_led_enqueue_results(struct tt_comm_batch *b, struct tt_staged *o
     else if (error == TT_DEV_OK && tt_captured_ends(b->captured, tt_stage_gate(op), word(op, slice, 2)))
         error = d->dev->write_word(b->ops[0].stream, tt_device_seen(d, gate->done), 0);
     return told(b, error);
+}
+
+/* This rank's stream says, or will soon, that it is at that slice; so its kernel may be let go. */
+void tt_led_give_up(const struct tt_staged *op)
+{
+    if (!is_message(op) && leads(op) && op->in > op->launched)
+        tt_led_lose(tt_led_of_gate(&op->staging.gate), word(op, op->launched, 2));
 }
 
 /* --- Messages of a round */

@@ -27,7 +27,8 @@ struct tt_staged { /* one call */
     struct tt_local_call local; /* what may be one kernel's */
     enum tt_way way;
     uint32_t round;
-    uint32_t in; /* slices whose operands are enqueued */
+    uint32_t in; /* slices whose operands are enqueued; */
+    uint32_t launched; /* of TT_LED, by the leader: those whose kernels are enqueued, or known to be lost */
     uint32_t kernels; /* of TT_SPIN */
 };
 
@@ -35,6 +36,7 @@ struct tt_comm_batch { /* the calls of one communicator */
     struct tt_comm *comm;
     struct tt_device *device;
     struct tt_work_item *item; /* for the worker */
+    struct tt_position position; /* its, once it is in the worker's queue */
     struct tt_captured *captured; /* or for a graph; NULL: it is not one */
     struct tt_staged *ops;
     struct tt_staged **turns; /* the same, by their rounds */

@@ -320,12 +320,11 @@ static tutti_status stage_batch(struct tt_comm_batch *b)
 
 static tutti_status begin(struct submission *t)
 {
-    struct tt_position position;
     tutti_status status = TUTTI_OK;
     while (t->begun < t->count && status == TUTTI_OK) {
         struct tt_comm_batch *b = &t->batches[t->begun];
         status = b->captured != NULL ? told(b, tt_captured_retain(b->captured, t->capture.graph))
-                                     : tt_work_item_submit(b->item, &position);
+                                     : tt_work_item_submit(b->item, &b->position);
         t->begun += status == TUTTI_OK;
     }
     for (int i = 0; i < t->count && status == TUTTI_OK; i++) {
@@ -458,11 +457,13 @@ static void withdraw(struct tt_comm_batch *b)
         tt_work_item_drop(b->item);
 }
 
-/* Others may still be about to decide on calls of this rank, which has failed. */
+/* Others may still be about to decide on calls of this rank, which has failed, or wait for its kernels. */
 static void leave(struct tt_comm_batch *b)
 {
     bool by_kernel;
     for (int i = 0; i < b->count; i++) {
+        if (b->ops[i].way == TT_LED && b->captured == NULL)
+            tt_led_give_up(&b->ops[i]);
         if (b->ops[i].way != TT_ARRIVED)
             continue;
         if (is_p2p(&b->ops[i]))
@@ -502,6 +503,8 @@ static tutti_status submit(struct submission *t, const struct tt_batch *batch)
         leave(&t->batches[i]);
         fork_streams(&t->batches[i]); /* so that it is known when the stream has passed what it got */
     }
+    for (int i = 0; i < t->begun && status != TUTTI_OK; i++)
+        tt_position_wait(t->batches[i].position, -1); /* what the stream does not wait for has ended, too */
     return status;
 }
 

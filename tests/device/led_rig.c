@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/handle.h"
 #include "device/device_led.h"
@@ -68,4 +69,89 @@ void led_get_up(struct local_desk *d)
         local_fine(d, d->dev->memory.free(d->areas[a]));
     local_fine(d, d->dev->memory.free_pinned(d->host));
     local_fine(d, d->dev->stream.destroy(d->stream));
+}
+
+struct tt_device *led_device(const struct local_desk *d)
+{
+    return tt_comm_find(d->comm)->device;
+}
+
+/* --- Nothing is stored */
+
+enum { POISON = 0xa5 };
+
+uint8_t *led_cell(const struct local_desk *d)
+{
+    return led_device(d)->cells + led_device(d)->led->cell_bytes;
+}
+
+void led_poison(const struct local_desk *d)
+{
+    memset(led_cell(d), POISON, LED_POISONED);
+    memset(d->stub->look(d->areas[GOT]), POISON, LED_POISONED);
+}
+
+void led_is_poisoned(const struct local_desk *d)
+{
+    const uint8_t *cell = led_cell(d);
+    local_is_poisoned(d);
+    for (int i = 0; i < LED_POISONED; i++)
+        if (!ranks_expect(d->me, cell[i] == POISON, "byte %d of the cell is %u", i, cell[i]))
+            return;
+}
+
+static uint64_t turn_of(const struct local_desk *d)
+{
+    const struct tt_led *led = led_device(d)->led;
+    return atomic_load(&led->rows[led->leader]->turn);
+}
+
+void led_is_cancelled(const struct local_desk *d)
+{
+    uint64_t turn = turn_of(d);
+    ranks_expect(d->me, turn == TT_LED_CANCELLED, "the turn is %llu", (unsigned long long)turn);
+}
+
+/* --- Kernels that are held up */
+
+static struct {
+    const struct tt_dev *real;
+    struct tt_dev dev;
+    _Atomic bool open;
+} held;
+
+static void await_open(void *argument)
+{
+    (void)argument;
+    while (!atomic_load(&held.open))
+        ranks_sleep_us(100);
+}
+
+static enum tt_dev_error launch_held(const struct tt_dev_launch *launch, void *stream)
+{
+    enum tt_dev_error error = held.real->host_call(stream, await_open, NULL);
+    return error == TT_DEV_OK ? held.real->launch(launch, stream) : error;
+}
+
+void led_hold(const struct local_desk *d)
+{
+    held.real = d->dev;
+    held.dev = *d->dev;
+    held.dev.launch = launch_held;
+    atomic_store(&held.open, false);
+    led_device(d)->led->dev = &held.dev;
+}
+
+void led_let_go(const struct local_desk *d)
+{
+    (void)d;
+    atomic_store(&held.open, true);
+}
+
+void led_await_kernel(const struct local_desk *d)
+{
+    int64_t until_ms = ranks_now_ms() + LED_LONG_MS / 2;
+    while (turn_of(d) % 2 == 0 && ranks_now_ms() < until_ms)
+        ranks_sleep_us(1000);
+    ranks_expect(d->me, turn_of(d) % 2 == 1, "no kernel is let go");
 }

@@ -30,6 +30,22 @@ bool led_sit_down(struct ranks_me *me, struct local_desk *d, int64_t timeout_ms)
 /* Destroys it, and gives back what the desk has: for tests that sit down many times. */
 void led_get_up(struct local_desk *d);
 
+struct tt_device *led_device(const struct local_desk *d);
+/* Results of so many bytes, and the cell by which they come: a stream that is let go copies what lies there.
+ * Fill both, now; and see that nothing was stored there since. */
+enum { LED_POISONED = 4096 };
+uint8_t *led_cell(const struct local_desk *d);
+void led_poison(const struct local_desk *d);
+void led_is_poisoned(const struct local_desk *d);
+/* Whoever gave up, did so when no kernel was out. */
+void led_is_cancelled(const struct local_desk *d);
+
+/* In the leader's process: what it launches from now on does not begin until it is let go. */
+void led_hold(const struct local_desk *d);
+void led_let_go(const struct local_desk *d);
+/* A kernel of this rank's leader has been told to begin. */
+void led_await_kernel(const struct local_desk *d);
+
 /* The first rank leads. */
 static inline bool led_leads(const struct local_desk *d)
 {

@@ -8,48 +8,13 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/handle.h"
 #include "device/device_led.h"
 #include "ends_rig.h"
 #include "led_rig.h"
 
 TestSuite(api_device_led_ends, .timeout = 240);
 
-enum { N = 3, COUNT = 1024, POISON = 0xa5 };
-
-static struct tt_device *device_of(const struct local_desk *d)
-{
-    return tt_comm_find(d->comm)->device;
-}
-
-/* The results, and the cell by which they come: a stream that is let go copies what lies there. */
-static uint8_t *cell_of(const struct local_desk *d)
-{
-    return device_of(d)->cells + device_of(d)->led->cell_bytes;
-}
-
-static void poison(const struct local_desk *d)
-{
-    memset(cell_of(d), POISON, COUNT * 4);
-    memset(d->stub->look(d->areas[GOT]), POISON, COUNT * 4);
-}
-
-static void is_poisoned(const struct local_desk *d)
-{
-    const uint8_t *cell = cell_of(d);
-    local_is_poisoned(d);
-    for (int i = 0; i < COUNT * 4; i++)
-        if (!ranks_expect(d->me, cell[i] == POISON, "byte %d of the cell is %u", i, cell[i]))
-            return;
-}
-
-/* Whoever gave up, did so when no kernel was out. */
-static void is_cancelled(const struct local_desk *d)
-{
-    const struct tt_led *led = device_of(d)->led;
-    ranks_expect(d->me, atomic_load(&led->rows[led->leader]->turn) == TT_LED_CANCELLED, "the turn is %llu",
-        (unsigned long long)atomic_load(&led->rows[led->leader]->turn));
-}
+enum { N = 3, COUNT = LED_POISONED / 4, POISON = 0xa5 };
 
 static tutti_status sum_of(const struct local_desk *d, size_t count)
 {
@@ -72,12 +37,12 @@ static void differ(struct ranks_me *me)
         ranks_at(me, "difference %d at rank %d", k / N, k % N);
         if (!led_sit_down(me, &d, LED_LONG_MS))
             return;
-        poison(&d);
+        led_poison(&d);
         ranks_meet(me);
         ends_call(&d, me->rank == k % N ? difference : &ends_differences[0]);
         local_drains(&d);
         ends_differ(me, d.comm, difference);
-        is_poisoned(&d);
+        led_is_poisoned(&d);
         ranks_meet(me);
         led_get_up(&d);
     }
@@ -98,7 +63,7 @@ static void call_without_stream(struct ranks_me *me)
         ranks_at(me, "rank %d calls without a stream", odd);
         if (!led_sit_down(me, &d, LED_LONG_MS))
             return;
-        poison(&d);
+        led_poison(&d);
         memset(to, POISON, sizeof to);
         from[7] = me->rank;
         tutti_stream none = tutti_no_stream();
@@ -113,7 +78,7 @@ static void call_without_stream(struct ranks_me *me)
         local_drains(&d);
         ranks_same_error(me, d.comm, TUTTI_MISMATCH,
             "called all_reduce of 1024 int32, sum, on a CUDA stream|called all_reduce of 1024 int32, sum");
-        is_poisoned(&d);
+        led_is_poisoned(&d);
         ranks_expect(me, to[0] == to[COUNT - 1] && to[0] == (int32_t)0xa5a5a5a5, "a result was stored");
         ranks_meet(me);
         led_get_up(&d);
@@ -159,7 +124,7 @@ static void stay_away(struct ranks_me *me)
         ranks_at(me, "rank %d never calls", away);
         if (!led_sit_down(me, &d, first ? 300 : LED_LONG_MS))
             return;
-        poison(&d);
+        led_poison(&d);
         ranks_meet(me);
         if (me->rank != away)
             sum(&d);
@@ -171,7 +136,7 @@ static void stay_away(struct ranks_me *me)
         if (me->rank == away) /* too late */
             ranks_refused(me, sum(&d), TUTTI_TIMEOUT, "all_reduce", words);
         local_drains(&d);
-        is_poisoned(&d);
+        led_is_poisoned(&d);
         ranks_meet(me);
         led_get_up(&d);
     }
@@ -181,78 +146,6 @@ Test(api_device_led_ends, a_rank_that_never_calls)
 {
     plugin_must_be_stub();
     led_run({ "queues=8", N, 0, stay_away, NULL, 0 });
-}
-
-/* --- The end while a kernel is out */
-
-/* Aborted when the leader's kernel has been let go and has not begun: when a rank's stream has passed, its
- * memory is its own. */
-static void abort_held(struct ranks_me *me)
-{
-    for (int round = 0; round < 2 * me->n; round++) {
-        struct local_desk d;
-        ranks_at(me, "round %d", round);
-        if (!led_sit_down(me, &d, LED_LONG_MS))
-            return;
-        const struct tt_led *led = device_of(&d)->led;
-        poison(&d);
-        ranks_meet(me);
-        sum(&d);
-        if (me->rank == round % me->n) {
-            for (int ms = 0; ms < 2000 && atomic_load(&led->rows[0]->turn) % 2 == 0; ms++)
-                ranks_sleep_us(1000);
-            ranks_ok(me, tutti_comm_abort(d.comm), "tutti_comm_abort");
-        }
-        local_drains(&d);
-        poison(&d);
-        ranks_sleep_us(300000);
-        is_poisoned(&d);
-        ranks_same_error(me, d.comm, TUTTI_ABORTED, "abort");
-        is_cancelled(&d);
-        ranks_meet(me);
-        led_get_up(&d);
-    }
-}
-
-Test(api_device_led_ends, abort_while_a_kernel_is_held_up)
-{
-    plugin_must_be_stub();
-    led_run({ "queues=8,launch_delay=250000", N, 2, abort_held, NULL, 0 });
-}
-
-/* A rank has taken the turn for good, as one does that gives up, and so its stream may pass: when all are
- * here after all, the leader's kernel stays where it is. */
-static void come_after(struct ranks_me *me)
-{
-    struct local_desk d;
-    uint64_t open = 2;
-    if (!led_sit_down(me, &d, LED_LONG_MS))
-        return;
-    struct tt_led_row *row = device_of(&d)->led->rows[0];
-    poison(&d);
-    ranks_meet(me);
-    if (me->rank == me->n - 1)
-        ranks_expect(me, atomic_compare_exchange_strong(&row->turn, &open, TT_LED_CANCELLED), "another turn");
-    ranks_meet(me);
-    sum(&d);
-    ranks_sleep_us(100000);
-    ranks_expect(me, d.dev->stream.query(d.stream) == TT_DEV_NOT_READY, "the kernel was let go");
-    is_poisoned(&d);
-    is_cancelled(&d);
-    ranks_meet(me);
-    if (me->rank == 0)
-        ranks_ok(me, tutti_comm_abort(d.comm), "tutti_comm_abort");
-    local_drains(&d);
-    ranks_same_error(me, d.comm, TUTTI_ABORTED, "rank 0");
-    is_poisoned(&d);
-    ranks_meet(me);
-    led_get_up(&d);
-}
-
-Test(api_device_led_ends, no_kernel_after_a_rank_has_left)
-{
-    plugin_must_be_stub();
-    led_run({ "queues=8", N, 0, come_after, NULL, 0 }, { "queues=8", N, 2, come_after, NULL, 0 });
 }
 
 /* --- Processes that die at any moment */
@@ -271,11 +164,11 @@ static void call_until_a_death(struct ranks_me *me)
             local_fine(&d, d.dev->stream.sync(d.stream));
     }
     local_drains(&d);
-    poison(&d);
+    led_poison(&d);
     ranks_expect(me, tutti_comm_state(d.comm) == TUTTI_PEER_LOST, "state %d: %s", tutti_comm_state(d.comm),
         tutti_get_last_error(d.comm));
     ranks_sleep_us(30000);
-    is_poisoned(&d);
+    led_is_poisoned(&d);
     led_get_up(&d);
 }
 
@@ -339,7 +232,7 @@ static void replay_to_the_end(struct ranks_me *me)
             if (!led_sit_down(me, &d, LED_LONG_MS))
                 return;
             void *runnable = capture(&d);
-            memset(cell_of(&d), POISON, COUNT * 4);
+            memset(led_cell(&d), POISON, COUNT * 4);
             ranks_meet(me);
             if (me->rank != first && first >= 0)
                 local_fine(&d, d.dev->graph.launch(runnable, d.stream));
@@ -375,7 +268,7 @@ static void leave_at_once(struct ranks_me *me)
     if (!led_sit_down(me, &d, LED_LONG_MS))
         return;
     ranks_meet(me);
-    const struct tt_led *led = device_of(&d)->led;
+    const struct tt_led *led = led_device(&d)->led;
     if (me->rank == 1)
         led_get_up(&d);
     ranks_meet(me);
@@ -465,12 +358,12 @@ static void launch_fails(struct ranks_me *me)
     local_settle(&d);
     ranks_meet(me);
     if (led_leads(&d)) {
-        refused = device_of(&d)->led;
+        refused = led_device(&d)->led;
         real = d.dev;
         accepted = second;
         other = *d.dev;
         other.launch = refuse_late;
-        device_of(&d)->led->dev = &other;
+        led_device(&d)->led->dev = &other;
     }
     int64_t since_ms = ranks_now_ms();
     tutti_status status = sum_of(&d, count);
@@ -478,7 +371,7 @@ static void launch_fails(struct ranks_me *me)
     local_drains(&d);
     ranks_same_error(me, d.comm, TUTTI_DEVICE_ERROR, "rank 0|cannot enqueue");
     ranks_expect(me, ranks_now_ms() - since_ms < 8000, "they have waited for what does not come");
-    is_cancelled(&d);
+    led_is_cancelled(&d);
     ranks_meet(me);
     ranks_ok(me, tutti_comm_destroy(d.comm), "tutti_comm_destroy");
 }
@@ -506,7 +399,7 @@ static void enqueue_fails(struct ranks_me *me)
         local_drains(&d);
         ends_await(d.comm);
         ranks_same_error(me, d.comm, TUTTI_DEVICE_ERROR, function);
-        is_cancelled(&d);
+        led_is_cancelled(&d);
         ranks_meet(me);
         led_get_up(&d);
     }
@@ -526,7 +419,7 @@ static void break_device(struct ranks_me *me)
     void *event;
     if (!led_sit_down(me, &d, LED_LONG_MS))
         return;
-    const struct tt_led *led = device_of(&d)->led;
+    const struct tt_led *led = led_device(&d)->led;
     ranks_meet(me);
     sum(&d);
     for (int ms = 0; ms < 2000 && atomic_load(&led->rows[0]->turn) % 2 == 0; ms++)
@@ -540,7 +433,7 @@ static void break_device(struct ranks_me *me)
         local_drains(&d);
     ranks_same_error(me, d.comm, TUTTI_DEVICE_ERROR, "rank 0|all_reduce of 1024 int32|device 0");
     if (!led_leads(&d))
-        is_cancelled(&d);
+        led_is_cancelled(&d);
     ranks_meet(me);
     ranks_ok(me, tutti_comm_destroy(d.comm), "tutti_comm_destroy");
 }
