@@ -346,8 +346,8 @@ static void give_up(struct tt_device *d)
     if (d->pinned_seen != NULL && drained)
         d->dev->memory.unpin(d->pinned);
     tt_local_peers_free(d, passed);
-    if (d->led != NULL && !kept)
-        tt_led_free(d->led, drained);
+    if (d->led != NULL)
+        tt_led_close(d->led, passed, kept);
     if (d->spin != NULL && !kept)
         tt_spin_free(d->spin, drained);
     else if (d->spin == NULL && d->cells != NULL)

@@ -366,12 +366,22 @@ tutti_status tt_led_connect(struct tt_comm *comm, const struct tt_device_info *i
     return status == TUTTI_OK && leads_some(comm->device->led) ? lead(comm->device->led) : status;
 }
 
-void tt_led_free(struct tt_led *led, bool drained)
+static void unpin_all(struct tt_led *led)
 {
     struct tt_led_reach *reach = led->reach;
     for (int r = 0; r < led->n; r++) {
-        if (drained && reach->pinned[r])
+        if (reach->pinned[r])
             led->dev->memory.unpin(reach->memory[r]);
+        reach->pinned[r] = false;
+    }
+}
+
+void tt_led_free(struct tt_led *led, bool drained)
+{
+    struct tt_led_reach *reach = led->reach;
+    if (drained)
+        unpin_all(led);
+    for (int r = 0; r < led->n; r++) {
         if (drained && reach->arenas[r] != NULL)
             tt_arena_release(reach->arenas[r]);
         tt_process_unwatch(&reach->processes[r]);
@@ -385,6 +395,14 @@ void tt_led_free(struct tt_led *led, bool drained)
     free(reach->messages);
     free(reach);
     free(led);
+}
+
+void tt_led_close(struct tt_led *led, bool passed, bool kept)
+{
+    if (!kept)
+        tt_led_free(led, passed);
+    else if (passed)
+        unpin_all(led);
 }
 
 /* --- For people */

@@ -211,6 +211,15 @@ static void *capture(const struct local_desk *d)
     return runnable;
 }
 
+/* What another rank captures, this one calls. */
+static void *call_beside(const struct local_desk *d)
+{
+    ranks_meet(d->me);
+    ranks_ok(d->me, sum(d), "called");
+    local_settle(d);
+    return NULL;
+}
+
 /* Replays end, and no kernel stores anything. */
 static void replay_after_the_end(const struct local_desk *d, void *runnable)
 {
@@ -257,6 +266,39 @@ Test(api_device_led_ends, replays_after_the_end)
     plugin_must_be_stub();
     led_run(
         { "queues=8", 2, 0, replay_to_the_end, NULL, 0 }, { "queues=1", 3, 0, replay_to_the_end, NULL, 0 });
+}
+
+/* The leader's graph outlives the communicator, of which the others have nothing left: where its memory was,
+ * they have the next one's, and the leader leads that, too. */
+static void lead_again(struct ranks_me *me)
+{
+    struct local_desk d, next;
+    if (!led_sit_down(me, &d, LED_LONG_MS))
+        return;
+    const uint8_t *cell = led_cell(&d);
+    void *runnable = led_leads(&d) ? capture(&d) : call_beside(&d);
+    ranks_ok(me, tutti_comm_destroy(d.comm), "tutti_comm_destroy");
+    ranks_meet(me);
+    if (!led_sit_down(me, &next, LED_LONG_MS))
+        return;
+    ranks_expect(me, led_leads(&d) || led_cell(&next) == cell, "its memory is another one");
+    ranks_ok(me, sum(&next), "all_reduce");
+    local_settle(&next);
+    ranks_meet(me);
+    led_poison(&next);
+    ranks_meet(me);
+    if (led_leads(&d))
+        replay_after_the_end(&d, runnable);
+    ranks_meet(me);
+    led_is_poisoned(&next);
+    ranks_meet(me);
+    led_get_up(&next);
+}
+
+Test(api_device_led_ends, a_graph_of_the_leader_that_outlives_it)
+{
+    plugin_must_be_stub();
+    led_run({ "queues=8", N, 0, lead_again, NULL, 0 });
 }
 
 /* A rank may destroy its communicator as soon as it is made, and have other things where its row was, while
