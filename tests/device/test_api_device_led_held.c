@@ -153,6 +153,61 @@ Test(api_device_led_held, abort_while_a_call_is_enqueued)
     led_run({ "queues=8", N, 2, abort_stuck, NULL, 0 }, { "queues=1", N, 2, abort_stuck, NULL, 0 });
 }
 
+/* All others have called, and the kernel has been let go. */
+static enum tt_dev_error fail_to_record(void *event, void *stream, bool external)
+{
+    const _Atomic int *called = stuck.desk->me->shared;
+    (void)event;
+    (void)stream;
+    (void)external;
+    while (atomic_load(called) < N - 1)
+        ranks_sleep_us(1000);
+    led_await_kernel(stuck.desk);
+    return TT_DEV_UNSUPPORTED;
+}
+
+/* The leader's call is refused when its kernel is out already: that one is waited for all the same. */
+static void refuse_after_launch(struct ranks_me *me)
+{
+    _Atomic int *called = me->shared;
+    struct local_desk d;
+    if (!led_sit_down(me, &d, LED_LONG_MS))
+        return;
+    if (led_leads(&d)) {
+        led_hold(&d);
+        stuck.desk = &d;
+        stuck.dev = *d.dev;
+        stuck.dev.event.record = fail_to_record;
+        led_device(&d)->dev = &stuck.dev;
+    }
+    ranks_meet(me);
+    if (led_leads(&d)) {
+        ranks_refused(me, sum(&d), TUTTI_DEVICE_ERROR, "all_reduce", "cannot enqueue");
+    } else {
+        ranks_ok(me, sum(&d), "all_reduce");
+        atomic_fetch_add(called, 1);
+        await_end(&d);
+        ranks_sleep_us(LOOK_MS * 1000);
+        ranks_expect(me, d.dev->stream.query(d.stream) == TT_DEV_NOT_READY, "its stream is through");
+        if (me->rank == 1)
+            led_let_go(&d);
+    }
+    local_drains(&d);
+    led_poison(&d);
+    ranks_meet(me);
+    led_is_poisoned(&d);
+    ranks_same_error(me, d.comm, TUTTI_DEVICE_ERROR, "rank 0|cannot enqueue");
+    led_is_cancelled(&d);
+    ranks_meet(me);
+    led_get_up(&d);
+}
+
+Test(api_device_led_held, a_refusal_after_the_kernel)
+{
+    plugin_must_be_stub();
+    led_run({ "queues=8", N, 2, refuse_after_launch, NULL, 0 });
+}
+
 /* --- A rank that has left before */
 
 /* A rank has taken the turn for good, as one does that gives up, and so its stream may pass: when all are
