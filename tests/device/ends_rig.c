@@ -6,6 +6,9 @@
 #include <signal.h>
 #include <stdio.h>
 
+#include "base/handle.h"
+#include "run/comm.h"
+
 const struct ends_difference ends_differences[ENDS_DIFFERENCES] = {
     { false, 1024, TUTTI_INT32, TUTTI_SUM, 0, "reduce of 1024 int32, sum" },
     { false, 1000, TUTTI_INT32, TUTTI_SUM, 0, "reduce of 1000 int32, sum" },
@@ -36,6 +39,44 @@ void ends_await(const tutti_comm *comm)
 {
     while (tutti_comm_state(comm) == TUTTI_OK)
         ranks_sleep_us(1000);
+}
+
+static void has_ended(struct ranks_me *me, tutti_comm *comm)
+{
+    char words[128];
+    snprintf(words, sizeof words, "%s|all_reduce of 1024 int32, sum", tt_comm_find(comm)->identity.name);
+    tutti_error error = ranks_same_error(me, comm, TUTTI_TIMEOUT, words);
+    ranks_expect(me, error.peer != TT_NONE, "nobody is late");
+}
+
+void ends_cross(const struct local_desk *d, tutti_comm *other, bool passes)
+{
+    enum { SHORT_MS = 500 };
+    struct local_desk desks[2] = { *d, *d };
+    int ended = 0;
+    desks[1].comm = other;
+    local_fine(d, d->dev->stream.create(&desks[1].stream));
+    for (int k = 0; k < 2 && !passes; k++)
+        tt_comm_find(desks[k].comm)->waiting.timeout_ms = SHORT_MS;
+    ranks_meet(d->me);
+    for (int k = 0; k < 2; k++) {
+        const struct local_desk *on = &desks[d->me->rank == 0 ? k : 1 - k];
+        int area = on == &desks[0] ? 0 : 2;
+        tutti_all_reduce(
+            d->areas[area], d->areas[area + 1], 1024, TUTTI_INT32, TUTTI_SUM, on->comm, local_on(on));
+    }
+    for (int k = 0; k < 2; k++)
+        local_drains(&desks[k]);
+    ranks_meet(d->me);
+    for (int k = 0; k < 2; k++) {
+        if (tutti_comm_state(desks[k].comm) == TUTTI_OK)
+            continue;
+        has_ended(d->me, desks[k].comm);
+        ended++;
+    }
+    ranks_expect(d->me, (ended == 0) == passes, "%d communicators have ended", ended);
+    ranks_meet(d->me);
+    local_fine(d, d->dev->stream.destroy(desks[1].stream));
 }
 
 static void *die(void *argument)

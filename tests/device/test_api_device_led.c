@@ -170,7 +170,8 @@ Test(api_device_led, every_result_is_of_its_own_operands)
 {
     led_run({ "queues=8", 2, 0, call_many, NULL, 0 }, { "queues=1,delay=100", 3, 0, call_many, NULL, 0 },
         { "queues=2,one_address=0", 4, 2, call_many, NULL, 0 },
-        { "queues=2,launch_delay=400", 5, 3, call_many, NULL, 0 });
+        { "queues=2,launch_delay=400", 5, 3, call_many, NULL, 0 },
+        { "queues=2,launch_blocking=1", 4, 2, call_many, NULL, 0 });
 }
 
 /* Each call sums what the one before has left, in ordinary memory of the host at times, which no stream can

@@ -6,7 +6,7 @@
 
 #include "base/handle.h"
 #include "device/device_local.h"
-#include "local_rig.h"
+#include "ends_rig.h"
 
 TestSuite(api_device_local_ends, .timeout = 240);
 
@@ -73,6 +73,25 @@ Test(api_device_local_ends, a_rank_that_never_calls)
 {
     plugin_must_be_stub();
     local_run_threads("queues=8", RANKS, stay_away);
+}
+
+/* Ranks of one process meet on the host, and call in one order. */
+static void cross(struct ranks_me *me)
+{
+    struct local_desk d;
+    if (!local_sit_down(me, &d, 100000))
+        return;
+    tutti_comm *other = local_join(me, "", 100000);
+    ends_cross(&d, other, false);
+    ranks_ok(me, tutti_comm_destroy(other), "tutti_comm_destroy");
+    ranks_ok(me, tutti_comm_destroy(d.comm), "tutti_comm_destroy");
+}
+
+Test(api_device_local_ends, communicators_in_opposite_order)
+{
+    plugin_must_be_stub();
+    local_run_threads("queues=8", RANKS, cross);
+    local_run_threads("queues=1", RANKS, cross);
 }
 
 /* The same of two messages in a group, by the host: the second one's gate is not open, and that does not put
