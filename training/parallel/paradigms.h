@@ -25,11 +25,14 @@ struct tr_table {
 };
 extern const struct tr_table tr_space_table;
 
-/* All of them: registry.h. */
-extern const struct tr_paradigm tr_data_parallel, tr_parameter_servers, tr_expert_parallel,
-    tr_tensor_parallel, tr_sequence_parallel, tr_context_parallel, tr_picture_cuts, tr_model_parallel,
-    tr_micro_batches, tr_pipeline_parallel, tr_async_pipelines, tr_zero, tr_recomputation, tr_offloading,
-    tr_mixed_precision;
+/* All paradigms, in the order of --help; registry.h says what one is. The table of a later one wins. */
+#define TR_PARADIGMS(row)                                                                                    \
+    row(data_parallel), row(parameter_servers), row(expert_parallel), row(tensor_parallel),                  \
+        row(sequence_parallel), row(context_parallel), row(picture_cuts), row(model_parallel),               \
+        row(micro_batches), row(pipeline_parallel), row(async_pipelines), row(zero), row(recomputation),     \
+        row(offloading), row(mixed_precision)
+#define TR_PARADIGM(name) tr_##name
+extern const struct tr_paradigm TR_PARADIGMS(TR_PARADIGM);
 
 /* All-reduce; reduce to the first rank and broadcast; reduce-scatter and all-gather. */
 enum tr_dp_form { TR_DP_RING, TR_DP_ROOT, TR_DP_SHARDED, TR_DP_FORMS };

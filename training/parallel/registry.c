@@ -1,26 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* registry.c: the list of paradigms, and what they say together. */
+/* registry.c: what the paradigms say together. */
 #include "training/parallel/registry.h"
 
 #include <string.h>
 
-static const struct tr_paradigm *const registry[] = {
-    &tr_data_parallel,
-    &tr_parameter_servers,
-    &tr_expert_parallel,
-    &tr_tensor_parallel,
-    &tr_sequence_parallel,
-    &tr_context_parallel,
-    &tr_picture_cuts,
-    &tr_model_parallel,
-    &tr_micro_batches,
-    &tr_pipeline_parallel,
-    &tr_async_pipelines,
-    &tr_zero,
-    &tr_recomputation,
-    &tr_offloading,
-    &tr_mixed_precision,
-};
+#define ROW(name) &TR_PARADIGM(name)
+static const struct tr_paradigm *const registry[] = { TR_PARADIGMS(ROW) };
 enum { PARADIGMS = sizeof registry / sizeof *registry };
 
 const struct tr_paradigm *tr_paradigm_at(int i)

@@ -63,8 +63,11 @@ struct tr_pass {
     void (*end)(struct tr_lowering *l);
 };
 
-extern const struct tr_pass tr_pass_offload, tr_pass_precision, tr_pass_recompute, tr_pass_reduce,
-    tr_pass_server, tr_pass_versions, tr_pass_zero;
+/* All of them, in the order in which they are asked; each is a file here. */
+#define TR_PASSES(row)                                                                                       \
+    row(versions), row(server), row(zero), row(precision), row(reduce), row(recompute), row(offload)
+#define TR_PASS(name) tr_pass_##name
+extern const struct tr_pass TR_PASSES(TR_PASS);
 
 /* The whole value of a parameter, and the part for which it was gathered. */
 struct tr_gathered {

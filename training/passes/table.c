@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* table.c: the passes, in the order in which they are asked, and what is done with their answers. */
+/* table.c: the passes are asked, in their order; and what is done with their answers. */
 #include "training/passes/pass.h"
 
-static const struct tr_pass *const passes[] = { &tr_pass_versions, &tr_pass_server, &tr_pass_zero,
-    &tr_pass_precision, &tr_pass_reduce, &tr_pass_recompute, &tr_pass_offload };
+#define ROW(name) &TR_PASS(name)
+static const struct tr_pass *const passes[] = { TR_PASSES(ROW) };
 enum { PASSES = sizeof passes / sizeof *passes };
 
 /* The next pass from n on that the plan has; NULL: there is none. */
