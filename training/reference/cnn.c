@@ -62,40 +62,6 @@ static void sum_cells(real *out, const real *x, const real *y)
     free(part);
 }
 
-typedef struct {
-    const real *at;
-    long row, column; /* how far apart two rows are, and two columns */
-} matrix;
-
-static matrix plain(const real *x, long columns)
-{
-    return (matrix){ x, columns, 1 };
-}
-static matrix turned(const real *x, long columns)
-{
-    return (matrix){ x, 1, columns };
-}
-
-/* out[M][N] = A[M][K] B[K][N]: a chain in each chunk of K, the tree over the chunks. */
-CLONES static void multiply(real *out, long M, long N, long K, matrix a, matrix b, long chunks, long chunk)
-{
-    real *sum = room(chunks * N), *rows = room(K * N);
-    for (long k = 0; k < K; k++) /* rows of b in one piece, however it lies */
-        for (long j = 0; j < N; j++)
-            rows[k * N + j] = b.at[k * b.row + j * b.column];
-    for (long i = 0; i < M; i++) {
-        memset(sum, 0, sizeof(real) * (size_t)(chunks * N));
-        for (long k = 0; k < K; k++) {
-            real *acc = sum + k / chunk * N, x = a.at[i * a.row + k * a.column];
-            for (long j = 0; j < N; j++)
-                acc[j] = FMA(x, rows[k * N + j], acc[j]);
-        }
-        tree(sum, chunks, N);
-        memcpy(out + i * N, sum, sizeof(real) * (size_t)N);
-    }
-    free(sum), free(rows);
-}
-
 /* ---- parameters: of each layer weight, bias and with norm=1 the norm's scale and shift; the head ---- */
 
 /* deviation 0: all elements are `first`. */
@@ -192,9 +158,9 @@ static void convolve(long l)
     long K = TAPS * y->in;
     gather(y->x, y->in, by_channels(l), 1);
     if (by_channels(l))
-        multiply(y->sum, T, C, K, plain(patches, K), plain(w, C), CHUNKS, K / CHUNKS);
+        multiply(y->sum, T, C, K, plain(patches, K), plain(w, C), K / CHUNKS);
     else
-        multiply(y->sum, T, C, K, plain(patches, K), turned(w, K), 1, K);
+        multiply(y->sum, T, C, K, plain(patches, K), turned(w, K), K);
     for (long i = 0; i < T * C; i++)
         y->sum[i] = nearest(nearest(y->sum[i]) + weight(of_layer(l, BIAS))[i % C]);
 }
@@ -209,16 +175,16 @@ static void convolve_backward(long l)
     sum_cells(gradient(of_layer(l, BIAS)), dy, NULL);
     gather(y->x, y->in, by_channels(l), 1);
     if (by_channels(l))
-        multiply(dw, K, C, T, turned(patches, K), plain(dy, C), CHUNKS, T / CHUNKS);
+        multiply(dw, K, C, T, turned(patches, K), plain(dy, C), T / CHUNKS);
     else
-        multiply(dw, C, K, T, turned(dy, C), plain(patches, K), CHUNKS, T / CHUNKS);
+        multiply(dw, C, K, T, turned(dy, C), plain(patches, K), T / CHUNKS);
     if (l == 0)
         return;
     gather(dy, C, !by_channels(l), -1);
     if (by_channels(l))
-        multiply(dx, T, C, back, plain(patches, back), turned(w, back), 1, back);
+        multiply(dx, T, C, back, plain(patches, back), turned(w, back), back);
     else
-        multiply(dx, T, C, back, plain(patches, back), plain(w, C), CHUNKS, back / CHUNKS);
+        multiply(dx, T, C, back, plain(patches, back), plain(w, C), back / CHUNKS);
     narrow(dx, T * C);
 }
 
@@ -294,7 +260,7 @@ static double head_forward(void)
     sum_cells(pooled, layers[L].x, NULL);
     for (long c = 0; c < C; c++)
         pooled[c] = nearest(nearest(pooled[c]) / (real)T);
-    multiply(scores, 1, V, C, plain(pooled, C), turned(weight(of_layer(L, 0)), C), 1, C);
+    multiply(scores, 1, V, C, plain(pooled, C), turned(weight(of_layer(L, 0)), C), C);
     narrow(scores, V);
     real max = scores[0], wanted = scores[target] + 0;
     for (long i = 1; i < V; i++)
@@ -312,8 +278,8 @@ static double head_forward(void)
 static void head_backward(void)
 {
     real *d = room(C);
-    multiply(gradient(of_layer(L, 0)), V, C, 1, turned(scores, V), plain(pooled, C), 1, 1);
-    multiply(d, 1, C, V, plain(scores, V), plain(weight(of_layer(L, 0)), C), CHUNKS, padded_chunk(V));
+    multiply(gradient(of_layer(L, 0)), V, C, 1, turned(scores, V), plain(pooled, C), 1);
+    multiply(d, 1, C, V, plain(scores, V), plain(weight(of_layer(L, 0)), C), padded_chunk(V));
     for (long i = 0; i < T * C; i++)
         dx[i] = nearest(nearest(d[i % C]) / (real)T);
     free(d);

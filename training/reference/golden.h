@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* golden.h: what the golden programs of mlp.c, cnn.c and moe.c have in common: numbers, sums, parameters, the
- * optimizer, files, and how a program runs. All of it is in gpt.c, too, which stands alone and explains it.
+/* golden.h: what the golden programs of mlp.c, cnn.c and moe.c have in common: numbers, sums, products,
+ * parameters, the optimizer, files, and how a program runs. All of it is in gpt.c, too, which stands alone
+ * and explains it.
  *
  * Who includes this has defined NAME. */
 #include <math.h>
@@ -112,6 +113,40 @@ static inline real dot_row(const real *x, const real *y, long n)
         lane[i % LANES] = FMA(x[i], y[i], lane[i % LANES]);
     tree(lane, LANES, 1);
     return lane[0];
+}
+
+typedef struct {
+    const real *at;
+    long row, column; /* how far apart two rows are, and two columns */
+} matrix;
+
+static inline matrix plain(const real *x, long columns)
+{
+    return (matrix){ x, columns, 1 };
+}
+static inline matrix turned(const real *x, long columns)
+{
+    return (matrix){ x, 1, columns };
+}
+
+/* out[m][n] = a[m][k] b[k][n]: one chain if a chunk is k, else a chain in each of 8 chunks and their tree. */
+CLONES static inline void multiply(real *out, long m, long n, long k, matrix a, matrix b, long chunk)
+{
+    long chunks = chunk == k ? 1 : CHUNKS;
+    real *sum = room(chunks * n), *rows = room(k * n);
+    for (long x = 0; x < k * n; x++)
+        rows[x] = b.at[x / n * b.row + x % n * b.column];
+    for (long i = 0; i < m; i++) {
+        memset(sum, 0, sizeof(real) * (size_t)(chunks * n));
+        for (long x = 0; x < k; x++) {
+            real *acc = sum + x / chunk * n, factor = a.at[i * a.row + x * a.column];
+            for (long j = 0; j < n; j++)
+                acc[j] = FMA(factor, rows[x * n + j], acc[j]);
+        }
+        tree(sum, chunks, n);
+        memcpy(out + i * n, sum, sizeof(real) * (size_t)n);
+    }
+    free(sum), free(rows);
 }
 
 /* How many of n channels, classes or experts are in a chunk: as if there were a multiple of 64 of them. */

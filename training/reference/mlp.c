@@ -24,33 +24,6 @@ static long L = 4, C = 64, I = 32, V = 10, B = 8; /* layers, width, inputs, clas
 static long steps = 10, sgd = 0, seed = 1, check = 0, delay = 0;
 static double lr = 1e-3, clip = 1, decay = 0.1;
 
-/* ---- sums ---- */
-
-typedef struct {
-    real *at;
-    long row, column; /* how far apart two rows are, and two columns */
-} matrix;
-
-static matrix turned(matrix m)
-{
-    return (matrix){ m.at, m.column, m.row };
-}
-
-/* out[M][N] = A[M][K] B[K][N]: a chain in each chunk of K, the tree over the chunks. */
-static void multiply(matrix out, matrix a, matrix b, long M, long N, long K, long chunks, long chunk)
-{
-    for (long i = 0; i < M; i++)
-        for (long j = 0; j < N; j++) {
-            real sum[CHUNKS] = { 0 };
-            for (long k = 0; k < K; k++) {
-                real *acc = &sum[k / chunk];
-                *acc = FMA(a.at[i * a.row + k * a.column], b.at[k * b.row + j * b.column], *acc);
-            }
-            tree(sum, chunks, 1);
-            out.at[i * out.row + j * out.column] = sum[0];
-        }
-}
-
 /* ---- the model: layer l has tensor 2 l, its weight, and 2 l + 1, its bias; layer L is the head ---- */
 
 static real **in, **sum; /* of a layer: what goes in, and its product with bias */
@@ -98,11 +71,11 @@ static void make_model(void)
     }
 }
 
-/* The weight of layer l, or its gradient, as [in][out], however it lies. */
-static matrix weight(real *of, long l)
+/* The weight of layer l as [in][out], however it lies; or as [out][in]. */
+static matrix weight(long l, int out_first)
 {
-    matrix stored = { of + tensors[2 * l].offset, tensors[2 * l].columns, 1 };
-    return is_odd(l) ? stored : turned(stored);
+    const real *at = values() + tensors[2 * l].offset;
+    return is_odd(l) != out_first ? plain(at, tensors[2 * l].columns) : turned(at, tensors[2 * l].columns);
 }
 static real *bias(real *of, long l)
 {
@@ -111,20 +84,22 @@ static real *bias(real *of, long l)
 
 static void product(long l)
 {
-    matrix x = { in[l], inputs(l), 1 }, y = { sum[l], outputs(l), 1 };
-    long chunks = is_odd(l) ? CHUNKS : 1;
-    multiply(y, x, weight(values(), l), T, outputs(l), inputs(l), chunks, inputs(l) / chunks);
+    long chunk = is_odd(l) ? inputs(l) / CHUNKS : inputs(l);
+    multiply(sum[l], T, outputs(l), inputs(l), plain(in[l], inputs(l)), weight(l, 0), chunk);
     narrow(sum[l], T * outputs(l));
 }
 
 /* From the gradient d of the product: that of the weight, and dx, that of what went in. */
 static void product_backward(long l, real *d)
 {
-    matrix x = { in[l], inputs(l), 1 }, y = { d, outputs(l), 1 }, to = { dx, inputs(l), 1 };
-    long chunks = is_odd(l) ? 1 : CHUNKS, chunk = is_odd(l) ? C : padded_chunk(outputs(l));
-    multiply(weight(grad, l), turned(x), y, inputs(l), outputs(l), T, CHUNKS, T / CHUNKS);
-    multiply(to, y, turned(weight(values(), l)), T, inputs(l), outputs(l), chunks, chunk);
-    narrow(dx, T * inputs(l));
+    long from = inputs(l), to = outputs(l);
+    real *dw = grad + tensors[2 * l].offset;
+    if (is_odd(l))
+        multiply(dw, from, to, T, turned(in[l], from), plain(d, to), T / CHUNKS);
+    else
+        multiply(dw, to, from, T, turned(d, to), plain(in[l], from), T / CHUNKS);
+    multiply(dx, T, from, to, plain(d, to), weight(l, 1), is_odd(l) ? to : padded_chunk(to));
+    narrow(dx, T * from);
 }
 
 static void layer_forward(long l)

@@ -52,40 +52,6 @@ static real rounded_dot(const real *x, const real *y, long n)
     return lane[0];
 }
 
-typedef struct {
-    const real *at;
-    long row, column;
-} matrix;
-
-static matrix plain(const real *x, long columns)
-{
-    return (matrix){ x, columns, 1 };
-}
-static matrix turned(const real *x, long columns)
-{
-    return (matrix){ x, 1, columns };
-}
-
-/* out[m][n] = a[m][k] b[k][n]: one chain if a chunk is k, else a chain in each of 8 chunks and their tree. */
-CLONES static void multiply(real *out, long m, long n, long k, matrix a, matrix b, long chunk)
-{
-    long chunks = chunk == k ? 1 : CHUNKS;
-    real *sum = room(chunks * n), *rows = room(k * n);
-    for (long x = 0; x < k * n; x++)
-        rows[x] = b.at[x / n * b.row + x % n * b.column];
-    for (long i = 0; i < m; i++) {
-        memset(sum, 0, sizeof(real) * (size_t)(chunks * n));
-        for (long x = 0; x < k; x++) {
-            real *acc = sum + x / chunk * n, factor = a.at[i * a.row + x * a.column];
-            for (long j = 0; j < n; j++)
-                acc[j] = FMA(factor, rows[x * n + j], acc[j]);
-        }
-        tree(sum, chunks, n);
-        memcpy(out + i * n, sum, sizeof(real) * (size_t)n);
-    }
-    free(sum), free(rows);
-}
-
 /* dw[m][n] = the sum of the products of rows a[r][m] and b[r][n], and db[m] that of the rows of `bias`, both
  * if they are wanted: row r is that of token at[r], or r. By blocks of tokens, then the tree. */
 CLONES static void sum_rows(real *dw, real *db, const real *a, const real *b, const real *bias,
