@@ -39,7 +39,8 @@ for kind in F32 F16 BF16; do
         near "$loss" "$there" || fail "$kind, $heads heads: a loss of $loss, and numpy's GPT-2 has $there"
         "$train" export "$scratch/checkpoint" "$scratch/back" >"$scratch/out" 2>&1 ||
             fail "$kind: $(cat "$scratch/out")"
-        [ "$(gpt2 same "$scratch/made" "$scratch/back")" = "28 tensors" ] || fail "$kind: other numbers came back"
+        [ "$(gpt2 same "$scratch/made" "$scratch/back")" = "28 tensors" ] ||
+            fail "$kind: other numbers came back"
     done
 done
 loss=$(first_loss "$scratch/checkpoint" --heads 4 -n 4 --dp 2 --tp 2 --zero 1)
