@@ -21,6 +21,8 @@ static const struct {
     { "data", "make a file of tokens of any text", tr_command_data },
     { "export", "a checkpoint as safetensors, with GPT-2's names", tr_command_export },
     { "import", "safetensors as a checkpoint to begin with", tr_command_import },
+    { "translate", "a run in the words of Megatron-LM, DeepSpeed and others, and back",
+        tr_command_translate },
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 

@@ -16,5 +16,6 @@ int tr_command_data(int argc, char **argv);
 int tr_command_demo(int argc, char **argv);
 int tr_command_export(int argc, char **argv);
 int tr_command_import(int argc, char **argv);
+int tr_command_translate(int argc, char **argv);
 
 #endif

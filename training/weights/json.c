@@ -98,17 +98,36 @@ static bool skip_string(struct tr_json *j)
     return j->text < j->end && j->text++;
 }
 
+/* A number, true, false or null: how long it is. */
+static size_t skip_word(struct tr_json *j)
+{
+    const char *first = j->text;
+    while (j->text < j->end && !memchr(" \t\r\n,]}", *j->text, 7))
+        j->text++;
+    return (size_t)(j->text - first);
+}
+
+bool tr_json_scalar(struct tr_json *j, char *to, size_t room)
+{
+    skip_space(j);
+    if (j->text < j->end && *j->text == '"')
+        return tr_json_string(j, to, room);
+    const char *first = j->text;
+    size_t length = j->text < j->end && strchr("[{", *j->text) ? 0 : skip_word(j);
+    if (length == 0 || length >= room)
+        return false;
+    memcpy(to, first, length);
+    to[length] = 0;
+    return true;
+}
+
 static bool skip(struct tr_json *j, int depth)
 {
     if (tr_json_sign(j, '"'))
         return skip_string(j);
     bool object = tr_json_sign(j, '{');
-    if (!object && !tr_json_sign(j, '[')) {
-        const char *first = j->text; /* a number, true, false, null */
-        while (j->text < j->end && !memchr(" \t\r\n,]}", *j->text, 7))
-            j->text++;
-        return j->text > first;
-    }
+    if (!object && !tr_json_sign(j, '['))
+        return skip_word(j) > 0;
     char end = object ? '}' : ']';
     if (depth == DEEPEST)
         return false;

@@ -19,6 +19,8 @@ bool tr_json_sign(struct tr_json *j, char sign);
 bool tr_json_string(struct tr_json *j, char *to, size_t room);
 /* A whole number from 0 on, below 2^62. */
 bool tr_json_whole(struct tr_json *j, int64_t *to);
+/* A string, or a number, true, false or null as it stands. */
+bool tr_json_scalar(struct tr_json *j, char *to, size_t room);
 /* Whatever value comes next is passed over, to a depth that no head has. */
 bool tr_json_skip(struct tr_json *j);
 /* Nothing but white space is left. */
