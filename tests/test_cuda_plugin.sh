@@ -43,7 +43,7 @@ look_at()
         awk '$NF ~ /^(cu[A-Z]|nvml|_Z|__cxa_throw)/ { print $NF }')
     [ -z "$undefined" ] || fail "$plugin leaves open" $undefined
 }
-look_at libtutti_train_cuda tr_cuda_start tr_kernels_cuda
+look_at libtutti_train_cuda tr_cuda_offer
 look_at libtutti_cuda tutti_device_table
 
 # The library finds it beside itself, and says what there is, or that there is no driver; nothing crashes.

@@ -28,13 +28,6 @@ typedef int tr_cublas_multiply(void *handle, int turn_a, int turn_b, int m, int 
     const void *a, int a_type, int a_column, const void *b, int b_type, int b_column, const void *beta,
     void *c, int c_type, int c_column, int compute, int algorithm);
 
-/* In which numbers factors are multiplied; operands, sums and results are float32. */
-enum tr_cublas_precision {
-    TR_CUBLAS_FLOAT32 = 68, /* CUBLAS_COMPUTE_32F */
-    TR_CUBLAS_BFLOAT16 = 75, /* CUBLAS_COMPUTE_32F_FAST_16BF */
-    TR_CUBLAS_TF32 = 77 /* CUBLAS_COMPUTE_32F_FAST_TF32 */
-};
-
 struct tr_cublas {
     void *library, *handle;
     tr_cublas_destroy *destroy;
@@ -44,12 +37,12 @@ struct tr_cublas {
 
 /* On the stream; a device is the current one. library: by whose name it is loaded, NULL for cuBLAS's own
  * ones. False: words say what is missing, and nothing has to be closed. */
-TR_OFFERED bool tr_cublas_open(struct tr_cublas *b, void *stream, enum tr_cublas_precision precision,
+bool tr_cublas_open(struct tr_cublas *b, void *stream, enum tr_cublas_precision precision,
     const char *library, char *words, size_t size);
-TR_OFFERED void tr_cublas_close(struct tr_cublas *b);
+void tr_cublas_close(struct tr_cublas *b);
 
 /* The set's products become those of the context's `blas`, which must be open. */
-TR_OFFERED void tr_cuda_set_free_order(struct tr_kernels *set);
+void tr_cuda_set_free_order(struct tr_kernels *set);
 
 /* A status of the context from here on is one of cuBLAS, and this more. */
 enum { TR_CUBLAS_STATUS = 1 << 20 };

@@ -15,6 +15,7 @@ extern "C" {
 struct tr_cuda_launch {
     const void *function;
     const void *params; /* lie still until the call is over */
+    int64_t params_bytes;
     uint32_t grid, block; /* blocks; threads of a block */
 };
 
@@ -37,16 +38,63 @@ struct tr_cuda {
  * where a workspace is so small that a sum has no room for its leaves. */
 enum { TR_CUDA_WORKSPACE_LEAST = 1 << 22, TR_CUDA_INVALID = 1 };
 
-/* The table of the functions below, and `launch` for a device's stream: what a library of this set offers. */
-#define TR_OFFERED __attribute__((visibility("default")))
-extern TR_OFFERED const struct tr_kernels tr_kernels_cuda;
-TR_OFFERED int tr_cuda_start(struct tr_cuda *c, const struct tr_cuda_launch *l);
-/* For tune.h: the names of this device and of its driver, of TR_CUDA_NAME bytes at most. Returns 0, or the
- * error's number. */
-TR_OFFERED int tr_cuda_describe(char *device, char *driver);
+/* The table of the functions below. */
+extern const struct tr_kernels tr_kernels_cuda;
 
 /* What a status means: of who starts kernels. */
 const char *tr_cuda_words(int status);
+
+struct tr_cuda_facts { /* of a device */
+    char name[64], address[32]; /* on the bus: which devices of two processes are one */
+    char driver[32]; /* "CUDA 13.0" */
+    int32_t multiprocessors;
+    int64_t free; /* bytes, when it was asked */
+};
+
+/* In which numbers cuBLAS multiplies factors; operands, sums and results are float32. */
+enum tr_cublas_precision {
+    TR_CUBLAS_FLOAT32 = 68, /* CUBLAS_COMPUTE_32F */
+    TR_CUBLAS_BFLOAT16 = 75, /* CUBLAS_COMPUTE_32F_FAST_16BF */
+    TR_CUBLAS_TF32 = 77 /* CUBLAS_COMPUTE_32F_FAST_TF32 */
+};
+struct tr_cublas;
+struct tr_cuda_tuning;
+
+/* What a library of this set offers: the kernels, and as much of a device's runtime as it takes to run them.
+ * Functions return 0, or the error's number, as `launch` does. Copies of memory that the device knows, fills,
+ * records and waits only begin something on the stream; sync waits. No function but `use` may be the first. */
+struct tr_cuda_library {
+    uint32_t version; /* TR_CUDA_VERSION */
+    uint32_t kernels_bytes; /* of struct tr_kernels, which has no number of its own */
+    const struct tr_kernels *kernels;
+    int (*launch)(struct tr_cuda *c, const struct tr_cuda_launch *l);
+    int (*use)(int device, struct tr_cuda_facts *facts); /* from now on this thread does */
+    int (*pin)(void **memory, int64_t bytes); /* takes memory of the host that devices know */
+    int (*unpin)(void *memory);
+    int (*stream)(void **stream);
+    int (*end_stream)(void *stream);
+    int (*event)(void **event);
+    int (*end_event)(void *event);
+    int (*record)(void *event, void *stream);
+    int (*await)(void *stream, void *event); /* what comes on the stream waits for what was recorded */
+    int (*copy)(void *stream, void *to, const void *from, int64_t bytes);
+    int (*fill)(void *stream, void *to, int byte, int64_t bytes);
+    int (*sync)(void *stream);
+    /* cublas.h */
+    bool (*open_cublas)(struct tr_cublas *b, void *stream, enum tr_cublas_precision precision,
+        const char *library, char *words, size_t size);
+    void (*close_cublas)(struct tr_cublas *b);
+    void (*free_order)(struct tr_kernels *set);
+    /* tune.h */
+    bool (*read_tuning)(struct tr_cuda_tuning *t, const char *path, char *words, size_t size);
+    bool (*write_tuning)(const struct tr_cuda_tuning *t, const char *path, char *words, size_t size);
+};
+enum { TR_CUDA_VERSION = 1 };
+
+/* The one function that such a library exports, by this name. */
+#define TR_CUDA_OFFER "tr_cuda_offer"
+typedef const struct tr_cuda_library *tr_cuda_offer_fn(void);
+__attribute__((visibility("default"))) const struct tr_cuda_library *tr_cuda_offer(void);
 
 /* train_gemm.cu */
 void tr_cuda_gemm(struct tr_context *x, const struct tr_gemm *g, float *scratch);

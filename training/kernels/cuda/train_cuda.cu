@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* train_cuda.cu: kernels started on a stream of a device. It alone calls CUDA's runtime, and so it alone is
- * in no emulated set. */
+/* train_cuda.cu: the library's own function: kernels, and CUDA's runtime for who runs them, of which each
+ * function is a call or two. It alone calls that runtime, and so it alone is in no emulated set.
+ *
+ * This copy of the runtime and that of libtutti_cuda.so use the same context of a device, the primary one, so
+ * memory, streams and events of the one are known to the other. */
 #include "training/kernels/cuda/cuda_set.h"
 
 #include <stdio.h>
@@ -42,11 +45,98 @@ static_assert(CUBLAS_COMPUTE_32F == int{ TR_CUBLAS_FLOAT32 } &&
     "precisions");
 #endif
 
-int tr_cuda_start(struct tr_cuda *c, const struct tr_cuda_launch *l)
+static cudaStream_t stream_of(void *stream)
+{
+    return static_cast<cudaStream_t>(stream);
+}
+
+static cudaEvent_t event_of(void *event)
+{
+    return static_cast<cudaEvent_t>(event);
+}
+
+static int launch(struct tr_cuda *c, const struct tr_cuda_launch *l)
 {
     void *params[] = { const_cast<void *>(l->params) };
-    return cudaLaunchKernel(
-        l->function, dim3(l->grid), dim3(l->block), params, 0, static_cast<cudaStream_t>(c->stream));
+    return cudaLaunchKernel(l->function, dim3(l->grid), dim3(l->block), params, 0, stream_of(c->stream));
+}
+
+static int use(int device, struct tr_cuda_facts *facts)
+{
+    cudaDeviceProp known;
+    size_t left = 0, all = 0;
+    int version = 0, status = cudaSetDevice(device);
+    if (status == cudaSuccess)
+        status = cudaGetDeviceProperties(&known, device);
+    if (status == cudaSuccess)
+        status = cudaDeviceGetPCIBusId(facts->address, sizeof facts->address, device);
+    if (status == cudaSuccess)
+        status = cudaMemGetInfo(&left, &all);
+    if (status == cudaSuccess)
+        status = cudaDriverGetVersion(&version);
+    if (status != cudaSuccess)
+        return status;
+    memcpy(facts->name, known.name, sizeof facts->name - 1);
+    facts->name[sizeof facts->name - 1] = 0;
+    snprintf(facts->driver, sizeof facts->driver, "CUDA %d.%d", version / 1000, version % 1000 / 10);
+    facts->multiprocessors = known.multiProcessorCount;
+    facts->free = static_cast<int64_t>(left);
+    return 0;
+}
+
+static int pin(void **memory, int64_t bytes)
+{
+    return cudaHostAlloc(memory, static_cast<size_t>(bytes), cudaHostAllocDefault);
+}
+
+static int unpin(void *memory)
+{
+    return cudaFreeHost(memory);
+}
+
+static int make_stream(void **stream)
+{
+    return cudaStreamCreateWithFlags(reinterpret_cast<cudaStream_t *>(stream), cudaStreamNonBlocking);
+}
+
+static int end_stream(void *stream)
+{
+    return cudaStreamDestroy(stream_of(stream));
+}
+
+static int make_event(void **event)
+{
+    return cudaEventCreateWithFlags(reinterpret_cast<cudaEvent_t *>(event), cudaEventDisableTiming);
+}
+
+static int end_event(void *event)
+{
+    return cudaEventDestroy(event_of(event));
+}
+
+static int record(void *event, void *stream)
+{
+    return cudaEventRecord(event_of(event), stream_of(stream));
+}
+
+static int await(void *stream, void *event)
+{
+    return cudaStreamWaitEvent(stream_of(stream), event_of(event), 0);
+}
+
+static int copy(void *stream, void *to, const void *from, int64_t bytes)
+{
+    return cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, stream_of(stream));
+}
+
+static int fill(void *stream, void *to, int byte, int64_t bytes)
+{
+    return cudaMemsetAsync(to, byte, static_cast<size_t>(bytes), stream_of(stream));
+}
+
+static int sync(void *stream)
+{
+    return cudaStreamSynchronize(stream_of(stream));
 }
 
 const char *tr_cuda_words(int status)
@@ -56,18 +146,11 @@ const char *tr_cuda_words(int status)
     return cudaGetErrorString(static_cast<cudaError_t>(status));
 }
 
-int tr_cuda_describe(char *device, char *driver)
+const struct tr_cuda_library *tr_cuda_offer(void)
 {
-    int number, version;
-    cudaDeviceProp properties;
-    cudaError_t error = cudaGetDevice(&number);
-    if (error == cudaSuccess)
-        error = cudaGetDeviceProperties(&properties, number);
-    if (error == cudaSuccess)
-        error = cudaDriverGetVersion(&version);
-    if (error != cudaSuccess)
-        return error;
-    snprintf(device, TR_CUDA_NAME, "%s", properties.name);
-    snprintf(driver, TR_CUDA_NAME, "CUDA %d.%d", version / 1000, version % 1000 / 10);
-    return 0;
+    static const struct tr_cuda_library offered = { TR_CUDA_VERSION, sizeof(struct tr_kernels),
+        &tr_kernels_cuda, launch, use, pin, unpin, make_stream, end_stream, make_event, end_event, record,
+        await, copy, fill, sync, tr_cublas_open, tr_cublas_close, tr_cuda_set_free_order,
+        tr_cuda_tuning_read, tr_cuda_tuning_write };
+    return &offered;
 }

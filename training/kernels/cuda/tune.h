@@ -71,11 +71,8 @@ struct tr_cuda_choice tr_cuda_choose(
 
 /* The file: its format is in tuning_file.c. `read` takes what was measured on the device whose name t has,
  * and on no other; false: t is as before, and words say what is wrong. `write` replaces the file at once. */
-#define TR_CUDA_TUNE_OFFERED __attribute__((visibility("default")))
-TR_CUDA_TUNE_OFFERED bool tr_cuda_tuning_read(
-    struct tr_cuda_tuning *t, const char *path, char *words, size_t size);
-TR_CUDA_TUNE_OFFERED bool tr_cuda_tuning_write(
-    const struct tr_cuda_tuning *t, const char *path, char *words, size_t size);
+bool tr_cuda_tuning_read(struct tr_cuda_tuning *t, const char *path, char *words, size_t size);
+bool tr_cuda_tuning_write(const struct tr_cuda_tuning *t, const char *path, char *words, size_t size);
 
 #ifdef __cplusplus
 }
