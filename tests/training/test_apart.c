@@ -72,18 +72,27 @@ static void clear_apart(struct tr_context *x, void *to, int byte, int64_t bytes)
     let(PROT_NONE);
 }
 
-static uint64_t record(struct tr_context *x)
+static tutti_stream own_stream(struct tr_context *x)
 {
-    (void)x;
-    return (uint64_t)++records;
+    return tr_backend_host.stream(x);
 }
 
-static void after(struct tr_context *x, tutti_stream stream, uint64_t point)
+static tutti_status record(struct tr_context *x, tutti_stream stream, uint64_t *point)
 {
-    (void)x, (void)stream;
+    tutti_status s = tr_backend_host.record(x, stream, point);
+    if (stream.kind == TUTTI_STREAM_NONE)
+        *point = (uint64_t)++records;
+    return s;
+}
+
+static tutti_status after(struct tr_context *x, tutti_stream later, tutti_stream earlier, uint64_t point)
+{
+    if (earlier.kind != TUTTI_STREAM_NONE)
+        return tr_backend_host.after(x, later, earlier, point);
     cr_assert_eq(point, (uint64_t)records, "a call waits for what was begun before it, not for point %ld",
         (long)point);
     waits++;
+    return TUTTI_OK;
 }
 
 static void sync_apart(struct tr_context *x)
@@ -91,8 +100,19 @@ static void sync_apart(struct tr_context *x)
     (void)x;
 }
 
-static const struct tr_backend apart = { "apart", true, open_apart, close_apart, alloc, release, copy_apart,
-    clear_apart, record, after, sync_apart };
+static const struct tr_backend apart = { .name = "apart",
+    .apart = true,
+    .open = open_apart,
+    .close = close_apart,
+    .alloc = alloc,
+    .release = release,
+    .copy = copy_apart,
+    .copy_later = copy_apart,
+    .clear = clear_apart,
+    .sync = sync_apart,
+    .stream = own_stream,
+    .record = record,
+    .after = after };
 
 /* ---- the kernels: those of the processor, with the memory open ---- */
 

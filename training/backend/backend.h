@@ -4,8 +4,7 @@
  *
  * A set of kernels says whose memory its kernels work in. For the processor that is the host's, where all is
  * over as soon as it returns. On a device, what is begun in a context is done in that order, later; only sync
- * waits for it, and so does a copy to the host's memory. A failure stays in the context, as that of a kernel
- * does. */
+ * waits for it, and so does `copy`. A failure stays in the context, as that of a kernel does. */
 #ifndef TRAINING_BACKEND_BACKEND_H
 #define TRAINING_BACKEND_BACKEND_H
 
@@ -23,14 +22,22 @@ struct tr_backend {
      * copies fast. */
     void *(*alloc)(struct tr_context *x, int64_t bytes, bool on_host);
     void (*release)(struct tr_context *x, void *memory, bool on_host);
-    /* Between any two places of either memory. What comes from the host's is read, and what goes there is
-     * there, when this returns. */
+    /* Between any two places of either memory. It is over when this returns. */
     void (*copy)(struct tr_context *x, void *to, const void *from, int64_t bytes);
+    /* The same between memory of this back end: what is read must lie still until it is over. */
+    void (*copy_later)(struct tr_context *x, void *to, const void *from, int64_t bytes);
     void (*clear)(struct tr_context *x, void *to, int byte, int64_t bytes); /* all bytes become this one */
-    /* What was begun so far; and what `stream` does from now on waits for that. */
-    uint64_t (*record)(struct tr_context *x);
-    void (*after)(struct tr_context *x, tutti_stream stream, uint64_t point);
-    void (*sync)(struct tr_context *x); /* until all is over */
+    void (*sync)(struct tr_context *x); /* until all that was begun is over */
+
+    /* Streams for calls of Tutti: that of the context, on which they are in one order with its kernels; and
+     * others, which are beside it. */
+    tutti_stream (*stream)(struct tr_context *x);
+    bool (*make_stream)(struct tr_context *x, tutti_stream *made, struct tr_error *e);
+    void (*end_stream)(struct tr_context *x, tutti_stream stream);
+    /* What was given to a stream so far; and what comes on `later` from now on waits for that of `earlier`.
+     * What failed before such a point is told, if it is known by then. */
+    tutti_status (*record)(struct tr_context *x, tutti_stream stream, uint64_t *point);
+    tutti_status (*after)(struct tr_context *x, tutti_stream later, tutti_stream earlier, uint64_t point);
 };
 
 extern const struct tr_backend tr_backend_host;

@@ -40,15 +40,43 @@ static void clear(struct tr_context *x, void *to, int byte, int64_t bytes)
     memset(to, byte, (size_t)bytes);
 }
 
-static uint64_t record(struct tr_context *x)
+static tutti_stream stream(struct tr_context *x)
 {
     (void)x;
-    return 0;
+    return tutti_no_stream();
 }
 
-static void after(struct tr_context *x, tutti_stream stream, uint64_t point)
+static bool make_stream(struct tr_context *x, tutti_stream *made, struct tr_error *e)
 {
-    (void)x, (void)stream, (void)point;
+    (void)x;
+    return tutti_stream_create(made) == TUTTI_OK || tr_fail(e, "%s", tutti_get_last_error(NULL));
+}
+
+static void end_stream(struct tr_context *x, tutti_stream ended)
+{
+    (void)x;
+    tutti_stream_destroy(ended);
+}
+
+static bool is_own(tutti_stream s)
+{
+    return s.kind == TUTTI_STREAM_NONE;
+}
+
+static tutti_status record(struct tr_context *x, tutti_stream s, uint64_t *point)
+{
+    (void)x;
+    *point = 0;
+    return is_own(s) ? TUTTI_OK : tutti_stream_record(s, point);
+}
+
+/* What is the context's own is over already, and what it does next begins when this returns. */
+static tutti_status after(struct tr_context *x, tutti_stream later, tutti_stream earlier, uint64_t point)
+{
+    (void)x;
+    return is_own(earlier) ? TUTTI_OK
+           : is_own(later) ? tutti_stream_wait(earlier, point, -1)
+                           : tutti_stream_after(later, earlier, point);
 }
 
 const struct tr_backend tr_backend_host = { .name = "host",
@@ -57,10 +85,14 @@ const struct tr_backend tr_backend_host = { .name = "host",
     .alloc = alloc,
     .release = release,
     .copy = copy,
+    .copy_later = copy,
     .clear = clear,
+    .sync = nothing,
+    .stream = stream,
+    .make_stream = make_stream,
+    .end_stream = end_stream,
     .record = record,
-    .after = after,
-    .sync = nothing };
+    .after = after };
 
 const struct tr_backend *tr_backend_of(const struct tr_kernels *k)
 {

@@ -16,7 +16,7 @@ static int64_t lines(int64_t bytes)
 }
 
 /* Memory is read in pieces, of whole lines. */
-enum { PIECE = 64 * LINE };
+enum { PIECE = 1024 * LINE };
 struct piece {
     unsigned char bytes[PIECE];
     int64_t n;

@@ -63,7 +63,7 @@ bool tr_run_exchange(struct tr_runner *r, const struct tr_instr *i, struct tr_er
     const struct parts *send = go ? &here : &there, *recv = go ? &there : &here;
     tutti_comm *comm = r->groups.of[i->axes];
     tutti_status s = tutti_all_to_all_v(tr_at(r, i->in[0]), send->count, send->place, tr_at(r, i->out[0]),
-        recv->count, recv->place, TUTTI_FLOAT32, comm, tutti_no_stream());
+        recv->count, recv->place, TUTTI_FLOAT32, comm, r->own);
     struct tr_entry *entry = tr_ledger_entry(&r->predicted, t, i, i->code);
     int64_t bytes = used_bytes(r, i->in[0]), kept = (int64_t)send->count[t->at[TR_EP]] * 4;
     entry->bytes += bytes, entry->least += bytes - kept, entry->wire += bytes - kept;

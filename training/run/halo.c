@@ -38,8 +38,8 @@ static tutti_status with_neighbour(const struct exchange *x, int64_t picture, in
     unsigned char *halo = by < 0 ? out : out + x->row + x->rows;
     size_t count = (size_t)x->i->count;
     tutti_type type = tr_element_type(x->element);
-    tutti_status s = tutti_send(edge, count, type, peer, x->comm, tutti_no_stream());
-    return s != TUTTI_OK ? s : tutti_recv(halo, count, type, peer, x->comm, tutti_no_stream());
+    tutti_status s = tutti_send(edge, count, type, peer, x->comm, x->r->own);
+    return s != TUTTI_OK ? s : tutti_recv(halo, count, type, peer, x->comm, x->r->own);
 }
 
 /* The own rows of all pictures, and +0 where there is no neighbour. */

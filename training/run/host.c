@@ -55,7 +55,7 @@ void tr_fetch_numbers(const struct tr_runner *r, int value, int64_t from, int64_
 void tr_host_copy(struct tr_runner *r, const struct tr_instr *i)
 {
     const struct tr_value *from = &r->tape->values[i->in[0]];
-    r->arena.b->copy(r->x, element_at(r, i->out[0], i->place), tr_at(r, i->in[0]), from->bytes);
+    r->arena.b->copy_later(r->x, element_at(r, i->out[0], i->place), tr_at(r, i->in[0]), from->bytes);
     tr_ledger_count(&r->copies_counted, r->tape, i, i->code, from->bytes);
 }
 

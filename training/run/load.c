@@ -3,7 +3,7 @@
 #include "training/run/load.h"
 
 #include "training/kernels/stripes.h"
-#include "training/run/host.h"
+#include "training/run/compute.h"
 
 /* Tokens of a sequence that are here: from i->first on, or half of them, and half from i->second on. */
 static int64_t tokens_here(const struct tr_runner *r, const struct tr_instr *i)
@@ -23,23 +23,27 @@ static struct drawn drawn(const struct tr_runner *r, const struct tr_instr *i, i
         .sequence = i->place + s - (int64_t)i->update * t->step.sequences };
 }
 
-static void load_tokens(struct tr_runner *r, const struct tr_instr *i, struct drawn d, int s, bool targets)
+typedef void load(
+    const struct tr_runner *r, const struct tr_instr *i, struct drawn d, int s, bool targets, void *to);
+
+static void load_tokens(
+    const struct tr_runner *r, const struct tr_instr *i, struct drawn d, int s, bool targets, void *all)
 {
     int64_t count = tokens_here(r, i), run = i->second ? count / 2 : count;
     int64_t context = r->tape->placed->g->context;
     const uint16_t *from = tr_data_sequence(r->data, d.step, d.sequence, context) + targets;
-    uint16_t *to = (uint16_t *)r->staged + s * count;
+    uint16_t *to = (uint16_t *)all + s * count;
     for (int64_t n = 0; n < count; n++) {
         int64_t place = n < run ? i->first + n : i->second + n - run;
         to[n] = from[i->striped ? tr_striped_token(context, place) : place];
     }
 }
 
-static void load_rows(struct tr_runner *r, const struct tr_instr *i, struct drawn d, int s, bool targets)
+static void load_rows(
+    const struct tr_runner *r, const struct tr_instr *i, struct drawn d, int s, bool targets, void *to)
 {
     const struct tr_graph *g = r->tape->placed->g;
     int64_t runs = i->second ? 2 : 1, count = tokens_here(r, i) / runs;
-    void *to = r->staged;
     for (int64_t x = 0; x < runs; x++) {
         struct tr_rows rows = { count, g->inputs, g->vocabulary, x ? i->second : i->first };
         if (targets)
@@ -51,13 +55,13 @@ static void load_rows(struct tr_runner *r, const struct tr_instr *i, struct draw
 }
 
 /* The cells that are here, and with a halo a row more on either side. */
-static void load_picture(struct tr_runner *r, const struct tr_instr *i, struct drawn d, int s, bool targets)
+static void load_picture(
+    const struct tr_runner *r, const struct tr_instr *i, struct drawn d, int s, bool targets, void *to)
 {
     const struct tr_graph *g = r->tape->placed->g;
     const struct tr_shard *shard = &r->tape->placed->shards[r->tape->values[i->out[0]].shard];
     struct tr_cells cells = { g->grid, i->first / g->grid - shard->on[TR_CP].halo,
         tokens_here(r, i) / g->grid, g->columns };
-    void *to = r->staged;
     if (targets)
         ((uint16_t *)to)[s] = tr_pictures_target(r->data, g->vocabulary, d.step, d.sequence);
     else
@@ -65,12 +69,30 @@ static void load_picture(struct tr_runner *r, const struct tr_instr *i, struct d
             (float *)to + s * cells.rows * g->grid * g->inputs);
 }
 
+int64_t tr_staged_bytes(const struct tr_tape *t, const struct tr_instr *i)
+{
+    enum { ALIGNED = 64 };
+    return (t->values[i->out[0]].bytes + ALIGNED - 1) / ALIGNED * ALIGNED;
+}
+
+/* The next place, or the first where no room is left behind it. */
+static void *next_place(struct tr_staged *staged, int64_t bytes)
+{
+    if (staged->used + bytes > staged->bytes)
+        staged->used = 0;
+    void *place = staged->at + staged->used;
+    staged->used += bytes;
+    return place;
+}
+
 void tr_run_load(struct tr_runner *r, const struct tr_instr *i)
 {
     const struct tr_tape *t = r->tape;
     const struct tr_graph *g = t->placed->g;
     bool targets = t->placed->shards[t->values[i->out[0]].shard].tensor == g->targets;
+    void *to = next_place(&r->staged, tr_staged_bytes(t, i));
+    load *some = g->grid ? load_picture : g->inputs ? load_rows : load_tokens;
     for (int s = 0; s < i->times; s++)
-        (g->grid ? load_picture : g->inputs ? load_rows : load_tokens)(r, i, drawn(r, i, s), s, targets);
-    tr_store(r, i->out[0], 0, tr_count(t, i->out[0]), r->staged);
+        some(r, i, drawn(r, i, s), s, targets, to);
+    r->arena.b->copy_later(r->x, tr_at(r, i->out[0]), to, t->values[i->out[0]].bytes);
 }

@@ -88,14 +88,15 @@ static bool runs_here(const struct tr_tape *t, const struct tr_kernels *k, struc
     return true;
 }
 
-/* The most that an instruction reads of the data. */
+/* Room for what two steps read of the data: before a place is used again, the end of a whole step was waited
+ * for, and so the copy from there is over. */
 static int64_t staged_bytes(const struct tr_tape *t)
 {
-    int64_t most = 0;
+    int64_t all = 0;
     for (int n = 0; n < t->n_instrs; n++)
-        if (t->instrs[n].code == TR_LOAD && t->values[t->instrs[n].out[0]].bytes > most)
-            most = t->values[t->instrs[n].out[0]].bytes;
-    return most;
+        if (t->instrs[n].code == TR_LOAD)
+            all += tr_staged_bytes(t, &t->instrs[n]);
+    return 2 * all;
 }
 
 /* All memory of a step. */
@@ -105,9 +106,10 @@ static bool take_memory(struct tr_runner *r, struct tr_error *e)
     const struct tr_backend *b = tr_backend_of(r->x->k);
     if (!b->open(r->x, e) || !tr_arenas_take(&r->arena, b, r->x, t, e))
         return false;
-    int64_t losses = t->values[t->losses].bytes, leaves = t->values[t->leaves].bytes;
-    r->sums = tr_new((size_t)(losses > leaves ? losses : leaves) / sizeof *r->sums, sizeof *r->sums);
-    r->staged = b->alloc(r->x, staged_bytes(t), true);
+    r->sums = b->alloc(r->x, t->values[t->losses].bytes + t->values[t->leaves].bytes, true);
+    r->staged.bytes = staged_bytes(t);
+    r->staged.at = b->alloc(r->x, r->staged.bytes, true);
+    r->own = b->stream(r->x);
     r->points = tr_new((size_t)t->n_values, sizeof *r->points);
     r->clock = tr_new((size_t)t->n_instrs + 1, sizeof *r->clock);
     r->n_updates = t->step.updates;
@@ -115,7 +117,19 @@ static bool take_memory(struct tr_runner *r, struct tr_error *e)
     r->used = tr_new((size_t)t->n_values, sizeof *r->used);
     for (int v = 0; v < t->n_values; v++)
         r->used[v] = -1;
-    return r->staged || tr_fail(e, "rank %d: there is no memory for what is read of the data", t->rank);
+    return (r->staged.at && r->sums) ||
+           tr_fail(e, "rank %d: there is no memory for what is read of the data", t->rank);
+}
+
+static bool make_streams(struct tr_runner *r, struct tr_error *e)
+{
+    const struct tr_backend *b = r->arena.b;
+    if (r->tape->needed.beside.n && !b->make_stream(r->x, &r->beside, e))
+        return false;
+    for (int i = 0; i < TR_EDGES; i++)
+        if (r->groups.edge[i] && tr_edge_kinds[i].sends && !b->make_stream(r->x, &r->sends[i], e))
+            return false;
+    return true;
 }
 
 bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct tr_kernels *k,
@@ -142,30 +156,27 @@ bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct t
             &r->groups, t->mesh, &t->needed.groups, t->stage_layout, t->step.free_order, world, e) ||
         !tr_groups_beside(&r->groups, t->mesh, &t->needed.beside, e))
         return false;
-    if (t->needed.beside.n && tutti_stream_create(&r->beside))
-        return tr_fail(e, "rank %d: %s", t->rank, tutti_get_last_error(NULL));
-    for (int i = 0; i < TR_EDGES; i++)
-        if (r->groups.edge[i] && tr_edge_kinds[i].sends && tutti_stream_create(&r->sends[i]))
-            return tr_fail(e, "rank %d: %s", t->rank, tutti_get_last_error(NULL));
-    return tr_traffic_foresee(&r->predicted, r, e);
+    return make_streams(r, e) && tr_traffic_foresee(&r->predicted, r, e);
 }
 
 void tr_runner_close(struct tr_runner *r)
 {
+    const struct tr_backend *b = r->arena.b;
     for (int i = 0; i < TR_EDGES; i++)
         if (r->sends[i].handle)
-            tutti_stream_destroy(r->sends[i]);
+            b->end_stream(r->x, r->sends[i]);
     if (r->beside.handle)
-        tutti_stream_destroy(r->beside);
+        b->end_stream(r->x, r->beside);
     tr_groups_free(&r->groups);
     tr_threads_stop(r->threads);
     tr_arenas_release(&r->arena);
-    if (r->staged)
-        r->arena.b->release(r->x, r->staged, true);
-    if (r->arena.b)
-        r->arena.b->close(r->x);
+    if (r->staged.at)
+        b->release(r->x, r->staged.at, true);
+    if (r->sums)
+        b->release(r->x, r->sums, true);
+    if (b)
+        b->close(r->x);
     free(r->x);
-    free(r->sums);
     free(r->points);
     free(r->clock);
     free(r->updates);
@@ -198,7 +209,7 @@ tutti_status tr_runner_calls(const struct tr_runner *r, const struct tr_instr *i
 {
     const struct tr_tape *t = r->tape;
     tutti_comm *comm = group_of(r, i);
-    tutti_stream stream = i->beside ? r->beside : tutti_no_stream();
+    tutti_stream stream = i->beside ? r->beside : r->own;
     tutti_type type = type_of(t, i);
     size_t bytes = bytes_of(t, i), count = (size_t)i->count, n = (size_t)tutti_comm_size(comm);
     unsigned char *in = tr_at(r, i->in[0]), *out = tr_at(r, i->out[0]);
@@ -230,23 +241,27 @@ tutti_status tr_runner_calls(const struct tr_runner *r, const struct tr_instr *i
 }
 
 /* What a call beside the list reads was begun before it: the call waits for that. */
-static void wait_for_kernels(const struct tr_runner *r, tutti_stream stream)
+static tutti_status wait_for_kernels(const struct tr_runner *r, tutti_stream stream)
 {
-    r->arena.b->after(r->x, stream, r->arena.b->record(r->x));
+    const struct tr_backend *b = r->arena.b;
+    uint64_t point;
+    tutti_status s = b->record(r->x, r->own, &point);
+    return s == TUTTI_OK ? b->after(r->x, stream, r->own, point) : s;
 }
 
 static bool run_collective(struct tr_runner *r, const struct tr_instr *i, struct tr_error *e)
 {
-    if (i->beside)
-        wait_for_kernels(r, r->beside);
-    tutti_status s = i->times > 1 ? tutti_group_start() : TUTTI_OK;
+    tutti_status s = i->beside ? wait_for_kernels(r, r->beside) : TUTTI_OK;
+    if (s == TUTTI_OK && i->times > 1)
+        s = tutti_group_start();
+    bool grouped = s == TUTTI_OK && i->times > 1;
     if (s == TUTTI_OK)
         s = tr_runner_calls(r, i, &r->counted);
-    tutti_status ended = i->times > 1 ? tutti_group_end() : TUTTI_OK; /* a call that failed, too, was in it */
+    tutti_status ended = grouped ? tutti_group_end() : TUTTI_OK; /* a call that failed, too, was in it */
     if (s == TUTTI_OK)
         s = ended;
     if (i->beside && s == TUTTI_OK)
-        s = tutti_stream_record(r->beside, &r->points[i->out[0]]);
+        s = r->arena.b->record(r->x, r->beside, &r->points[i->out[0]]);
     return s == TUTTI_OK || failed(r, i, group_of(r, i), e);
 }
 
@@ -264,9 +279,9 @@ static bool exchange(
     int64_t bytes = i->count * (int64_t)bytes_of(r->tape, i);
     tutti_status s = tutti_group_start();
     if (s == TUTTI_OK)
-        s = tutti_send(tr_at(r, i->in[0]), (size_t)i->count, type, x->to, x->comm, tutti_no_stream());
+        s = tutti_send(tr_at(r, i->in[0]), (size_t)i->count, type, x->to, x->comm, r->own);
     if (s == TUTTI_OK)
-        s = tutti_recv(x->into, (size_t)i->count, type, x->from, x->comm, tutti_no_stream());
+        s = tutti_recv(x->into, (size_t)i->count, type, x->from, x->comm, r->own);
     tutti_status ended = tutti_group_end(); /* a call that failed, too, was in it */
     tr_ledger_count(&r->counted, r->tape, i, TR_SEND, bytes);
     tr_ledger_count(&r->counted, r->tape, i, TR_RECV, bytes);
@@ -290,12 +305,13 @@ static bool run_message(struct tr_runner *r, const struct tr_instr *i, struct tr
     tutti_status s;
     if (i->code == TR_SEND) {
         tutti_stream stream = r->sends[i->edge];
-        wait_for_kernels(r, stream);
-        s = tutti_send(tr_at(r, i->in[0]), (size_t)i->count, type, 1, comm, stream);
+        s = wait_for_kernels(r, stream);
         if (s == TUTTI_OK)
-            s = tutti_stream_record(stream, &r->points[i->in[0]]);
+            s = tutti_send(tr_at(r, i->in[0]), (size_t)i->count, type, 1, comm, stream);
+        if (s == TUTTI_OK)
+            s = r->arena.b->record(r->x, stream, &r->points[i->in[0]]);
     } else {
-        s = tutti_recv(tr_at(r, i->out[0]), (size_t)i->count, type, 0, comm, tutti_no_stream());
+        s = tutti_recv(tr_at(r, i->out[0]), (size_t)i->count, type, 0, comm, r->own);
     }
     tr_ledger_count(&r->counted, r->tape, i, i->code, bytes);
     return s == TUTTI_OK || failed(r, i, comm, e);
@@ -304,9 +320,7 @@ static bool run_message(struct tr_runner *r, const struct tr_instr *i, struct tr
 static bool run_wait(struct tr_runner *r, const struct tr_instr *i, struct tr_error *e)
 {
     tutti_stream stream = i->beside ? r->beside : r->sends[i->edge];
-    if (tutti_stream_wait(stream, r->points[i->in[0]], -1) == TUTTI_OK)
-        return true;
-    return failed(r, i, NULL, e);
+    return r->arena.b->after(r->x, r->own, stream, r->points[i->in[0]]) == TUTTI_OK || failed(r, i, NULL, e);
 }
 
 /* Both homes of a tied embedding add what the other has; x + y = y + x. */
@@ -395,6 +409,8 @@ static void run_update(struct tr_runner *r, const struct tr_instr *i)
         .narrow = tr_at(r, i->in[0]),
         .count = i->count,
         .a = a };
+    if (offloaded) /* the processor reads what was begun on its way there */
+        r->arena.b->sync(r->x);
     if (!none_waits)
         tr_update(offloaded ? &r->host : r->x, &u, offloaded ? r->threads : NULL);
     if (mixed) /* the optimizer goes over the masters, and the values are their rounding */
@@ -412,21 +428,28 @@ static void before(struct tr_runner *r, int n)
             r->x->k->fill(r->x, tr_at(r, vectors[i]), 0, t->values[vectors[i]].bytes);
 }
 
+/* All leaves of both kinds lie in one array of the host, and are waited for once. The loss of a step is known
+ * with its norm, or after it. */
 static void after(struct tr_runner *r, int n)
 {
     const struct tr_tape *t = r->tape;
+    const struct tr_backend *b = r->arena.b;
     const struct tr_value *losses = &t->values[t->losses], *leaves = &t->values[t->leaves];
     int updates = r->n_updates;
     int64_t loss = losses->bytes / 8 / updates, norm = leaves->bytes / 8 / updates;
+    double *loss_leaves = r->sums, *norm_leaves = r->sums + updates * loss;
     if (losses->last == n)
-        tr_fetch(r, t->losses, 0, updates * loss, r->sums);
-    for (int u = 0; u < updates && losses->last == n; u++)
-        r->updates[u].loss =
-            sum(r->sums + u * loss, loss) / (double)(t->step.sequences * tr_targets(t->placed->g));
+        b->copy_later(r->x, loss_leaves, tr_at(r, t->losses), losses->bytes);
     if (leaves->last == n)
-        tr_fetch(r, t->leaves, 0, updates * norm, r->sums);
+        b->copy_later(r->x, norm_leaves, tr_at(r, t->leaves), leaves->bytes);
+    if ((losses->last != n && leaves->last != n) || n < leaves->last)
+        return;
+    b->sync(r->x);
+    for (int u = 0; u < updates && losses->last <= n; u++)
+        r->updates[u].loss =
+            sum(loss_leaves + u * loss, loss) / (double)(t->step.sequences * tr_targets(t->placed->g));
     for (int u = 0; u < updates && leaves->last == n; u++)
-        r->updates[u].norm = sqrt(sum(r->sums + u * norm, norm));
+        r->updates[u].norm = sqrt(sum(norm_leaves + u * norm, norm));
     r->result = r->updates[updates - 1];
 }
 
@@ -543,6 +566,11 @@ bool tr_runner_step(struct tr_runner *r, struct tr_error *e)
     return ok;
 }
 
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
 void tr_runner_read(const struct tr_runner *r, int parameter, int what, float *to)
 {
     const struct tr_tape *t = r->tape;
@@ -558,10 +586,13 @@ void tr_runner_read(const struct tr_runner *r, int parameter, int what, float *t
         int64_t count = what || master ? h->shard_count : tr_count(t, value),
                 columns = w->dims > 1 ? w->size[1] : 1;
         int64_t from = what || master ? tr_updated_from(t, h) : tr_values_from(t, h);
-        for (int64_t i = 0; i < count && from + i < w->rows * columns; i++) {
-            double number;
-            tr_fetch_numbers(r, value, i, 1, &number);
-            to[from + i] = (float)number;
+        int64_t here = w->rows * columns - from; /* the padding has no place there */
+        for (int64_t i = 0; i < count && i < here; i += PIECE) {
+            double numbers[PIECE];
+            int64_t some = least(PIECE, least(count, here) - i);
+            tr_fetch_numbers(r, value, i, some, numbers);
+            for (int64_t x = 0; x < some; x++)
+                to[from + i + x] = (float)numbers[x];
         }
     }
 }

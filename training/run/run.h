@@ -21,8 +21,14 @@ struct tr_runner {
     const struct tr_data *data;
     struct tr_groups groups;
     struct tr_arenas arena;
-    void *staged; /* in the host's memory: what is read of the data, before it goes to where it belongs */
-    double *sums; /* and leaves of the loss or of the norm, to be added up */
+    /* In the host's memory: what is read of the data, on its way to where it belongs, one load behind the
+     * other; and leaves of the loss, and behind them those of the norm, to be added up. */
+    struct tr_staged {
+        unsigned char *at;
+        int64_t bytes, used;
+    } staged;
+    double *sums;
+    tutti_stream own; /* calls in the order of the list */
     tutti_stream sends[TR_EDGES]; /* sends of the pipeline run beside the list */
     tutti_stream beside; /* collectives that run beside the list */
     uint64_t *points; /* of each value that is sent, or made beside the list: when that is over */

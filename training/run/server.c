@@ -49,9 +49,9 @@ bool tr_server_message(struct tr_runner *r, const struct tr_instr *i, struct tr_
     if (r->ticket && i == r->tape->instrs)
         tr_copy_bytes(r->x, at, r->ticket, (int64_t)(count * bytes));
     else if (sends)
-        s = tutti_send(at, count, type, peer, pair, tutti_no_stream());
+        s = tutti_send(at, count, type, peer, pair, r->own);
     else
-        s = tutti_recv(at, count, type, peer, pair, tutti_no_stream());
+        s = tutti_recv(at, count, type, peer, pair, r->own);
     tr_ledger_count(&r->counted, r->tape, i, i->code, (int64_t)(count * bytes));
     return s == TUTTI_OK || failed(r, tr_codes[i->code].name, tr_instr_name(r->tape, i), pair, e);
 }
