@@ -11,8 +11,11 @@
  * step, a barrier that is missing would do no harm. */
 #include "kernels/cuda/cuda_emulate_block.h"
 
+#include <setjmp.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 #include <ucontext.h>
 
 #include "base/wait.h"
@@ -21,8 +24,22 @@ enum { STACK_BYTES = 64 << 10 };
 enum state { READY, PAUSED, SYNCING, OVER };
 enum turn { STUCK, POLLED, MOVED };
 
-struct fiber {
+/* Where a stack goes on. A context would do, but each switch of contexts asks the system twice for the mask of
+ * signals, which is most of the time of a kernel with shuffles. So a fiber only begins by its context, and goes
+ * on by a jump; but under a sanitizer, which knows contexts and takes such a jump for the end of frames. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { JUMPS = 0 };
+#else
+enum { JUMPS = 1 };
+#endif
+struct place {
     ucontext_t context;
+    jmp_buf left;
+    bool jumps; /* it was left by a jump */
+};
+
+struct fiber {
+    struct place at;
     uint8_t *stack;
     enum state state;
     struct tt_emulated_place place; /* of the thread that it runs */
@@ -30,7 +47,6 @@ struct fiber {
 };
 
 struct turns {
-    struct fiber fibers[TT_BLOCK_MOST];
     uint32_t fiber_count, now; /* the one that runs */
     uint32_t begun, ended; /* threads of the block */
     uint32_t thread[TT_BLOCK_MOST]; /* in the order in which they begin */
@@ -38,15 +54,31 @@ struct turns {
     uint64_t drawn; /* the last number that was */
     uint8_t is_over[TT_BLOCK_MOST];
     struct fiber *fiber_of[TT_BLOCK_MOST]; /* of each thread that has begun */
-    ucontext_t scheduler;
+    struct place scheduler;
+    struct fiber fibers[TT_BLOCK_MOST]; /* those that have begun; the rest are not even cleared */
 };
 static __thread struct turns *turns;
+
+/* Returns when somebody goes back `from` here. */
+static void go(struct place *from, struct place *to)
+{
+    from->jumps = JUMPS;
+    if (!JUMPS) {
+        swapcontext(&from->context, &to->context);
+        return;
+    }
+    if (_setjmp(from->left) != 0)
+        return;
+    if (to->jumps)
+        _longjmp(to->left, 1);
+    setcontext(&to->context);
+}
 
 static void leave(enum state state)
 {
     struct fiber *f = &turns->fibers[turns->now];
     f->state = state;
-    swapcontext(&f->context, &turns->scheduler);
+    go(&f->at, &turns->scheduler);
 }
 
 static void run_threads(void)
@@ -107,12 +139,13 @@ static void begin_fiber(struct turns *t)
 {
     t->turn[t->fiber_count] = t->fiber_count;
     struct fiber *f = &t->fibers[t->fiber_count++];
+    f->at.jumps = false;
     f->stack = malloc(STACK_BYTES);
-    tt_emulated_demand(f->stack != NULL && getcontext(&f->context) == 0, "no memory for a stack");
-    f->context.uc_stack.ss_sp = f->stack;
-    f->context.uc_stack.ss_size = STACK_BYTES;
-    f->context.uc_link = NULL;
-    makecontext(&f->context, run_threads, 0);
+    tt_emulated_demand(f->stack != NULL && getcontext(&f->at.context) == 0, "no memory for a stack");
+    f->at.context.uc_stack.ss_sp = f->stack;
+    f->at.context.uc_stack.ss_size = STACK_BYTES;
+    f->at.context.uc_link = NULL;
+    makecontext(&f->at.context, run_threads, 0);
     f->state = READY;
 }
 
@@ -158,7 +191,7 @@ static enum turn take_turns(struct turns *t)
             continue;
         t->now = (uint32_t)(f - t->fibers);
         tt_emulated_here = &f->place;
-        swapcontext(&t->scheduler, &f->context);
+        go(&t->scheduler, &f->at);
         if (f->state != PAUSED)
             turn = MOVED;
         else if (turn == STUCK)
@@ -175,8 +208,9 @@ static enum turn take_turns(struct turns *t)
 void tt_emulate_fibers(struct tt_emulated_block *block)
 {
     struct tt_wait wait;
-    struct turns *t = calloc(1, sizeof *t);
+    struct turns *t = malloc(sizeof *t);
     tt_emulated_demand(t != NULL, "no memory for its threads");
+    memset(t, 0, offsetof(struct turns, fibers));
     block->sync = sync_fibers;
     block->pause = pause_fiber;
     tt_emulated_block = block;
