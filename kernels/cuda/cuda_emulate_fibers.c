@@ -24,9 +24,10 @@ enum { STACK_BYTES = 64 << 10 };
 enum state { READY, PAUSED, SYNCING, OVER };
 enum turn { STUCK, POLLED, MOVED };
 
-/* Where a stack goes on. A context would do, but each switch of contexts asks the system twice for the mask of
- * signals, which is most of the time of a kernel with shuffles. So a fiber only begins by its context, and goes
- * on by a jump; but under a sanitizer, which knows contexts and takes such a jump for the end of frames. */
+/* Where a stack goes on. A context would do, but each switch of contexts asks the system twice for the mask
+ * of signals, which is most of the time of a kernel with shuffles. So a fiber only begins by its context, and
+ * goes on by a jump; but under a sanitizer, which knows contexts and takes such a jump for the end of
+ * frames. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { JUMPS = 0 };
 #else

@@ -61,8 +61,8 @@ struct tr_cublas;
 struct tr_cuda_tuning;
 
 /* What a library of this set offers: the kernels, and as much of a device's runtime as it takes to run them.
- * Functions return 0, or the error's number, as `launch` does. Copies of memory that the device knows, fills,
- * records and waits only begin something on the stream; sync waits. No function but `use` may be the first. */
+ * Functions return 0, or the error's number, as `launch` does. Copies of memory that the device knows,
+ * fills, records and waits only begin something on the stream; sync waits. `use` comes first. */
 struct tr_cuda_library {
     uint32_t version; /* TR_CUDA_VERSION */
     uint32_t kernels_bytes; /* of struct tr_kernels, which has no number of its own */

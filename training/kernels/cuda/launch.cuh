@@ -44,7 +44,8 @@ static void start(
 {
     if (blocks <= 0 || x->status != 0)
         return;
-    const struct tr_cuda_launch l = { function, &params, sizeof params, static_cast<uint32_t>(blocks), threads };
+    const struct tr_cuda_launch l = { function, &params, sizeof params, static_cast<uint32_t>(blocks),
+        threads };
     x->status = cuda_of(x)->launch(cuda_of(x), &l);
 }
 
