@@ -199,6 +199,26 @@ bool tr_groups_make(struct tr_groups *g, const struct tr_mesh *m, const struct t
     return edges(g, m, rank, layout, e);
 }
 
+static bool failed(const tutti_comm *comm)
+{
+    return comm && tutti_comm_state(comm) != TUTTI_OK;
+}
+
+tutti_comm *tr_groups_failed(const struct tr_groups *g)
+{
+    for (int i = 0; i <= TR_WORLD; i++)
+        for (int beside = 0; beside < 2; beside++)
+            if (failed(beside ? g->beside[i] : g->of[i]))
+                return beside ? g->beside[i] : g->of[i];
+    for (int i = 0; i < TR_EDGES; i++)
+        if (failed(g->edge[i]))
+            return g->edge[i];
+    for (int i = 0; i < g->n_pairs; i++)
+        if (failed(g->pairs[i]))
+            return g->pairs[i];
+    return failed(g->world) ? g->world : NULL;
+}
+
 void tr_groups_free(struct tr_groups *g)
 {
     for (int i = 0; i < TR_EDGES; i++)

@@ -101,6 +101,8 @@ bool tr_groups_make(struct tr_groups *g, const struct tr_mesh *m, const struct t
  * those of the list do not wait for each other. */
 bool tr_groups_beside(
     struct tr_groups *g, const struct tr_mesh *m, const struct tr_masks *masks, struct tr_error *e);
+/* The first communicator that has failed, or NULL. */
+tutti_comm *tr_groups_failed(const struct tr_groups *g);
 void tr_groups_free(struct tr_groups *g);
 
 #endif

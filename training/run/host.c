@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* host.c: copies between the two memories.
+/* host.c: copies between the two memories, and what else the processor has of values: parameters at first,
+ * and after a step.
  *
  * For the kernels of the processor both are memory of this machine. What the tape says of them holds for a
  * device with a memory of its own: nothing but these copies goes from one to the other. */
 #include "training/run/host.h"
 
+#include "training/run/bfloat16.h"
 #include "training/run/compute.h"
+
+enum { PIECE = 1024 };
 
 static unsigned char *element_at(const struct tr_runner *r, int value, int64_t n)
 {
@@ -36,7 +40,6 @@ static double number_of(uint16_t half)
 
 void tr_fetch_numbers(const struct tr_runner *r, int value, int64_t from, int64_t count, double *to)
 {
-    enum { PIECE = 1024 };
     enum tr_element e = r->tape->values[value].element;
     if (e == TR_FLOAT64) {
         tr_fetch(r, value, from, count, to);
@@ -66,5 +69,83 @@ void tr_host_follow(struct tr_runner *r)
         if (h->on_host >= 0 && h->master < 0)
             r->arena.b->copy(r->x, tr_at(r, h->on_host), element_at(r, h->values, h->shard_from),
                 h->shard_count * (int64_t)sizeof(float));
+    }
+}
+
+/* ---- parameters ---- */
+
+/* Elements of the whole tensor, from `from` on; the padding is 0. */
+static void fill(const struct tr_runner *r, const struct tr_tensor *w, int64_t tensor, float *to,
+    int64_t from, int64_t count)
+{
+    int64_t whole = w->rows * (w->dims > 1 ? w->size[1] : 1);
+    for (int64_t i = 0; i < count; i++)
+        if (from + i >= whole)
+            to[i] = 0;
+        else if (w->deviation > 0)
+            to[i] = (float)(w->deviation * tr_normal(r->data->seed, tensor, from + i));
+        else
+            to[i] = w->first;
+}
+
+/* The values of a parameter, or its masters, from element `from` of the whole tensor on. */
+static void initialise_value(struct tr_runner *r, const struct tr_param_state *h, int value, int64_t from)
+{
+    const struct tr_tape *t = r->tape;
+    const struct tr_graph *g = t->placed->g;
+    int of = g->tensors[h->parameter].values_of;
+    int64_t count = tr_count(t, value);
+    for (int64_t i = 0; i < count; i += PIECE) {
+        float piece[PIECE];
+        uint16_t rounded[PIECE];
+        int64_t some = count - i < PIECE ? count - i : PIECE;
+        bool rounds = t->values[value].element == TR_BFLOAT16;
+        fill(r, &g->tensors[of], tr_ordinal(g, of), piece, from + i, some);
+        if (rounds)
+            tr_round_masters(r, &r->host, h->parameter, rounded, piece, from + i, some, 0);
+        tr_store(r, value, i, some, rounds ? (void *)rounded : piece);
+    }
+}
+
+void tr_initialise(struct tr_runner *r, const struct tr_param_state *h)
+{
+    const struct tr_tape *t = r->tape;
+    initialise_value(r, h, h->values, tr_values_from(t, h));
+    if (h->master >= 0)
+        initialise_value(r, h, h->master, tr_updated_from(t, h));
+    const int zeros[] = { h->m, h->m >= 0 ? h->v : -1, h->waiting }; /* no gradient waits yet */
+    for (int i = 0; i < 3; i++)
+        if (zeros[i] >= 0)
+            r->arena.b->clear(r->x, tr_at(r, zeros[i]), 0, t->values[zeros[i]].bytes);
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+void tr_runner_read(const struct tr_runner *r, int parameter, int what, float *to)
+{
+    const struct tr_tape *t = r->tape;
+    const struct tr_tensor *w = &t->placed->g->tensors[parameter];
+    for (int n = 0; n < t->n_states; n++) {
+        const struct tr_param_state *h = &t->states[n];
+        bool works = t->mesh->servers && t->server < 0;
+        bool rounded = h->master < 0 && t->values[h->values].element == TR_BFLOAT16;
+        if (h->parameter != parameter || (works && what) || (rounded && !what))
+            continue; /* a worker's gradient is a part of the sum, and servers have the masters */
+        bool master = !what && h->master >= 0;
+        int value = what ? h->gradient : master ? h->master : h->values;
+        int64_t count = what || master ? h->shard_count : tr_count(t, value),
+                columns = w->dims > 1 ? w->size[1] : 1;
+        int64_t from = what || master ? tr_updated_from(t, h) : tr_values_from(t, h);
+        int64_t here = w->rows * columns - from; /* the padding has no place there */
+        for (int64_t i = 0; i < count && i < here; i += PIECE) {
+            double numbers[PIECE];
+            int64_t some = least(PIECE, least(count, here) - i);
+            tr_fetch_numbers(r, value, i, some, numbers);
+            for (int64_t x = 0; x < some; x++)
+                to[from + i + x] = (float)numbers[x];
+        }
     }
 }

@@ -17,5 +17,7 @@ void tr_fetch_numbers(const struct tr_runner *r, int value, int64_t from, int64_
 void tr_host_copy(struct tr_runner *r, const struct tr_instr *i);
 /* The host's copies of parameters become what the device has: before the first step, and after a load. */
 void tr_host_follow(struct tr_runner *r);
+/* The golden program's initial values of what this rank has of a parameter, its masters and its optimizer. */
+void tr_initialise(struct tr_runner *r, const struct tr_param_state *h);
 
 #endif

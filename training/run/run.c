@@ -19,60 +19,11 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { PIECE = 1024 };
-
 static bool failed(
     const struct tr_runner *r, const struct tr_instr *i, const tutti_comm *comm, struct tr_error *e)
 {
     return tr_fail(e, "step %lld, rank %d: %s of %s: %s", (long long)r->step, r->tape->rank,
         tr_codes[i->code].name, tr_instr_name(r->tape, i), tutti_get_last_error(comm));
-}
-
-/* ---- initial values ---- */
-
-/* Elements of the whole tensor, from `from` on; the padding is 0. */
-static void fill(const struct tr_runner *r, const struct tr_tensor *w, int64_t tensor, float *to,
-    int64_t from, int64_t count)
-{
-    int64_t whole = w->rows * (w->dims > 1 ? w->size[1] : 1);
-    for (int64_t i = 0; i < count; i++)
-        if (from + i >= whole)
-            to[i] = 0;
-        else if (w->deviation > 0)
-            to[i] = (float)(w->deviation * tr_normal(r->data->seed, tensor, from + i));
-        else
-            to[i] = w->first;
-}
-
-/* The values of a parameter, or its masters, from element `from` of the whole tensor on. */
-static void initialise_value(struct tr_runner *r, const struct tr_param_state *h, int value, int64_t from)
-{
-    const struct tr_tape *t = r->tape;
-    const struct tr_graph *g = t->placed->g;
-    int of = g->tensors[h->parameter].values_of;
-    int64_t count = tr_count(t, value);
-    for (int64_t i = 0; i < count; i += PIECE) {
-        float piece[PIECE];
-        uint16_t rounded[PIECE];
-        int64_t some = count - i < PIECE ? count - i : PIECE;
-        bool rounds = t->values[value].element == TR_BFLOAT16;
-        fill(r, &g->tensors[of], tr_ordinal(g, of), piece, from + i, some);
-        if (rounds)
-            tr_round_masters(r, &r->host, h->parameter, rounded, piece, from + i, some, 0);
-        tr_store(r, value, i, some, rounds ? (void *)rounded : piece);
-    }
-}
-
-static void initialise(struct tr_runner *r, const struct tr_param_state *h)
-{
-    const struct tr_tape *t = r->tape;
-    initialise_value(r, h, h->values, tr_values_from(t, h));
-    if (h->master >= 0)
-        initialise_value(r, h, h->master, tr_updated_from(t, h));
-    const int zeros[] = { h->m, h->m >= 0 ? h->v : -1, h->waiting }; /* no gradient waits yet */
-    for (int i = 0; i < 3; i++)
-        if (zeros[i] >= 0)
-            r->arena.b->clear(r->x, tr_at(r, zeros[i]), 0, t->values[zeros[i]].bytes);
 }
 
 /* What works on elements itself, and not by kernels, must find them in the host's memory. */
@@ -106,7 +57,7 @@ static bool take_memory(struct tr_runner *r, struct tr_error *e)
     const struct tr_backend *b = tr_backend_of(r->x->k);
     if (!b->open(r->x, e) || !tr_arenas_take(&r->arena, b, r->x, t, e))
         return false;
-    r->sums = b->alloc(r->x, t->values[t->losses].bytes + t->values[t->leaves].bytes, true);
+    r->staged.sums = b->alloc(r->x, t->values[t->losses].bytes + t->values[t->leaves].bytes, true);
     r->staged.bytes = staged_bytes(t);
     r->staged.at = b->alloc(r->x, r->staged.bytes, true);
     r->own = b->stream(r->x);
@@ -117,7 +68,7 @@ static bool take_memory(struct tr_runner *r, struct tr_error *e)
     r->used = tr_new((size_t)t->n_values, sizeof *r->used);
     for (int v = 0; v < t->n_values; v++)
         r->used[v] = -1;
-    return (r->staged.at && r->sums) ||
+    return (r->staged.at && r->staged.sums) ||
            tr_fail(e, "rank %d: there is no memory for what is read of the data", t->rank);
 }
 
@@ -144,7 +95,7 @@ bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct t
     tr_copies_predict(&r->copies_predicted, t);
     tr_audit_make(&r->audit, t, r->used);
     for (int i = 0; i < t->n_states; i++)
-        initialise(r, &t->states[i]);
+        tr_initialise(r, &t->states[i]);
     tr_host_follow(r);
     int threads = t->step.host_threads;
     if (threads > 1 && !(r->threads = tr_threads_start(threads, e)))
@@ -172,8 +123,8 @@ void tr_runner_close(struct tr_runner *r)
     tr_arenas_release(&r->arena);
     if (r->staged.at)
         b->release(r->x, r->staged.at, true);
-    if (r->sums)
-        b->release(r->x, r->sums, true);
+    if (r->staged.sums)
+        b->release(r->x, r->staged.sums, true);
     if (b)
         b->close(r->x);
     free(r->x);
@@ -437,7 +388,7 @@ static void after(struct tr_runner *r, int n)
     const struct tr_value *losses = &t->values[t->losses], *leaves = &t->values[t->leaves];
     int updates = r->n_updates;
     int64_t loss = losses->bytes / 8 / updates, norm = leaves->bytes / 8 / updates;
-    double *loss_leaves = r->sums, *norm_leaves = r->sums + updates * loss;
+    double *loss_leaves = r->staged.sums, *norm_leaves = r->staged.sums + updates * loss;
     if (losses->last == n)
         b->copy_later(r->x, loss_leaves, tr_at(r, t->losses), losses->bytes);
     if (leaves->last == n)
@@ -513,6 +464,17 @@ static bool kernels_ran(const struct tr_runner *r, int n, struct tr_error *e)
                tr_instr_name(r->tape, i), r->x->k->name, r->x->k->words(r->x->status));
 }
 
+/* A call on a device's stream that fails after it has returned leaves numbers that mean nothing: before any
+ * of these is looked at, its communicator is asked. */
+static bool calls_ran(const struct tr_runner *r, int n, struct tr_error *e)
+{
+    const tutti_comm *failed = NULL;
+    if (r->arena.b->apart && n == r->tape->values[r->tape->leaves].last)
+        failed = tr_groups_failed(&r->groups);
+    return !failed || tr_fail(e, "step %lld, rank %d: %s", (long long)r->step, r->tape->rank,
+                          tutti_get_last_error(failed));
+}
+
 bool tr_runner_instr(struct tr_runner *r, int n, struct tr_error *e)
 {
     before(r, n);
@@ -520,7 +482,7 @@ bool tr_runner_instr(struct tr_runner *r, int n, struct tr_error *e)
         return false;
     tr_note_used(r, &r->tape->instrs[n]);
     after(r, n);
-    return true;
+    return kernels_ran(r, n, e) && calls_ran(r, n, e);
 }
 
 static bool all_finite(const struct tr_runner *r)
@@ -564,35 +526,4 @@ bool tr_runner_step(struct tr_runner *r, struct tr_error *e)
              (!r->groups.world || tr_traffic_equal(&before, &r->groups, &r->predicted, t->rank, e));
     r->audited = false;
     return ok;
-}
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-void tr_runner_read(const struct tr_runner *r, int parameter, int what, float *to)
-{
-    const struct tr_tape *t = r->tape;
-    const struct tr_tensor *w = &t->placed->g->tensors[parameter];
-    for (int n = 0; n < t->n_states; n++) {
-        const struct tr_param_state *h = &t->states[n];
-        bool works = t->mesh->servers && t->server < 0;
-        bool rounded = h->master < 0 && t->values[h->values].element == TR_BFLOAT16;
-        if (h->parameter != parameter || (works && what) || (rounded && !what))
-            continue; /* a worker's gradient is a part of the sum, and servers have the masters */
-        bool master = !what && h->master >= 0;
-        int value = what ? h->gradient : master ? h->master : h->values;
-        int64_t count = what || master ? h->shard_count : tr_count(t, value),
-                columns = w->dims > 1 ? w->size[1] : 1;
-        int64_t from = what || master ? tr_updated_from(t, h) : tr_values_from(t, h);
-        int64_t here = w->rows * columns - from; /* the padding has no place there */
-        for (int64_t i = 0; i < count && i < here; i += PIECE) {
-            double numbers[PIECE];
-            int64_t some = least(PIECE, least(count, here) - i);
-            tr_fetch_numbers(r, value, i, some, numbers);
-            for (int64_t x = 0; x < some; x++)
-                to[from + i + x] = (float)numbers[x];
-        }
-    }
 }

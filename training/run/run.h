@@ -26,8 +26,8 @@ struct tr_runner {
     struct tr_staged {
         unsigned char *at;
         int64_t bytes, used;
+        double *sums;
     } staged;
-    double *sums;
     tutti_stream own; /* calls in the order of the list */
     tutti_stream sends[TR_EDGES]; /* sends of the pipeline run beside the list */
     tutti_stream beside; /* collectives that run beside the list */
@@ -64,7 +64,7 @@ void tr_runner_close(struct tr_runner *r);
 
 /* A parameter's values (what = 0) or its gradient of the last step (1) on this rank, at their places in the
  * canonical flat array of the whole tensor: `to` has rows * columns floats, and elements that are not here
- * are left alone. */
+ * are left alone. (host.c) */
 void tr_runner_read(const struct tr_runner *r, int parameter, int what, float *to);
 
 #endif

@@ -93,9 +93,9 @@ static double sum(const struct worker *w, int value)
 {
     int64_t count = tr_count(w->runner.tape, value);
     double s = 0;
-    tr_fetch(&w->runner, value, 0, count, w->runner.sums);
+    tr_fetch(&w->runner, value, 0, count, w->runner.staged.sums);
     for (int64_t i = 0; i < count; i++)
-        s += w->runner.sums[i];
+        s += w->runner.staged.sums[i];
     return s;
 }
 
