@@ -2,6 +2,7 @@
 /* configure.c: the run that the options describe: a model, a plan for a mesh, a schedule. */
 #include "training/options.h"
 
+#include "training/backend/cuda.h"
 #include "training/kernels/openblas.h"
 #include "training/parallel/balance.h"
 
@@ -14,6 +15,25 @@ const struct tr_kernels *tr_options_kernels(const struct tr_options *o, struct t
     if (!k)
         tr_fail(e, "--kernels %s: legal are generic, avx2, avx512, where the machine has them", o->kernels);
     return k && o->plan.numbers.free_order ? tr_kernels_free(k) : k;
+}
+
+static bool fits_device(const struct tr_options *o, struct tr_error *e)
+{
+    if (*o->kernels)
+        return tr_fail(e, "--kernels %s is a set of the processor's; legal is --device host, or no --kernels",
+            o->kernels);
+    if (o->plan.numbers.free_order)
+        return tr_fail(e, "--order free has no kernels on devices; legal is --order canonical");
+    return !o->plan.servers.async ||
+           tr_fail(e, "servers that take pushes one by one have no place on devices; legal is --device host");
+}
+
+const struct tr_kernels *tr_options_planned(const struct tr_options *o, struct tr_error *e)
+{
+    if (!o->device)
+        return tr_kernels_planned(o->kernels);
+    const struct tr_cuda_library *library = fits_device(o, e) ? tr_cuda_load(e) : NULL;
+    return library ? library->kernels : NULL;
 }
 
 struct model {

@@ -53,6 +53,12 @@ bool tr_launched(void)
     return false;
 }
 
+const char *tr_device_library(void)
+{
+    const char *named = secure_getenv("TRAIN_DEVICE_LIBRARY");
+    return named ? named : "";
+}
+
 /* ---- signals ---- */
 
 static pid_t watcher; /* the process that was started; ranks that it forks have another number */

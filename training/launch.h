@@ -28,6 +28,9 @@ void tr_ended_by(int signal);
 /* Whether a launcher (mpirun, srun, torchrun) started this process as one of several ranks. */
 bool tr_launched(void);
 
+/* The library of kernels for devices that the environment names, or "". */
+const char *tr_device_library(void);
+
 /* Cores that this process may run on. */
 int tr_cores(void);
 

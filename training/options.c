@@ -20,7 +20,8 @@ enum { MOST = 1 << 30 };
 static const char *const norms[] = { "none", "group" }, *const optimizers[] = { "adamw", "sgd" },
                          *const orders[] = { "canonical", "free" },
                          *const precisions[] = { "float32", "bfloat16" },
-                         *const roundings[] = { "nearest", "stochastic" };
+                         *const roundings[] = { "nearest", "stochastic" },
+                         *const devices[] = { "host", "cuda" };
 
 /* Those of paradigms, which are in the registry, stand between these and the last. */
 static const struct tr_option first[] = {
@@ -84,6 +85,8 @@ static const struct tr_option last[] = {
     { "rounding", TR_CHOICE, AT(plan.numbers.stochastic),
         "of updated bfloat16 parameters: nearest, or stochastic", TR_NAMES(roundings) },
     { "kernels", TR_TEXT, AT(kernels), "generic, avx2, avx512; without it the best of this machine" },
+    { "device", TR_CHOICE, AT(device), "where ranks compute: host, or cuda: on GPUs, with the same bits",
+        TR_NAMES(devices) },
     { "inject", TR_TEXT, AT(tests.inject),
         "plant an error by name, to see it caught; 'list' tells the names" },
     { "tape", TR_WHOLE, AT(shown.tape), "explain: print the list of this rank" },

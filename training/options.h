@@ -38,6 +38,7 @@ struct tr_options {
         char inject[48]; /* an error that is planted */
     } tests;
     char kernels[16];
+    bool device; /* ranks compute on devices */
     bool help;
 };
 
@@ -79,8 +80,10 @@ bool tr_cnn_options(struct tr_model_options *to, const struct tr_options *o, con
 bool tr_options_mesh(struct tr_plan *p, const struct tr_options *o, struct tr_error *e);
 bool tr_run_make(struct tr_run *r, const struct tr_options *o, struct tr_error *e);
 void tr_run_free(struct tr_run *r);
-/* The set of kernels that is asked for; NULL if this machine has it not. */
+/* The processor's set of kernels that is asked for; NULL if this machine has it not. */
 const struct tr_kernels *tr_options_kernels(const struct tr_options *o, struct tr_error *e);
+/* The set that a plan is made for, of the processor or of a device; NULL. */
+const struct tr_kernels *tr_options_planned(const struct tr_options *o, struct tr_error *e);
 /* "64M", and back. */
 bool tr_parse_bytes(const char *text, int64_t *bytes);
 const char *tr_bytes_text(int64_t bytes, char text[32]);

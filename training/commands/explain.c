@@ -141,7 +141,7 @@ static bool say_limits(const struct tr_prepared *p, const struct tr_options *o, 
     if (!o->shown.memory && !o->shown.host_memory)
         return true;
     fflush(stdout);
-    if (!tr_limits_kept(p, o, e))
+    if (!tr_limits_kept(p, o, 0, e))
         return false;
     int64_t most[2];
     char limit[32];

@@ -3,6 +3,8 @@
  * tapes of each --offload are made, and tell. */
 #include "training/commands/limits.h"
 
+#include "training/backend/cuda.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -58,17 +60,32 @@ static void say_offloads(const struct tr_options *o, int now, char text[320])
     }
 }
 
-static bool rank_fits(const struct tr_tape *t, const struct tr_options *o, struct tr_error *e)
+/* `has`: who has less, and how much that is. */
+static bool too_little(
+    const struct tr_tape *t, const struct tr_options *o, const char *has, struct tr_error *e)
 {
-    char kinds[256], offloads[320], limit[32];
+    char kinds[256], offloads[320];
+    say_kinds(t->peak, kinds);
+    say_offloads(o, t->placed->plan->offload.what, offloads);
+    return tr_fail(e,
+        "rank %d needs %" PRId64
+        " bytes, and %s: peaks are %s. Less is needed with more --micro, --zero 1 to "
+        "3, --tp, --cp or --pp, and of activations with --recompute%s",
+        t->rank, t->arena, has, kinds, offloads);
+}
+
+static bool rank_fits(const struct tr_tape *t, const struct tr_options *o, int64_t device, struct tr_error *e)
+{
+    char kinds[256], has[96], limit[32];
     if (over(t->arena, o->shown.memory)) {
-        say_kinds(t->peak, kinds);
-        say_offloads(o, t->placed->plan->offload.what, offloads);
-        return tr_fail(e,
-            "rank %d needs %" PRId64 " bytes, and --memory %s is %" PRId64
-            ": peaks are %s. Less is needed with more --micro, --zero 1 to 3, --tp, --cp or --pp, and of "
-            "activations with --recompute%s",
-            t->rank, t->arena, tr_bytes_text(o->shown.memory, limit), o->shown.memory, kinds, offloads);
+        snprintf(has, sizeof has, "--memory %s is %" PRId64, tr_bytes_text(o->shown.memory, limit),
+            o->shown.memory);
+        return too_little(t, o, has, e);
+    }
+    if (device && t->arena + TR_DEVICE_OWN_BYTES > device) {
+        snprintf(has, sizeof has, "of its device it may have %" PRId64 ", of which kernels take %d", device,
+            (int)TR_DEVICE_OWN_BYTES);
+        return too_little(t, o, has, e);
     }
     if (!over(t->host.arena, o->shown.host_memory))
         return true;
@@ -80,11 +97,12 @@ static bool rank_fits(const struct tr_tape *t, const struct tr_options *o, struc
         t->rank, t->host.arena, tr_bytes_text(o->shown.host_memory, limit), o->shown.host_memory, kinds);
 }
 
-bool tr_limits_kept(const struct tr_prepared *p, const struct tr_options *o, struct tr_error *e)
+bool tr_limits_kept(
+    const struct tr_prepared *p, const struct tr_options *o, int64_t device, struct tr_error *e)
 {
     bool ok = true;
     for (int r = 0; ok && r < p->run.plan.mesh.n; r++)
-        ok = rank_fits(tr_tapes_like(p->tapes, r), o, e);
+        ok = rank_fits(tr_tapes_like(p->tapes, r), o, device, e);
     return ok;
 }
 

@@ -5,9 +5,10 @@
 
 #include "training/commands/prepare.h"
 
-/* Whether all ranks keep to --memory and --host-memory. The error has what is needed, by kind, and what would
- * help. */
-bool tr_limits_kept(const struct tr_prepared *p, const struct tr_options *o, struct tr_error *e);
+/* Whether all ranks keep to --memory and --host-memory, and to what this rank may have of its device (0: it
+ * has none). The error has what is needed, by kind, and what would help. */
+bool tr_limits_kept(
+    const struct tr_prepared *p, const struct tr_options *o, int64_t device, struct tr_error *e);
 /* The most bytes that a rank needs of the device's memory, and of the host's. */
 void tr_limits_needs(const struct tr_prepared *p, int64_t most[2]);
 /* With --host-memory and no word of --offload, the least of it that keeps to the limits. */

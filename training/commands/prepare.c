@@ -73,7 +73,8 @@ bool tr_prepare(struct tr_prepared *p, const struct tr_options *o, struct tr_err
         return false;
     bool planted = *o->tests.inject, by_types = false;
     p->tapes = tr_new(1, sizeof *p->tapes);
-    bool ok = tr_place(&p->placed, &p->run.graph, &p->run.plan, tr_kernels_planned(o->kernels), e) &&
+    const struct tr_kernels *kernels = tr_options_planned(o, e);
+    bool ok = kernels && tr_place(&p->placed, &p->run.graph, &p->run.plan, kernels, e) &&
               tr_tapes_make(p->tapes, &p->placed, &p->run.schedule, planted, e) &&
               (!planted || tr_inject(p->tapes->of, p->tapes->n, o->tests.inject, e));
     if (ok && tr_tapes_check(p->tapes, &by_types, e))

@@ -2,6 +2,7 @@
 /* train.c: the default command: train a model and say how it goes. */
 #include "training/commands/commands.h"
 #include "training/commands/checkpointing.h"
+#include "training/commands/device.h"
 #include "training/commands/limits.h"
 #include "training/commands/prepare.h"
 #include "training/commands/server_report.h"
@@ -204,13 +205,13 @@ static bool train(tutti_comm *world, void *context, struct tr_error *e)
         return tr_fail(e, "the mesh has %d ranks, and %d were started", p.run.plan.mesh.n, n);
     const struct tr_graph *g = &p.run.graph;
     const struct tr_tape *tape = tr_tapes_of(p.tapes, rank);
-    const struct tr_kernels *kernels = tr_options_kernels(o, e);
+    struct tr_seat seat;
     FILE *trace = NULL;
-    bool ok = kernels && tr_limits_kept(&p, o, e) && open_trace(o, &p, rank, &trace, e) &&
-              tr_open_data(&data, o, g, e);
+    bool ok = tr_seat_take(&seat, o, world, e) && tr_limits_kept(&p, o, seat.bytes, e) &&
+              open_trace(o, &p, rank, &trace, e) && tr_open_data(&data, o, g, e);
     if (ok) {
         data.hash = *o->files.save || *o->files.load ? tr_data_hash(&data) : 0;
-        ok = tr_runner_open(&runner, tape, kernels, &data, world, e) && tr_slow_down(&runner, o, e);
+        ok = tr_runner_open(&runner, tape, seat.kernels, &data, seat.ranks, e) && tr_slow_down(&runner, o, e);
         if (ok && rank == 0)
             say_begin(o, &p, tape, &data);
         struct tr_checkpointing keeper = { .ranks = NULL };
@@ -220,8 +221,10 @@ static bool train(tutti_comm *world, void *context, struct tr_error *e)
             ok =
                 ok && tr_checkpointing_open(&keeper, o, &runner, world, e) && steps(o, &p, &keeper, trace, e);
         tr_checkpointing_close(&keeper);
-        if (ok || !p.run.plan.servers.async) /* see tr_server_close */
+        if (ok || !world) { /* a rank that failed ends with its process: see tr_server_close */
             tr_runner_close(&runner);
+            tr_seat_leave(&seat);
+        }
         tr_data_close(&data);
     }
     if (trace)

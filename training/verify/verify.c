@@ -5,6 +5,7 @@
  *
  * With --order free numbers must be near, and not equal: tolerances.h. */
 #include "training/commands/commands.h"
+#include "training/commands/device.h"
 #include "training/verify/tolerances.h"
 #include "training/verify/trial.h"
 #include "training/verify/verify.h"
@@ -22,7 +23,7 @@ struct work {
     struct tr_options *options;
     struct tr_goldens goldens;
     int n;
-    const struct tr_kernels *kernels;
+    const struct tr_options *asked;
 };
 
 bool tr_verify_options(struct tr_options *o, const struct tr_verify_case *c, struct tr_error *e)
@@ -47,13 +48,14 @@ static int ranks_of(const struct tr_options *o)
     return (int)(s->pp * s->cp * s->tp * (s->dp ? s->dp : 1) + s->servers);
 }
 
-static bool run_steps(struct tr_trial *t, const struct work *w, int c, struct tr_error *e)
+static bool run_steps(
+    struct tr_trial *t, const struct work *w, int c, const struct tr_kernels *k, struct tr_error *e)
 {
     const struct tr_options *o = &w->options[c];
     struct tr_prepared p;
     if (!tr_prepare(&p, o, e))
         return false;
-    bool ok = tr_trial_open(t, &p, o, &w->goldens.runs[w->goldens.of[c]], w->kernels, e);
+    bool ok = tr_trial_open(t, &p, o, &w->goldens.runs[w->goldens.of[c]], k, e);
     for (long s = 0; ok && s < o->steps; s++)
         ok = tr_trial_step(t, e);
     tr_trial_close(t);
@@ -61,13 +63,15 @@ static bool run_steps(struct tr_trial *t, const struct work *w, int c, struct tr
     return ok;
 }
 
-/* Collective over the world. */
-static bool run_case(const struct work *w, int c, tutti_comm *world, struct tr_verdict *v, struct tr_error *e)
+/* Collective over all that sit there. */
+static bool run_case(
+    const struct work *w, int c, const struct tr_seat *seat, struct tr_verdict *v, struct tr_error *e)
 {
     struct tr_trial t;
-    if (!tr_trial_join(&t, ranks_of(&w->options[c]), world, e) || (t.comm && !run_steps(&t, w, c, e)))
+    if (!tr_trial_join(&t, ranks_of(&w->options[c]), seat->ranks, e) ||
+        (t.comm && !run_steps(&t, w, c, seat->kernels, e)))
         return false;
-    return tr_trial_verdict(&t, world, v, e);
+    return tr_trial_verdict(&t, seat->ranks, v, e);
 }
 
 /* One line of the table. */
@@ -98,11 +102,14 @@ static bool all_cases(tutti_comm *world, void *context, struct tr_error *e)
     if (tutti_comm_size(world) != RANKS)
         return tr_fail(e, "verify takes %d ranks, and %d were started; legal is -n %d, or no launcher", RANKS,
             tutti_comm_size(world), RANKS);
+    struct tr_seat seat;
+    if (!tr_seat_take(&seat, w->asked, world, e))
+        return false;
     for (int c = 0; c < w->n; c++) {
         struct tr_verdict v;
         struct tr_tolerance f;
         int64_t begun = tr_now_ns();
-        if (!run_case(w, c, world, &v, e))
+        if (!run_case(w, c, &seat, &v, e))
             return false;
         *(tr_tolerance_of(&f, &w->options[c]) ? &near : &equal) += tr_tolerance_kept(&w->options[c], &v);
         if (rank == 0)
@@ -113,6 +120,7 @@ static bool all_cases(tutti_comm *world, void *context, struct tr_error *e)
     if (rank == 0 && near)
         printf("%d of %d configurations are within the bound of sums in another order\n", near, w->n);
     int differ = w->n - equal - near;
+    tr_seat_leave(&seat);
     return differ == 0 || tr_fail(e, "%d configurations differ", differ);
 }
 
@@ -122,6 +130,7 @@ static bool make_goldens(struct work *w, bool free_order, struct tr_error *e)
         if (!tr_verify_options(&w->options[c], &w->cases[c], e))
             return false;
         w->options[c].plan.numbers.free_order = free_order;
+        w->options[c].device = w->asked->device;
     }
     if (!tr_goldens_make(&w->goldens, w->options, w->n, e))
         return false;
@@ -206,10 +215,11 @@ static bool refuse_options(const struct tr_options *o, struct tr_error *e)
     *legal.tests.inject = 0;
     memcpy(legal.kernels, o->kernels, sizeof legal.kernels);
     legal.plan.numbers.free_order = o->plan.numbers.free_order;
+    legal.device = o->device;
     if (!tr_options_same(o, &legal, given, other))
         return tr_fail(e,
             "%s is no option of verify, whose configurations have their own; legal are --quick, --all, "
-            "--random, --seed, --kernels and --order",
+            "--random, --seed, --kernels, --order and --device",
             given);
     return o->tests.all + o->tests.quick + (o->tests.random > 0) <= 1 ||
            tr_fail(e, "--quick, --all and --random name other configurations each; legal is one of them");
@@ -221,16 +231,19 @@ int tr_command_verify(int argc, char **argv)
     struct tr_error e = { .text = "" };
     int status;
     if (!tr_begin(&o, argc, argv,
-            "verify [--all | --quick | --random N [--seed S]] [--kernels SET] [--order free]: runs every "
-            "paradigm and mesh against the golden program",
+            "verify [--all | --quick | --random N [--seed S]] [--kernels SET] [--order free] [--device "
+            "cuda]: "
+            "runs every paradigm and mesh against the golden program",
             false, &status))
         return status;
     if (!refuse_options(&o, &e))
         return tr_refuse(1, &e);
-    struct work w = { .kernels = tr_options_kernels(&o, &e) };
-    if (!w.kernels)
+    struct work w = { .asked = &o };
+    if (!tr_options_kernels(&o, &e) || !tr_options_planned(&o, &e))
         return tr_refuse(2, &e);
-    if (!o.tests.random)
+    if (o.device && o.tests.quick)
+        w.cases = tr_verify_device_cases(&w.n);
+    else if (!o.tests.random)
         w.cases = tr_verify_cases(o.tests.all     ? TR_VERIFY_ALL
                                   : o.tests.quick ? TR_VERIFY_QUICK
                                                   : TR_VERIFY,

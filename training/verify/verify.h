@@ -19,6 +19,9 @@ enum tr_verify_extent { TR_VERIFY_QUICK, TR_VERIFY, TR_VERIFY_ALL };
 /* A list to be freed. */
 struct tr_verify_case *tr_verify_cases(enum tr_verify_extent extent, int *n);
 
+/* cases_device.c: the cut for devices, likewise. */
+struct tr_verify_case *tr_verify_device_cases(int *n);
+
 /* The options that its words say; or why they say none. */
 bool tr_verify_options(struct tr_options *o, const struct tr_verify_case *c, struct tr_error *e);
 

@@ -1,0 +1,71 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# device.sh: tutti-train --device cuda without a device: over the stub of a device's runtime, with
+# emulated kernels. The host cannot touch the memory of such a device, so who forgets where values lie ends by a signal.
+# Bits are those of the processor, and what is missing or fails is said.
+set -u
+# shellcheck source=tests/training/gate.sh
+. "$(dirname "$0")/gate.sh"
+stub=$PWD/tests/.libs/libtutti_stub.so
+kernels=$PWD/tests/.libs/libtutti_train_stub.so
+gpt='--data grammar --layers 2 --heads 2 --context 8 --vocabulary 64 --batch 2 --steps 2'
+mlp='--model mlp:nano --inputs 8 --batch 4 --steps 2'
+
+# Without the library nothing begins, and the error says what is legal.
+fails_with 'there are no kernels for devices' '^ *[0-9]' "$train" --device cuda --steps 1
+fails_with 'Legal is --device host' '^ *[0-9]' "$train" --device cuda --steps 1
+if [ ! -f "$stub" ] || [ ! -f "$kernels" ]; then
+    [ "$failures" -eq 0 ]
+    exit
+fi
+
+# Both modules have threads' variables at fixed places; and stacks of emulated threads come and go.
+GLIBC_TUNABLES=glibc.rtld.optional_static_tls=8192:glibc.malloc.trim_threshold=1073741824
+GLIBC_TUNABLES=$GLIBC_TUNABLES:glibc.malloc.arena_max=1
+TUTTI_DEVICE_LIBRARY=$stub TRAIN_DEVICE_LIBRARY=$kernels STUB_GPU=devices=1
+export GLIBC_TUNABLES TUTTI_DEVICE_LIBRARY TRAIN_DEVICE_LIBRARY STUB_GPU
+
+# same OPTIONS: loss and norm of each step, and the state in the end, are those of the processor.
+same()
+{
+    for device in cuda host; do
+        rm -f "$scratch/shared"
+        STUB_GPU=devices=1,share=$scratch/shared "$train" --device $device --hex --quiet \
+            --save "$scratch/$device" "$@" >"$scratch/out" 2>"$scratch/said" ||
+            fail "--device $device $*: $(cat "$scratch/said")"
+        grep '^step' "$scratch/out" >"$scratch/$device.steps"
+    done
+    cmp -s "$scratch/cuda.steps" "$scratch/host.steps" ||
+        fail "$*: $(cat "$scratch/cuda.steps") and not $(cat "$scratch/host.steps")"
+    cmp -s "$scratch/cuda" "$scratch/host" || fail "$*: another state"
+}
+
+# shellcheck disable=SC2086 # options are words
+{
+    same $gpt
+    same $gpt --tp 2
+    same $mlp
+    same $mlp --dp 2 --zero 1 --overlap
+    same $mlp --pp 2 --micro 2
+    same $mlp --offload optimizer
+    same --model cnn:nano --batch 1 --steps 1
+
+    # What cannot be is refused before a step.
+    begun='^ *[0-9]'
+    fails_with 'there is no device: STUB_GPU has devices=0' "$begun" env STUB_GPU=devices=0 "$train" $mlp \
+        --device cuda
+    fails_with 'rank 0 has no device' "$begun" env TUTTI_DEVICE_LIBRARY=/nowhere "$train" $mlp \
+        --device cuda
+    fails_with 'of its device it may have 1048576' "$begun" env STUB_GPU=memory=1 "$train" $mlp --device cuda
+    fails_with 'peaks are parameters' "$begun" env STUB_GPU=memory=1 "$train" $mlp --device cuda
+    fails_with 'legal is --device host, or no --kernels' "$begun" "$train" $mlp --device cuda \
+        --kernels generic
+    fails_with 'legal is --order canonical' "$begun" "$train" $mlp --device cuda --order free
+    fails_with 'legal are host and cuda' "$begun" "$train" $mlp --device gpu
+
+    # A start that fails names its instruction.
+    fails_with 'instruction ' '^ *1' env STUB_GPU=fail=host_call:60:broken "$train" $mlp --device cuda
+    fails_with 'kernels cuda: host_call: told to fail' '^ *1' env STUB_GPU=fail=host_call:60:broken "$train" \
+        $mlp --device cuda
+}
+[ "$failures" -eq 0 ]

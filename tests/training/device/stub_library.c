@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* stub_library.c: what libtutti_train_cuda.so offers, over the stub of the devices' runtime that the library
+ * under test uses: emulated kernels run as functions of the host, each in the order of its stream, and see of
+ * the device's memory what the stub sees. Nobody else can touch it: see tests/stub/stub_memory.c. */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/dev.h"
+#include "kernels/cuda/cuda_emulate.h"
+#include "tests/stub/stub.h"
+#include "training/kernels/cuda/cuda_set.h"
+
+enum { SAID_BYTES = 300 };
+
+static const struct tt_dev *dev;
+static const struct tt_stub *stub;
+static char said[SAID_BYTES]; /* of the last error */
+
+static int told(enum tt_dev_error error)
+{
+    if (error != TT_DEV_OK)
+        snprintf(said, sizeof said, "%s", dev->why());
+    return (int)error;
+}
+
+const char *tr_cuda_words(int status)
+{
+    (void)status;
+    return said;
+}
+
+/* The instance that the library has loaded. */
+static bool find(void)
+{
+    const char *path = getenv("TUTTI_DEVICE_LIBRARY");
+    void *module = path != NULL ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
+    tt_dev_table_fn table;
+    tt_stub_fn controls;
+    *(void **)&table = module != NULL ? dlsym(module, "tutti_device_table") : NULL;
+    *(void **)&controls = module != NULL ? dlsym(module, "tt_stub") : NULL;
+    if (table == NULL || controls == NULL) {
+        snprintf(said, sizeof said, "TUTTI_DEVICE_LIBRARY names no stub, or the library has not loaded it");
+        return false;
+    }
+    dev = table(TT_DEV_VERSION);
+    stub = controls();
+    return true;
+}
+
+/* ---- kernels ---- */
+
+struct work {
+    struct tt_emulated_launch launch;
+    int64_t params_bytes;
+    uintptr_t params[];
+};
+
+/* Where the stub has what a parameter points to. */
+static void follow(struct work *w)
+{
+    for (size_t i = 0; i < (size_t)w->params_bytes / sizeof *w->params; i++) {
+        uintptr_t seen = (uintptr_t)stub->look((void *)w->params[i]);
+        if (seen != 0)
+            w->params[i] = seen;
+    }
+}
+
+/* By a function of the host, so that one kernel runs at a time. The order of the threads differs. */
+static void run(void *argument)
+{
+    static uint32_t order;
+    struct work *w = argument;
+    w->launch.order = order++ % 5;
+    follow(w);
+    tt_emulate_grid(&w->launch);
+    free(w);
+}
+
+static int launch(struct tr_cuda *c, const struct tr_cuda_launch *l)
+{
+    struct work *w = calloc(1, sizeof *w + (size_t)l->params_bytes + sizeof(uintptr_t));
+    if (w == NULL)
+        return told(TT_DEV_NO_MEMORY);
+    w->params_bytes = l->params_bytes;
+    memcpy(w->params, l->params, (size_t)l->params_bytes);
+    w->launch = (struct tt_emulated_launch){ .function = l->function,
+        .params = w->params,
+        .grid = l->grid,
+        .grid_y = 1,
+        .block = l->block,
+        .way = TT_EMULATE_FIBERS };
+    int status = told(dev->host_call(c->stream, run, w));
+    if (status != 0)
+        free(w);
+    return status;
+}
+
+/* ---- the runtime ---- */
+
+static int use(int device, struct tr_cuda_facts *facts)
+{
+    struct tt_dev_facts known;
+    if (!find())
+        return TT_DEV_ABSENT;
+    int status = told(dev->use(device));
+    if (status == 0)
+        status = told(dev->facts(device, &known));
+    if (status != 0)
+        return status;
+    snprintf(facts->name, sizeof facts->name, "%.63s", known.name);
+    facts->name[strcspn(facts->name, " ")] = 0; /* the stub's have a number there */
+    snprintf(facts->address, sizeof facts->address, "%.31s", known.address);
+    facts->multiprocessors = known.sms;
+    facts->free = (int64_t)known.bytes;
+    return 0;
+}
+
+static int pin(void **memory, int64_t bytes)
+{
+    return told(dev->memory.alloc_pinned((size_t)bytes, memory));
+}
+
+static int unpin(void *memory)
+{
+    return told(dev->memory.free_pinned(memory));
+}
+
+static int make_stream(void **stream)
+{
+    return told(dev->stream.create(stream));
+}
+
+static int end_stream(void *stream)
+{
+    return told(dev->stream.destroy(stream));
+}
+
+static int make_event(void **event)
+{
+    return told(dev->event.create(false, event));
+}
+
+static int end_event(void *event)
+{
+    return told(dev->event.destroy(event));
+}
+
+static int record(void *event, void *stream)
+{
+    return told(dev->event.record(event, stream, false));
+}
+
+static int await(void *stream, void *event)
+{
+    return told(dev->event.wait(event, stream, false));
+}
+
+static int copy(void *stream, void *to, const void *from, int64_t bytes)
+{
+    return told(dev->copy(to, from, (size_t)bytes, stream));
+}
+
+static int fill(void *stream, void *to, int byte, int64_t bytes)
+{
+    return told(dev->fill(to, byte, (size_t)bytes, stream));
+}
+
+static int sync(void *stream)
+{
+    return told(dev->stream.sync(stream));
+}
+
+const struct tr_cuda_library *tr_cuda_offer(void)
+{
+    static const struct tr_cuda_library offered = { TR_CUDA_VERSION, sizeof(struct tr_kernels),
+        &tr_kernels_cuda, launch, use, pin, unpin, make_stream, end_stream, make_event, end_event, record,
+        await, copy, fill, sync };
+    return &offered;
+}

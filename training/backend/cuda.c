@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* cuda.c: a device's memory and streams.
+ *
+ * All that a context begins stands on one stream, so kernels, copies and calls of Tutti come in the order of
+ * the list, and the host waits for none of them. What runs beside has a stream of its own. A point is a
+ * number in its stream, and an event; each stream has a ring of these. Who asks for a point whose event was
+ * recorded again waits for a later one of the same stream, and so for more than he must, never for less.
+ *
+ * Memory of the host that the device does not know goes by way of some that it knows, in pieces. */
+#include "training/backend/cuda.h"
+
+#include "training/launch.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LINES = 24, EVENTS = 64, BLOCKS = 8, BOUNCE_BYTES = 1 << 18 };
+
+struct line {
+    void *stream; /* NULL: it was ended */
+    void *events[EVENTS];
+    uint64_t last;
+};
+
+struct on_device {
+    struct tr_cuda cuda; /* first: it is what kernels take `self` for */
+    const struct tr_cuda_library *library;
+    struct line lines[LINES]; /* the first is the context's own */
+    int n_lines;
+    struct block {
+        unsigned char *at;
+        int64_t bytes;
+        bool on_host;
+    } blocks[BLOCKS];
+    unsigned char *bounce;
+};
+
+/* ---- the library ---- */
+
+static bool fits(const struct tr_cuda_library *l, const char *path, struct tr_error *e)
+{
+    return (l->version == TR_CUDA_VERSION && l->kernels_bytes == sizeof(struct tr_kernels)) ||
+           tr_fail(e, "%s is of another version of Tutti; legal is the one that was built with this program",
+               path);
+}
+
+static const struct tr_cuda_library *load(const char *path, struct tr_error *e)
+{
+    tr_cuda_offer_fn *offer;
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    *(void **)&offer = library ? dlsym(library, TR_CUDA_OFFER) : NULL;
+    if (!offer) {
+        tr_fail(e, "the kernels for devices cannot be used: %s", dlerror());
+        return NULL;
+    }
+    const struct tr_cuda_library *l = offer();
+    return fits(l, path, e) ? l : NULL;
+}
+
+const struct tr_cuda_library *tr_cuda_load(struct tr_error *e)
+{
+    static const char name[] = "libtutti_train_cuda.so";
+    const char *named = tr_device_library();
+    char folder[4096], beside[sizeof folder + sizeof name + 1];
+    ssize_t length = readlink("/proc/self/exe", folder, sizeof folder - 1);
+    if (*named)
+        return load(named, e);
+    folder[length > 0 ? length : 0] = 0;
+    char *slash = strrchr(folder, '/');
+    if (slash)
+        *slash = 0;
+    snprintf(beside, sizeof beside, "%s/%s", folder, name);
+    const char *const paths[] = { beside, TR_PKGLIBDIR "/libtutti_train_cuda.so" };
+    for (int i = 0; i < 2; i++)
+        if (access(paths[i], F_OK) == 0)
+            return load(paths[i], e);
+    tr_fail(e,
+        "there are no kernels for devices: this was built without CUDA, or they are not installed; looked "
+        "for "
+        "%s and %s. Legal is --device host",
+        paths[0], paths[1]);
+    return NULL;
+}
+
+bool tr_device_use(struct tr_device *d, const struct tr_cuda_library *library, int number, struct tr_error *e)
+{
+    *d = (struct tr_device){ .set = *library->kernels, .library = library, .number = number };
+    d->set.backend = &tr_backend_cuda;
+    int status = library->use(number, &d->facts);
+    return !status || tr_fail(e, "device %d: %s", number, d->set.words(status));
+}
+
+/* ---- contexts ---- */
+
+static struct on_device *of(const struct tr_context *x)
+{
+    return x->self;
+}
+
+/* The first failure stays. */
+static bool begun(struct tr_context *x, int status)
+{
+    if (!x->status)
+        x->status = status;
+    return !status;
+}
+
+static bool told(const struct tr_context *x, struct tr_error *e)
+{
+    const struct tr_device *d = (const struct tr_device *)x->k;
+    return !x->status || tr_fail(e, "device %d: %s", d->number, x->k->words(x->status));
+}
+
+static bool add_line(struct tr_context *x)
+{
+    struct on_device *d = of(x);
+    return begun(x, d->library->stream(&d->lines[d->n_lines].stream)) && ++d->n_lines;
+}
+
+static void end_line(const struct tr_cuda_library *l, struct line *line)
+{
+    for (int i = 0; i < EVENTS; i++)
+        if (line->events[i])
+            l->end_event(line->events[i]);
+    if (line->stream)
+        l->end_stream(line->stream);
+    *line = (struct line){ 0 };
+}
+
+static void close_device(struct tr_context *x)
+{
+    struct on_device *d = of(x);
+    if (!d)
+        return;
+    for (int i = 0; i < d->n_lines; i++)
+        end_line(d->library, &d->lines[i]);
+    if (d->bounce)
+        d->library->unpin(d->bounce);
+    tutti_mem_free(d->cuda.workspace);
+    free(d);
+    x->self = NULL;
+}
+
+static bool open_device(struct tr_context *x, struct tr_error *e)
+{
+    const struct tr_device *device = (const struct tr_device *)x->k;
+    struct on_device *d = tr_new(1, sizeof *d);
+    void *workspace = NULL;
+    x->self = d;
+    d->library = device->library;
+    d->cuda.launch = device->library->launch;
+    d->cuda.multiprocessors = device->facts.multiprocessors;
+    d->cuda.workspace_floats = TR_CUDA_WORKSPACE_LEAST;
+    bool ok = add_line(x) && begun(x, d->library->pin((void **)&d->bounce, BOUNCE_BYTES));
+    ok = ok ? tutti_mem_alloc(TR_DEVICE_OWN_BYTES, TUTTI_MEM_CUDA, &workspace) == TUTTI_OK ||
+                  tr_fail(e, "%s", tutti_get_last_error(NULL))
+            : told(x, e);
+    d->cuda.stream = d->lines[0].stream;
+    d->cuda.workspace = workspace;
+    if (!ok)
+        close_device(x);
+    return ok;
+}
+
+/* ---- memory ---- */
+
+static struct block *block_of(const struct on_device *d, const void *p)
+{
+    const unsigned char *at = p;
+    for (int i = 0; i < BLOCKS; i++)
+        if (d->blocks[i].at && at >= d->blocks[i].at && at < d->blocks[i].at + d->blocks[i].bytes)
+            return (struct block *)&d->blocks[i];
+    return NULL;
+}
+
+static void *alloc(struct tr_context *x, int64_t bytes, bool on_host)
+{
+    struct on_device *d = of(x);
+    void *memory = NULL;
+    int i = 0;
+    bytes = bytes > 0 ? bytes : 1;
+    while (i < BLOCKS && d->blocks[i].at)
+        i++;
+    if (i == BLOCKS || (on_host ? d->library->pin(&memory, bytes) != 0
+                                : tutti_mem_alloc((size_t)bytes, TUTTI_MEM_CUDA, &memory) != TUTTI_OK))
+        return NULL;
+    d->blocks[i] = (struct block){ memory, bytes, on_host };
+    return memory;
+}
+
+static void sync_all(struct tr_context *x)
+{
+    struct on_device *d = of(x);
+    for (int i = 0; i < d->n_lines; i++)
+        if (d->lines[i].stream)
+            begun(x, d->library->sync(d->lines[i].stream));
+}
+
+static void release(struct tr_context *x, void *memory, bool on_host)
+{
+    struct on_device *d = of(x);
+    sync_all(x);
+    *block_of(d, memory) = (struct block){ 0 };
+    if (on_host)
+        d->library->unpin(memory);
+    else
+        tutti_mem_free(memory);
+}
+
+static void sync_own(struct tr_context *x)
+{
+    begun(x, of(x)->library->sync(of(x)->cuda.stream));
+}
+
+static void copy_later(struct tr_context *x, void *to, const void *from, int64_t bytes)
+{
+    if (bytes > 0 && !x->status)
+        begun(x, of(x)->library->copy(of(x)->cuda.stream, to, from, bytes));
+}
+
+/* One side is memory that no device knows. */
+static void copy_piece(struct tr_context *x, void *to, const void *from, int64_t bytes)
+{
+    unsigned char *bounce = of(x)->bounce;
+    if (block_of(of(x), to)) {
+        memcpy(bounce, from, (size_t)bytes);
+        copy_later(x, to, bounce, bytes);
+        sync_own(x);
+    } else {
+        copy_later(x, bounce, from, bytes);
+        sync_own(x);
+        memcpy(to, bounce, (size_t)bytes);
+    }
+}
+
+static void copy(struct tr_context *x, void *to, const void *from, int64_t bytes)
+{
+    const struct on_device *d = of(x);
+    if (block_of(d, to) && block_of(d, from)) {
+        copy_later(x, to, from, bytes);
+        sync_own(x);
+        return;
+    }
+    for (int64_t i = 0; i < bytes; i += BOUNCE_BYTES)
+        copy_piece(x, (unsigned char *)to + i, (const unsigned char *)from + i,
+            bytes - i < BOUNCE_BYTES ? bytes - i : BOUNCE_BYTES);
+}
+
+/* The processor fills what it may be in, when nobody else is. */
+static void clear(struct tr_context *x, void *to, int byte, int64_t bytes)
+{
+    struct on_device *d = of(x);
+    if (!block_of(d, to)->on_host) {
+        if (bytes > 0 && !x->status)
+            begun(x, d->library->fill(d->cuda.stream, to, byte, bytes));
+        return;
+    }
+    sync_own(x);
+    memset(to, byte, (size_t)bytes);
+}
+
+/* ---- streams ---- */
+
+static tutti_stream stream(struct tr_context *x)
+{
+    return tutti_cuda_stream(of(x)->cuda.stream);
+}
+
+static bool make_stream(struct tr_context *x, tutti_stream *made, struct tr_error *e)
+{
+    struct on_device *d = of(x);
+    if (d->n_lines == LINES)
+        return tr_fail(e, "there are %d streams; no more are legal", LINES);
+    if (!add_line(x))
+        return told(x, e);
+    *made = tutti_cuda_stream(d->lines[d->n_lines - 1].stream);
+    return true;
+}
+
+static struct line *line_of(struct on_device *d, tutti_stream stream)
+{
+    int i = 0;
+    while (d->lines[i].stream != stream.handle)
+        i++;
+    return &d->lines[i];
+}
+
+static void end_stream(struct tr_context *x, tutti_stream ended)
+{
+    struct line *line = line_of(of(x), ended);
+    begun(x, of(x)->library->sync(line->stream));
+    end_line(of(x)->library, line);
+}
+
+static tutti_status record(struct tr_context *x, tutti_stream stream, uint64_t *point)
+{
+    const struct tr_cuda_library *l = of(x)->library;
+    struct line *line = line_of(of(x), stream);
+    void **event = &line->events[++line->last % EVENTS];
+    *point = line->last;
+    if (!x->status && (*event || begun(x, l->event(event))))
+        begun(x, l->record(*event, line->stream));
+    return TUTTI_OK;
+}
+
+static tutti_status after(struct tr_context *x, tutti_stream later, tutti_stream earlier, uint64_t point)
+{
+    struct line *line = line_of(of(x), earlier);
+    if (!x->status && later.handle != earlier.handle)
+        begun(x, of(x)->library->await(later.handle, line->events[point % EVENTS]));
+    return TUTTI_OK;
+}
+
+const struct tr_backend tr_backend_cuda = { .name = "cuda",
+    .apart = true,
+    .open = open_device,
+    .close = close_device,
+    .alloc = alloc,
+    .release = release,
+    .copy = copy,
+    .copy_later = copy_later,
+    .clear = clear,
+    .sync = sync_own,
+    .stream = stream,
+    .make_stream = make_stream,
+    .end_stream = end_stream,
+    .record = record,
+    .after = after };

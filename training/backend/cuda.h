@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* cuda.h: devices: the library of their kernels, which is loaded when somebody asks for it, and a device that
+ * this process uses. */
+#ifndef TRAINING_BACKEND_CUDA_H
+#define TRAINING_BACKEND_CUDA_H
+
+#include "training/backend/backend.h"
+#include "training/kernels/cuda/cuda_set.h"
+
+/* libtutti_train_cuda.so beside this program, or installed; or the one that the environment names. It stays
+ * loaded. No device is touched, so ranks may be forked afterwards. NULL: the error says what is missing. */
+const struct tr_cuda_library *tr_cuda_load(struct tr_error *e);
+
+struct tr_device {
+    struct tr_kernels set; /* first: who has the set, as back ends do, has the device */
+    const struct tr_cuda_library *library;
+    int number;
+    struct tr_cuda_facts facts;
+};
+
+/* This thread uses the device from now on. The set's contexts are to be opened by it. */
+bool tr_device_use(
+    struct tr_device *d, const struct tr_cuda_library *library, int number, struct tr_error *e);
+
+extern const struct tr_backend tr_backend_cuda; /* of such a set */
+
+/* What a context takes of the device, beside what it is asked for. */
+enum { TR_DEVICE_OWN_BYTES = TR_CUDA_WORKSPACE_LEAST * sizeof(float) };
+
+#endif
