@@ -56,6 +56,9 @@ works "tutti-info, moved, finds the library" ldd_finds "$moved/bin/tutti-info"
 works "tutti-info, moved, runs" "$moved/bin/tutti-info" cpu
 works "tutti-train, moved, finds the library" ldd_finds "$moved/bin/tutti-train"
 works "tutti-train, moved, runs" "$moved/bin/tutti-train" -n 2 --steps 1
+if [ -f "$moved/lib/tutti/libtutti_train_cuda.so" ]; then
+    works "tutti-train, moved, finds the kernels for devices" "$moved/bin/tutti-train" explain --device cuda
+fi
 if [ -f "$moved/lib/libtutti_mpi.so" ]; then
     mpi_finds() { ldd "$moved/lib/libtutti_mpi.so" | grep "libtutti.so.0 => $moved/lib/libtutti.so.0 "; }
     works "libtutti_mpi, moved, finds the library" mpi_finds
@@ -204,7 +207,7 @@ packed()
 {
     as_here "$sources"/debian/*.install "$sources/debian/not-installed" >"$scratch/patterns"
     # What no package has.
-    grep -v -e 'tutti_mpi' -e 'tutti_cuda' -e 'tutti_ucx' "$scratch/installed" >"$scratch/rest"
+    grep -v -e 'tutti_mpi' -e 'tutti_\(train_\)\?cuda' -e 'tutti_ucx' "$scratch/installed" >"$scratch/rest"
     ls "$moved"/lib/*.a >/dev/null 2>&1 || echo lib/libtutti.a >>"$scratch/rest" # with --enable-static only
     while read -r pattern; do
         : >"$scratch/kept"

@@ -1,19 +1,21 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # device.sh: tutti-train --device cuda without a device: over the stub of a device's runtime, with
-# emulated kernels. The host cannot touch the memory of such a device, so who forgets where values lie ends by a signal.
-# Bits are those of the processor, and what is missing or fails is said.
+# emulated kernels. The host cannot touch the memory of such a device, so who forgets where values lie ends
+# by a signal. Bits are those of the processor, and what is missing or fails is said.
 set -u
 # shellcheck source=tests/training/gate.sh
 . "$(dirname "$0")/gate.sh"
 stub=$PWD/tests/.libs/libtutti_stub.so
 kernels=$PWD/tests/.libs/libtutti_train_stub.so
+info=$PWD/tutti-info
 gpt='--data grammar --layers 2 --heads 2 --context 8 --vocabulary 64 --batch 2 --steps 2'
 mlp='--model mlp:nano --inputs 8 --batch 4 --steps 2'
 
 # Without the library nothing begins, and the error says what is legal.
-fails_with 'there are no kernels for devices' '^ *[0-9]' "$train" --device cuda --steps 1
-fails_with 'Legal is --device host' '^ *[0-9]' "$train" --device cuda --steps 1
+fails_with 'the kernels for devices cannot be used: /nowhere' '^ *[0-9]' env TRAIN_DEVICE_LIBRARY=/nowhere \
+    "$train" --device cuda --steps 1
+fails_with 'legal is --device host' '^ *[0-9]' env TRAIN_DEVICE_LIBRARY=/nowhere "$train" --device cuda
 if [ ! -f "$stub" ] || [ ! -f "$kernels" ]; then
     [ "$failures" -eq 0 ]
     exit
@@ -22,7 +24,7 @@ fi
 # Both modules have threads' variables at fixed places; and stacks of emulated threads come and go.
 GLIBC_TUNABLES=glibc.rtld.optional_static_tls=8192:glibc.malloc.trim_threshold=1073741824
 GLIBC_TUNABLES=$GLIBC_TUNABLES:glibc.malloc.arena_max=1
-TUTTI_DEVICE_LIBRARY=$stub TRAIN_DEVICE_LIBRARY=$kernels STUB_GPU=devices=1
+TUTTI_DEVICE_LIBRARY=$stub TRAIN_DEVICE_LIBRARY=$kernels STUB_GPU=devices=1,memory=40960
 export GLIBC_TUNABLES TUTTI_DEVICE_LIBRARY TRAIN_DEVICE_LIBRARY STUB_GPU
 
 # same OPTIONS: loss and norm of each step, and the state in the end, are those of the processor.
@@ -30,7 +32,7 @@ same()
 {
     for device in cuda host; do
         rm -f "$scratch/shared"
-        STUB_GPU=devices=1,share=$scratch/shared "$train" --device $device --hex --quiet \
+        STUB_GPU=devices=1,memory=40960,share=$scratch/shared "$train" --device $device --hex --quiet \
             --save "$scratch/$device" "$@" >"$scratch/out" 2>"$scratch/said" ||
             fail "--device $device $*: $(cat "$scratch/said")"
         grep '^step' "$scratch/out" >"$scratch/$device.steps"
@@ -49,6 +51,7 @@ same()
     same $mlp --pp 2 --micro 2
     same $mlp --offload optimizer
     same --model cnn:nano --batch 1 --steps 1
+    same --model moe:nano --data grammar --layers 1 --heads 2 --context 8 --batch 2 --steps 1
 
     # What cannot be is refused before a step.
     begun='^ *[0-9]'
@@ -68,4 +71,44 @@ same()
     fails_with 'kernels cuda: host_call: told to fail' '^ *1' env STUB_GPU=fail=host_call:60:broken "$train" \
         $mlp --device cuda
 }
+
+# ranks WORDS0 WORDS1 STUB0 STUB1: two ranks, which some launcher started, each with its own device to see;
+# each ends with its words, within two seconds of the other.
+ranks()
+{
+    rm -f "$scratch/shared"
+    rm -f "$scratch/id"
+    "$info" id >"$scratch/id" &
+    holder=$!
+    while [ ! -s "$scratch/id" ]; do
+        sleep 0.1
+    done
+    for rank in 0 1; do
+        [ $rank -eq 0 ] && more=$3 || more=$4
+        # shellcheck disable=SC2086 # options are words
+        TUTTI_ID=$(cat "$scratch/id") TUTTI_SIZE=2 TUTTI_RANK=$rank \
+            STUB_GPU=memory=40960,share=$scratch/shared$more "$train" $mlp --dp 2 --device cuda \
+            >"$scratch/out$rank" 2>"$scratch/said$rank" && : >"$scratch/good$rank" &
+    done
+    tries=0
+    while ! grep -q '^tutti-train:' "$scratch/said0" && ! grep -q '^tutti-train:' "$scratch/said1" &&
+        [ $tries -lt 600 ]; do
+        sleep 0.1
+        tries=$((tries + 1))
+    done
+    sleep 2
+    kill "$holder"
+    grep -q -- "$1" "$scratch/said0" || fail "rank 0 of ranks $3 and $4: $(cat "$scratch/said0")"
+    grep -q -- "$2" "$scratch/said1" || fail "rank 1 of ranks $3 and $4: $(cat "$scratch/said1")"
+    [ ! -f "$scratch/good0" ] && [ ! -f "$scratch/good1" ] || fail "ranks $3 and $4: taken"
+    wait
+}
+ranks 'rank 1 a Stub of 4; legal are devices of one kind' 'legal are devices of one kind' '' ,sms=4
+ranks 'rank 1 died' 'instruction .* kernels cuda: host_call: told to fail' '' ,fail=host_call:150:broken
+
+# All paradigms, and many of their products.
+rm -f "$scratch/shared"
+STUB_GPU=devices=2,memory=20480,share=$scratch/shared "$train" verify --quick --device cuda >"$scratch/out" \
+    2>"$scratch/said" || fail "verify: $(grep -a '^DIFFER' "$scratch/out") $(cat "$scratch/said")"
+grep -q '^39 of 39 configurations are equal' "$scratch/out" || fail "verify: $(tail -1 "$scratch/out")"
 [ "$failures" -eq 0 ]

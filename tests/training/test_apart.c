@@ -287,7 +287,8 @@ Test(apart, nobody_looks_into_the_memory_but_kernels_and_copies)
     static const char *const lines[] = { "--data grammar --batch 6", "--model mlp:nano", "--model cnn:nano",
         "--data grammar --precision bfloat16 --rounding stochastic", "--data grammar --micro 4 --clip 0.5",
         "--data grammar --optimizer sgd", "--data grammar --offload optimizer --offload-delay 1",
-        "--data grammar --offload optimizer --precision bfloat16" };
+        "--data grammar --offload optimizer --precision bfloat16",
+        "--model moe:nano --data grammar --batch 2" };
     struct tr_kernels set = apart_set();
     static struct told plain, told;
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
@@ -316,17 +317,6 @@ Test(apart, what_is_not_finite_is_found_there)
         tr_runner_close(&r);
     }
     cr_expect_str_eq(said[0], said[1]);
-    tear_down();
-}
-
-Test(apart, what_works_on_elements_itself_is_refused)
-{
-    struct tr_error e = { .text = "" };
-    struct tr_runner r;
-    struct tr_kernels set = apart_set();
-    set_up("--model moe:nano --data grammar");
-    cr_assert(!tr_runner_open(&r, prepared.tapes->of, &set, &data, NULL, &e));
-    cr_expect(strstr(e.text, "gate works in the host's memory") && strstr(e.text, "legal is"), "%s", e.text);
     tear_down();
 }
 

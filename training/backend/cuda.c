@@ -53,35 +53,42 @@ static const struct tr_cuda_library *load(const char *path, struct tr_error *e)
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     *(void **)&offer = library ? dlsym(library, TR_CUDA_OFFER) : NULL;
     if (!offer) {
-        tr_fail(e, "the kernels for devices cannot be used: %s", dlerror());
+        tr_fail(e, "the kernels for devices cannot be used: %s; legal is --device host", dlerror());
         return NULL;
     }
     const struct tr_cuda_library *l = offer();
     return fits(l, path, e) ? l : NULL;
 }
 
+/* The folder in which libtutti is, or the program that has it inside. */
+static void find_folder(char *folder, size_t room)
+{
+    Dl_info info;
+    bool known = dladdr((void *)(uintptr_t)&tutti_get_version, &info) && info.dli_fname;
+    snprintf(folder, room, "%s", known ? info.dli_fname : "");
+    char *slash = strrchr(folder, '/');
+    snprintf(slash ? slash : folder, 2, slash ? "" : ".");
+}
+
 const struct tr_cuda_library *tr_cuda_load(struct tr_error *e)
 {
     static const char name[] = "libtutti_train_cuda.so";
-    const char *named = tr_device_library();
-    char folder[4096], beside[sizeof folder + sizeof name + 1];
-    ssize_t length = readlink("/proc/self/exe", folder, sizeof folder - 1);
-    if (*named)
-        return load(named, e);
-    folder[length > 0 ? length : 0] = 0;
-    char *slash = strrchr(folder, '/');
-    if (slash)
-        *slash = 0;
-    snprintf(beside, sizeof beside, "%s/%s", folder, name);
-    const char *const paths[] = { beside, TR_PKGLIBDIR "/libtutti_train_cuda.so" };
-    for (int i = 0; i < 2; i++)
+    enum { PATHS = 3, ROOM = 1024 };
+    char folder[ROOM - sizeof name - 8], paths[PATHS][ROOM];
+    if (*tr_device_library())
+        return load(tr_device_library(), e);
+    find_folder(folder, sizeof folder);
+    snprintf(paths[0], ROOM, "%s/%s", folder, name);
+    snprintf(paths[1], ROOM, "%s/tutti/%s", folder, name);
+    snprintf(paths[2], ROOM, "%s/%s", TR_PKGLIBDIR, name);
+    for (int i = 0; i < PATHS; i++)
         if (access(paths[i], F_OK) == 0)
             return load(paths[i], e);
     tr_fail(e,
         "there are no kernels for devices: this was built without CUDA, or they are not installed; looked "
         "for "
-        "%s and %s. Legal is --device host",
-        paths[0], paths[1]);
+        "%s, %s and %s. Legal is --device host",
+        paths[0], paths[1], paths[2]);
     return NULL;
 }
 

@@ -7,7 +7,7 @@
 #include "training/backend/backend.h"
 #include "training/kernels/cuda/cuda_set.h"
 
-/* libtutti_train_cuda.so beside this program, or installed; or the one that the environment names. It stays
+/* libtutti_train_cuda.so beside libtutti, or installed; or the one that the environment names. It stays
  * loaded. No device is touched, so ranks may be forked afterwards. NULL: the error says what is missing. */
 const struct tr_cuda_library *tr_cuda_load(struct tr_error *e);
 

@@ -8,6 +8,9 @@
 
 void tr_compute(struct tr_runner *r, const struct tr_instr *i);
 
+/* What an operation that works on elements itself takes of the host's memory, where values are not there. */
+int64_t tr_operands_bytes(const struct tr_tape *t, const struct tr_instr *i, const struct tr_kernels *host);
+
 void *tr_at(const struct tr_runner *r, int value);
 
 #endif

@@ -26,17 +26,19 @@ static bool failed(
         tr_codes[i->code].name, tr_instr_name(r->tape, i), tutti_get_last_error(comm));
 }
 
-/* What works on elements itself, and not by kernels, must find them in the host's memory. */
-static bool runs_here(const struct tr_tape *t, const struct tr_kernels *k, struct tr_error *e)
+/* What works on elements itself, and not by kernels, does so in the host's memory. */
+static bool works_on_host(const struct tr_instr *i)
 {
-    bool apart = tr_backend_of(k)->apart;
-    for (int n = 0; n < t->n_instrs && apart; n++)
-        if (t->instrs[n].code == TR_COMPUTE && tr_op(t->instrs[n].op)->on_host)
-            return tr_fail(e,
-                "rank %d: %s works in the host's memory, and the kernels %s in another; legal is "
-                "a model without experts",
-                t->rank, tr_op(t->instrs[n].op)->name, k->name);
-    return true;
+    return i->code == TR_COMPUTE && tr_op(i->op)->on_host;
+}
+
+static int64_t operands_bytes(const struct tr_tape *t, const struct tr_kernels *k)
+{
+    int64_t most = 0, bytes;
+    for (int n = 0; n < t->n_instrs; n++)
+        if (works_on_host(&t->instrs[n]) && (bytes = tr_operands_bytes(t, &t->instrs[n], k)) > most)
+            most = bytes;
+    return most;
 }
 
 /* Room for what two steps read of the data: before a place is used again, the end of a whole step was waited
@@ -60,6 +62,9 @@ static bool take_memory(struct tr_runner *r, struct tr_error *e)
     r->staged.sums = b->alloc(r->x, t->values[t->losses].bytes + t->values[t->leaves].bytes, true);
     r->staged.bytes = staged_bytes(t);
     r->staged.at = b->alloc(r->x, r->staged.bytes, true);
+    int64_t operands = b->apart ? operands_bytes(t, r->host.k) : 0;
+    if (operands > 0)
+        r->staged.operands = b->alloc(r->x, operands, true);
     r->own = b->stream(r->x);
     r->points = tr_new((size_t)t->n_values, sizeof *r->points);
     r->clock = tr_new((size_t)t->n_instrs + 1, sizeof *r->clock);
@@ -68,8 +73,8 @@ static bool take_memory(struct tr_runner *r, struct tr_error *e)
     r->used = tr_new((size_t)t->n_values, sizeof *r->used);
     for (int v = 0; v < t->n_values; v++)
         r->used[v] = -1;
-    return (r->staged.at && r->staged.sums) ||
-           tr_fail(e, "rank %d: there is no memory for what is read of the data", t->rank);
+    return (r->staged.at && r->staged.sums && (!operands || r->staged.operands)) ||
+           tr_fail(e, "rank %d: there is no memory on the host for what goes to the device", t->rank);
 }
 
 static bool make_streams(struct tr_runner *r, struct tr_error *e)
@@ -89,7 +94,7 @@ bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct t
     *r = (struct tr_runner){ .tape = t, .x = tr_new(1, sizeof *r->x), .data = d };
     r->x->k = k;
     r->host.k = tr_backend_of(k)->apart ? tr_kernels_best() : k;
-    if (!runs_here(t, k, e) || !take_memory(r, e))
+    if (!take_memory(r, e))
         return false;
     tr_ledger_predict(&r->predicted, t);
     tr_copies_predict(&r->copies_predicted, t);
@@ -125,6 +130,8 @@ void tr_runner_close(struct tr_runner *r)
         b->release(r->x, r->staged.at, true);
     if (r->staged.sums)
         b->release(r->x, r->staged.sums, true);
+    if (r->staged.operands)
+        b->release(r->x, r->staged.operands, true);
     if (b)
         b->close(r->x);
     free(r->x);

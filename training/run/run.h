@@ -27,6 +27,7 @@ struct tr_runner {
         unsigned char *at;
         int64_t bytes, used;
         double *sums;
+        unsigned char *operands; /* of one operation that works on elements itself; NULL: there is none */
     } staged;
     tutti_stream own; /* calls in the order of the list */
     tutti_stream sends[TR_EDGES]; /* sends of the pipeline run beside the list */

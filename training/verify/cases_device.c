@@ -10,6 +10,8 @@
 #define GPT "--layers 2 --heads 2 --context 8 --vocabulary 64 --batch 2 "
 #define MORE "--layers 2 --heads 2 --context 8 --vocabulary 64 --batch 4 "
 #define DEEP "--layers 4 --heads 2 --context 8 --vocabulary 64 --batch 4 "
+#define MOE "--model moe:nano --layers 1 --heads 2 --context 8 --vocabulary 64 --batch 2 "
+#define CNN "--model cnn:nano --batch 2 "
 #define MLP "--model mlp:nano --inputs 8 --batch 4 "
 
 static const char *const cases[] = {
@@ -49,6 +51,9 @@ static const char *const cases[] = {
     MLP "--dp 2 --servers 1",
     MLP "--dp 2 --precision bfloat16 --zero 1",
     MLP "--pp 2 --micro 2 --offload optimizer",
+    MOE,
+    MOE "--dp 2 --ep 2",
+    CNN "--dp 2",
 };
 
 struct tr_verify_case *tr_verify_device_cases(int *n)
