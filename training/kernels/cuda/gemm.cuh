@@ -204,35 +204,39 @@ template <int M, int N> struct tile_sums {
         }
     }
 
-    /* By element d of k; masked: of row i only if that sees more of them. */
-    template <bool masked>
-    MEMBER void multiply_one(const float *x, const float *y, int32_t d, const int32_t *sees)
-    {
-        const quad rows[2] = { load_quad(x + row), load_quad(x + row + 32) };
-        const quad columns[2] = { load_quad(y + column), load_quad(y + column + 16) };
-        const float u[SIDE] = { rows[0].x, rows[0].y, rows[0].z, rows[0].w, rows[1].x, rows[1].y, rows[1].z,
-            rows[1].w };
-        const float v[SIDE] = { columns[0].x, columns[0].y, columns[0].z, columns[0].w, columns[1].x,
-            columns[1].y, columns[1].z, columns[1].w };
-        UNROLL
-        for (int i = 0; i < SIDE; i++) {
-            UNROLL
-            for (int j = 0; j < SIDE; j++)
-                if (!masked || d < sees[i])
-                    sum[i][j] = fused(u[i], v[j], sum[i][j]);
-        }
-    }
     MEMBER void multiply(const float (*x)[M + 4], const float (*y)[N + 4])
     {
         UNROLL
-        for (int32_t d = 0; d < DEPTH; d++)
-            multiply_one<false>(x[d], y[d], d, nullptr);
+        for (int d = 0; d < DEPTH; d++) {
+            const quad rows[2] = { load_quad(&x[d][row]), load_quad(&x[d][row + 32]) };
+            const quad columns[2] = { load_quad(&y[d][column]), load_quad(&y[d][column + 16]) };
+            const float u[SIDE] = { rows[0].x, rows[0].y, rows[0].z, rows[0].w, rows[1].x, rows[1].y,
+                rows[1].z, rows[1].w };
+            const float v[SIDE] = { columns[0].x, columns[0].y, columns[0].z, columns[0].w, columns[1].x,
+                columns[1].y, columns[1].z, columns[1].w };
+            UNROLL
+            for (int i = 0; i < SIDE; i++) {
+                UNROLL
+                for (int j = 0; j < SIDE; j++)
+                    sum[i][j] = fused(u[i], v[j], sum[i][j]);
+            }
+        }
     }
+
+    /* Of row i so many elements of k as it sees. */
     MEMBER void multiply_seen(const float (*x)[M + 4], const float (*y)[N + 4], const int32_t *sees)
     {
         ROLLED
-        for (int32_t d = 0; d < DEPTH; d++)
-            multiply_one<true>(x[d], y[d], d, sees);
+        for (int d = 0; d < DEPTH; d++) {
+            UNROLL
+            for (int i = 0; i < SIDE; i++) {
+                const float u = x[d][row + row_of(i)];
+                UNROLL
+                for (int j = 0; j < SIDE; j++)
+                    if (d < sees[i])
+                        sum[i][j] = fused(u, y[d][column + column_of(j)], sum[i][j]);
+            }
+        }
     }
 };
 

@@ -34,7 +34,7 @@ struct flash_params {
 
 /* What a block of threads works on. It lies in shared memory, since all registers are taken. */
 struct flash_place {
-    const float *q, *k, *v; /* of the head; v: of the panel */
+    int64_t q, kv; /* where those of the head begin */
     int64_t sequence, head;
     int32_t t, t_end, panel; /* queries; the first column */
     int32_t blocks; /* that are joined */
@@ -53,9 +53,8 @@ struct flash_place {
         head = number % d.heads;
         t = static_cast<int32_t>(begin + tile % p.tiles * QUERIES);
         t_end = static_cast<int32_t>(begin + d.block);
-        q = p.q + sequence * d.next.q + head * d.q_size;
-        k = p.kv + sequence * d.next.kv + head * d.kv_size;
-        v = k + d.size + panel;
+        q = sequence * d.next.q + head * d.q_size;
+        kv = sequence * d.next.kv + head * d.kv_size;
         blocks = static_cast<int32_t>(d.joins(t));
     }
 };
@@ -113,8 +112,8 @@ struct flash_tile {
         for (int32_t n = 0; n < keys.count; n += PANEL) {
             const int32_t first = keys.begin + keys.from + n;
             tile.clear();
-            tile.a.template fetch<false>(at.q, p.d.q_step, at.t_end, at.t, 0, size, -0.0f, p.q_quads);
-            tile.b.template fetch<false>(at.k, p.d.kv_step, end, first, 0, size, 0.0f, p.kv_quads);
+            tile.a.template fetch<false>(p.q + at.q, p.d.q_step, at.t_end, at.t, 0, size, -0.0f, p.q_quads);
+            tile.b.template fetch<false>(p.kv + at.kv, p.d.kv_step, end, first, 0, size, 0.0f, p.kv_quads);
             ROLLED
             for (int32_t d = DEPTH; d < size + DEPTH; d += DEPTH) {
                 sync_block();
@@ -122,8 +121,10 @@ struct flash_tile {
                 tile.b.put(shared.b);
                 sync_block();
                 if (d < size) {
-                    tile.a.template fetch<false>(at.q, p.d.q_step, at.t_end, at.t, d, size, -0.0f, p.q_quads);
-                    tile.b.template fetch<false>(at.k, p.d.kv_step, end, first, d, size, 0.0f, p.kv_quads);
+                    tile.a.template fetch<false>(
+                        p.q + at.q, p.d.q_step, at.t_end, at.t, d, size, -0.0f, p.q_quads);
+                    tile.b.template fetch<false>(
+                        p.kv + at.kv, p.d.kv_step, end, first, d, size, 0.0f, p.kv_quads);
                 }
                 tile.multiply(shared.a, shared.b);
             }
@@ -165,8 +166,9 @@ struct flash_tile {
     {
         const int32_t columns = static_cast<int32_t>(p.d.size) - at.panel;
         const int32_t first = keys.begin + keys.from, end = first + keys.count;
+        const float *v = p.kv + at.kv + p.d.size + at.panel;
         operand<PANEL, FLASH_THREADS, false> b;
-        b.template fetch<false>(at.v, p.d.kv_step, columns, 0, first, end, 0.0f, p.kv_quads);
+        b.template fetch<false>(v, p.d.kv_step, columns, 0, first, end, 0.0f, p.kv_quads);
         ROLLED
         for (int32_t from = 0; from < keys.count; from += DEPTH) {
             sync_block();
@@ -174,7 +176,7 @@ struct flash_tile {
             sync_block();
             if (from + DEPTH < keys.count)
                 b.template fetch<false>(
-                    at.v, p.d.kv_step, columns, 0, first + from + DEPTH, end, 0.0f, p.kv_quads);
+                    v, p.d.kv_step, columns, 0, first + from + DEPTH, end, 0.0f, p.kv_quads);
             if (keys.seen(0) >= from + DEPTH) {
                 o.multiply(&shared.weight[from], shared.b);
                 continue;
