@@ -41,6 +41,19 @@ Test(train_emulated_tune, a_shape_of_the_table_has_its_choice_where_that_is_lega
     cr_expect_eq(got.splits, rule.splits, "64 chunks have no three subtrees");
 }
 
+Test(train_emulated_tune, a_shape_that_differs_in_anything_is_another_one)
+{
+    static struct tr_cuda_tuning t;
+    struct tr_cuda_shape s = shape_of(768, 768, 8192, 64), other[] = { s, s, s, s, s, s, s, s };
+    t.tuned[0].shape = s;
+    t.count = 1;
+    other[0].m++, other[1].n++, other[2].k++, other[3].chunks++, other[4].batch++, other[5].mask++;
+    other[6].a_along = !s.a_along, other[7].b_along = !s.b_along;
+    cr_expect_eq(tr_cuda_find(&t, &s), &t.tuned[0]);
+    for (int i = 0; i < 8; i++)
+        cr_expect_null(tr_cuda_find(&t, &other[i]), "difference %d", i);
+}
+
 /* What is known of an H200 that was measured: large products need no splits, and sums over many tokens do. */
 Test(train_emulated_tune, the_rule_splits_what_does_not_fill_the_device)
 {
