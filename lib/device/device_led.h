@@ -144,7 +144,8 @@ void tt_led_take_back(struct tt_led *led);
 /* `drained`: no kernel of this rank is out. */
 void tt_led_free(struct tt_led *led, bool drained);
 /* The communicator is gone. `kept`: graphs that live have it, whose kernels skip: so they need no memory of
- * other ranks, which may have another communicator's there, pinned by that. `passed`: its stream is through. */
+ * other ranks, which may have another communicator's there, pinned by that. `passed`: its stream is
+ * through. */
 void tt_led_close(struct tt_led *led, bool passed, bool kept);
 
 /* True if leaders' kernels can do such a collective, or messages; */

@@ -24,8 +24,8 @@ void ends_differ(struct ranks_me *me, tutti_comm *comm, const struct ends_differ
 void ends_await(const tutti_comm *comm);
 
 /* Each rank calls on this communicator and on another one, on a stream each; rank 0 in one order and the
- * others in the opposite one. `passes`: that is legal here; else the deadline ends it, which is short from now
- * on, for one of the two, or for both. No stream is left waiting. */
+ * others in the opposite one. `passes`: that is legal here; else the deadline ends it, which is short from
+ * now on, for one of the two, or for both. No stream is left waiting. */
 void ends_cross(const struct local_desk *d, tutti_comm *other, bool passes);
 
 struct ends_death {
