@@ -563,8 +563,7 @@ void tt_tcp_write(struct tcp_endpoint *e, int rank)
     struct tcp_transfer *t = &p->to;
     if (atomic_load(&p->connection) != TCP_OPEN)
         return;
-    uint64_t turn = p->paced ? PACED_BYTES : TURN_BYTES;
-    for (uint64_t bytes = 0; bytes < turn && (t->size > 0 || next_frame(e, rank));) {
+    for (uint64_t bytes = 0; bytes < TURN_BYTES && (t->size > 0 || next_frame(e, rank));) {
         uint64_t before = t->at;
         if (!write_some(p, t))
             return;
