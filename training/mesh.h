@@ -56,9 +56,9 @@ enum tr_edge {
     TR_V_TO_NEXT,
     TR_V_FROM_PREVIOUS,
     TR_HOME, /* between the first and the last stage, which share a tied embedding */
-    TR_TO_SERVER, /* a gradient is pushed; `turn` is the server, `place` the first element of its part */
+    TR_TO_SERVER, /* a gradient is pushed; `peer` is the server, `place` the first element of its part */
     TR_FROM_SERVER, /* values are pulled, likewise */
-    TR_FROM_WORKER, /* a gradient; `turn` is the worker */
+    TR_FROM_WORKER, /* a gradient; `peer` is the worker */
     TR_TO_WORKER, /* values */
     TR_EDGES
 };

@@ -56,7 +56,7 @@ static void put_graph(FILE *f, const struct tr_graph *g)
     }
     for (int i = 0; i < g->n_nodes; i++) {
         const struct tr_node *n = &g->nodes[i];
-        fprintf(f, "N%d op%d ph%d u%d turn%d", i, n->op, n->phase, n->unit, n->turn);
+        fprintf(f, "N%d op%d ph%d u%d turn%d", i, n->op, n->phase, n->unit, n->shift);
         put_ends(f, n->in, n->ins, n->out, n->outs);
     }
 }
@@ -77,7 +77,7 @@ static void put_placed(FILE *f, const struct tr_placed *p)
     for (int i = 0; i < p->n_steps; i++) {
         const struct tr_step *s = &p->steps[i];
         fprintf(
-            f, "P%d c%d op%d ph%d u%d ax%d turn%d", i, s->code, s->op, s->phase, s->unit, s->axis, s->turn);
+            f, "P%d c%d op%d ph%d u%d ax%d turn%d", i, s->code, s->op, s->phase, s->unit, s->axis, s->shift);
         put_ends(f, s->in, s->ins, s->out, s->outs);
     }
 }
@@ -98,8 +98,8 @@ static void put_instr(FILE *f, const struct tr_instr *i, int n)
         " times%" PRId64 " place%" PRId64 " first%" PRId64 " second%" PRId64 " str%d valid%" PRId64
         " scale%a flops%a beside%d",
         n, i->code, i->op, i->scratch, i->stage, i->micro, i->part, i->unit, i->parameter, i->axes, i->axis,
-        i->turn, i->edge, (int)i->fold, i->count, i->times, i->place, i->first, i->second, i->striped,
-        i->valid, i->scale, i->flops, i->beside);
+        i->shift + i->peer, i->edge, (int)i->fold, i->count, i->times, i->place, i->first, i->second,
+        i->striped, i->valid, i->scale, i->flops, i->beside);
     if (i->code == TR_LOAD || i->code == TR_UPDATE)
         fprintf(f, " up%d", i->update);
     if (i->code == TR_UPDATE)

@@ -38,10 +38,10 @@ static bool differs(const struct copy *c, const struct tr_tape *t)
         const struct tr_instr *a = &c->instrs[n], *b = &t->instrs[n];
         if (a->code != b->code || a->op != b->op || memcmp(a->in, b->in, sizeof a->in) ||
             memcmp(a->out, b->out, sizeof a->out) || a->ins != b->ins || a->outs != b->outs ||
-            a->micro != b->micro || a->axes != b->axes || a->turn != b->turn || a->edge != b->edge ||
-            a->fold != b->fold || a->count != b->count || a->place != b->place || a->first != b->first ||
-            a->second != b->second || a->striped != b->striped || a->valid != b->valid ||
-            a->scale < b->scale || a->scale > b->scale || a->update != b->update ||
+            a->micro != b->micro || a->axes != b->axes || a->shift != b->shift || a->peer != b->peer ||
+            a->edge != b->edge || a->fold != b->fold || a->count != b->count || a->place != b->place ||
+            a->first != b->first || a->second != b->second || a->striped != b->striped ||
+            a->valid != b->valid || a->scale < b->scale || a->scale > b->scale || a->update != b->update ||
             memcmp(&a->optimizer.decay, &b->optimizer.decay, sizeof a->optimizer.decay))
             return true;
     }

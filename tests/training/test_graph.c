@@ -356,8 +356,8 @@ static bool legal_operand(struct tr_placement p, int op)
 }
 
 /* What is written again is what was read. */
-static void write_rule(
-    char text[80], const struct tr_placement *in, int ins, const struct tr_placement *out, int outs, int turn)
+static void write_rule(char text[80], const struct tr_placement *in, int ins, const struct tr_placement *out,
+    int outs, int shift)
 {
     int used = 0;
     for (int x = 0; x < ins + outs; x++) {
@@ -366,7 +366,7 @@ static void write_rule(
         tr_placement_text(p, place);
         if (place[0] == 'H' && p.kind == TR_S)
             place[1] = 's'; /* which people read as Hz */
-        if ((p.shift || p.term) && place[1] == '0' + turn)
+        if ((p.shift || p.term) && place[1] == '0' + shift)
             place[1] = '#';
         place[1] = place[1] == ' ' ? 0 : place[1];
         used += snprintf(text + used, 80 - (size_t)used, "%s%s",

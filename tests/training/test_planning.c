@@ -110,10 +110,10 @@ static bool same_instr(struct tr_instr a, struct tr_instr b)
            !memcmp(a.in, b.in, (size_t)a.ins * sizeof(int)) &&
            !memcmp(a.out, b.out, (size_t)a.outs * sizeof(int)) && a.scratch == b.scratch &&
            a.stage == b.stage && a.micro == b.micro && a.part == b.part && a.unit == b.unit &&
-           a.parameter == b.parameter && a.axes == b.axes && a.axis == b.axis && a.turn == b.turn &&
-           a.edge == b.edge && a.fold == b.fold && a.count == b.count && a.times == b.times &&
-           a.striped == b.striped && fabs(a.scale - b.scale) <= 0 && a.beside == b.beside &&
-           a.update == b.update && a.optimizer.sgd == b.optimizer.sgd &&
+           a.parameter == b.parameter && a.axes == b.axes && a.axis == b.axis && a.shift == b.shift &&
+           a.peer == b.peer && a.edge == b.edge && a.fold == b.fold && a.count == b.count &&
+           a.times == b.times && a.striped == b.striped && fabs(a.scale - b.scale) <= 0 &&
+           a.beside == b.beside && a.update == b.update && a.optimizer.sgd == b.optimizer.sgd &&
            fabs(a.optimizer.rate - b.optimizer.rate) <= 0 && fabs(a.optimizer.decay - b.optimizer.decay) <= 0;
 }
 

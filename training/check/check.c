@@ -41,7 +41,7 @@ static bool rule_fits(struct tr_checking *c, const struct tr_instr *i, enum tr_a
 {
     struct tr_placement in[TR_INS], out[TR_OUTS];
     int ins, outs;
-    if (!tr_rule_parse(rule, i->turn, in, &ins, out, &outs) || ins < i->ins || outs < i->outs)
+    if (!tr_rule_parse(rule, i->shift, in, &ins, out, &outs) || ins < i->ins || outs < i->outs)
         return false;
     if ((i->op == TR_PACK || i->op == TR_UNPACK || i->op == TR_SLICE) &&
         a != i->axis) { /* it lies on others as it did */
@@ -275,7 +275,7 @@ static bool on_axis(struct tr_checking *c, int n, enum tr_axis a, struct tr_plac
     int in = i->in[0];
     struct tr_placement from = c->values[in].on[a];
     bool shifted = made_of(c, i, from, to);
-    if (i->code == TR_SHIFT && shifted && i->turn != to->shift - from.shift)
+    if (i->code == TR_SHIFT && shifted && i->shift != to->shift - from.shift)
         return tr_checked_said(c, n, e, in, a, "it is due at another rank");
     if (i->code == TR_HALO && !tr_check_halo(c, n, a, e))
         return false;

@@ -13,7 +13,7 @@ static bool pull(struct tr_checking *c, int n, struct tr_error *e)
     int servers = c->plan->mesh.servers, *pulled = &c->pulled[i->parameter];
     int64_t all = tr_count(c->t, i->out[0]);
     char text[128];
-    if (i->turn != *pulled || i->count * servers != all || i->place != i->turn * i->count) {
+    if (i->peer != *pulled || i->count * servers != all || i->place != i->peer * i->count) {
         snprintf(text, sizeof text, "%d parts of %d came, and what comes now is not the next one", *pulled,
             servers);
         return tr_checked_wrong(c, n, e, text);

@@ -104,7 +104,7 @@ static bool same_call(
     const struct joint *j, int q, const struct tr_said *a, int r, const struct tr_said *b, struct tr_error *e)
 {
     return (a->code == b->code && a->element == b->element && a->count == b->count && a->times == b->times &&
-               a->fold == b->fold && a->turn == b->turn && same_name(a, b) && a->micro == b->micro) ||
+               a->fold == b->fold && a->shift == b->shift && same_name(a, b) && a->micro == b->micro) ||
            tr_fail(e,
                "ranks %d and %d call different things in one group: instruction %d, %s of %s, micro-batch "
                "%d, and instruction %d, %s of %s, micro-batch %d",
@@ -164,8 +164,8 @@ static bool is_over(const struct joint *j, int rank, int value)
 static struct queue *server_queue(const struct joint *j, int rank, const struct tr_said *i, int *from)
 {
     int workers = j->n - j->mesh->servers, server = rank - workers;
-    int worker = server < 0 ? rank : i->turn < 0 ? j->round[rank] : i->turn;
-    server = server < 0 ? i->turn : server;
+    int worker = server < 0 ? rank : i->peer < 0 ? j->round[rank] : i->peer;
+    server = server < 0 ? i->peer : server;
     bool to_server = i->edge == TR_TO_SERVER || i->edge == TR_FROM_WORKER;
     *from = to_server ? worker : workers + server;
     return &j->queues[TR_EDGES * j->n + 2 * (worker * j->mesh->servers + server) + !to_server];

@@ -12,7 +12,7 @@ struct tr_said {
     enum tr_code code;
     enum tr_edge edge;
     enum tr_element element; /* of what is sent, or comes */
-    int axes, turn, micro;
+    int axes, shift, peer, micro;
     tutti_op fold;
     int64_t count, times;
     const char *name; /* what it is about */

@@ -127,7 +127,7 @@ const struct tr_planting tr_plantings[] = {
         TR_ON_EACH, tr_swap_operands, .at = COMPUTE(TR_ATTEND_MERGE, "attention"), OPERANDS(0, 1) },
     { BY_TYPES("ring-goes-on", "gradients of keys are sent to the next rank, not to the owner",
           "--cp 4 --cp-attention ring"),
-        TR_ON_ANY, tr_set, .at = { .code = TR_SHIFT }, .every = true, SET(turn, 1) },
+        TR_ON_ANY, tr_set, .at = { .code = TR_SHIFT }, .every = true, SET(shift, 1) },
     { BY_TYPES("positions-begin-at-zero", "each rank gives its tokens the first positions", "--cp 2"),
         TR_ON_ANY, tr_set, .at = COMPUTE(TR_POSITION, NULL), .every = true, SET(first, 0) },
     { BY_TYPES("mask-of-the-first-rank", "each rank hides keys as if its queries were the first", "--cp 2"),
@@ -198,7 +198,7 @@ const struct tr_planting tr_plantings[] = {
         TR_ON_SERVER, tr_double, .at = { .code = TR_ACCUMULATE, .tail = "qkv.weight" } },
     /* What came of worker 0 stands for worker 1's as well, and that is thrown away. */
     { BY_ORDER("push-of-another", "a server takes a worker's gradient for another's", "--dp 2 --servers 1"),
-        TR_ON_SERVER, tr_set, .at = { .code = TR_RECV, .tail = "qkv.weight" }, SET(turn, 0) },
+        TR_ON_SERVER, tr_set, .at = { .code = TR_RECV, .tail = "qkv.weight" }, SET(peer, 0) },
     { BY_TYPES(
           "workers-swapped", "a server adds two workers' gradients in another order", "--dp 2 --servers 1"),
         TR_ON_SERVER, tr_other_micro, .at = { .code = TR_ACCUMULATE, .tail = "qkv.weight" }, .every = true },

@@ -37,7 +37,7 @@ static void in_parts(struct tr_builder *b, const int *in, const int *out)
         }
         tr_add_node(b->g, b->g->scores ? TR_ATTEND_SCORES : TR_ATTEND_PART, TR_FORWARD, b->unit, in, 2, made,
             b->g->scores ? 2 : 1)
-            ->turn = j;
+            ->shift = j;
     }
     tr_build_node(b, TR_ATTEND_MERGE, part, b->g->parts, out, 2);
 }

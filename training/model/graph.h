@@ -59,7 +59,7 @@ struct tr_node {
     int unit;
     int ins, outs;
     int in[TR_INS], out[TR_OUTS];
-    int turn; /* of attention in parts: which part */
+    int shift; /* of attention in parts: which part, by how many ranks its keys come round the ring */
 };
 
 /* Which gradients of matrices come as leaves, one for each sequence: those that are sums over tokens of which

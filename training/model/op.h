@@ -151,8 +151,8 @@ extern const struct tr_op_row tr_op_embed, tr_op_position, tr_op_layer_norm, tr_
 
 const struct tr_op_row *tr_op(int op);
 
-/* The placements of a rule "in.. -> out.." for a node of this turn. */
-bool tr_rule_parse(const char *rule, int turn, struct tr_placement in[TR_INS], int *ins,
+/* The placements of a rule "in.. -> out.." for a node of this shift. */
+bool tr_rule_parse(const char *rule, int shift, struct tr_placement in[TR_INS], int *ins,
     struct tr_placement out[TR_OUTS], int *outs);
 
 /* Floating-point operations of a node on one sequence of whole tensors. */

@@ -45,9 +45,9 @@ bool tr_placement_is(struct tr_placement a, struct tr_placement b)
     return !memcmp(&a, &b, sizeof a);
 }
 
-struct tr_placement tr_placement_of(const char *text, int turn)
+struct tr_placement tr_placement_of(const char *text, int shift)
 {
-    char j = (char)(text[1] == '#' ? turn : text[1] - '0');
+    char j = (char)(text[1] == '#' ? shift : text[1] - '0');
     struct tr_placement p = { .kind = TR_S, .dim = 't' };
     for (size_t i = 0; i < sizeof named / sizeof *named; i++)
         if (text[0] == named[i].text[0] && (!named[i].text[1] || text[1] == named[i].text[1]))

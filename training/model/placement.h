@@ -63,8 +63,8 @@ enum tr_move {
     TR_MOVES
 };
 
-/* The placement that the first two characters write, with `turn` for #. */
-struct tr_placement tr_placement_of(const char *text, int turn);
+/* The placement that the first two characters write, with `shift` for #. */
+struct tr_placement tr_placement_of(const char *text, int shift);
 /* Two characters; people read Hs as Hz. */
 const char *tr_placement_text(struct tr_placement p, char text[3]);
 bool tr_placement_is(struct tr_placement a, struct tr_placement b);

@@ -11,7 +11,7 @@ static bool is_back(int op)
     return op == TR_ATTEND_PART_DX || op == TR_ATTEND_SCORES_DX;
 }
 
-/* Attention with the keys of the rank `turn` before, or its gradients. Round the end of the ring may come
+/* Attention with the keys of the rank `shift` before, or its gradients. Round the end of the ring may come
  * keys that no query here sees. */
 static void attention_part(const struct tr_call *c)
 {
@@ -56,12 +56,12 @@ static struct tr_partial piece(const struct tr_call *c, int own, int n, bool has
 {
     struct tr_owner other = tr_owner_of(&c->map, n);
     int cp = c->map.cp, here = c->cp_rank,
-        turn = ((has_keys ? other.rank - here : here - other.rank) + cp) % cp;
+        shift = ((has_keys ? other.rank - here : here - other.rank) + cp) % cp;
     struct tr_pair pairs[TR_PAIRS];
     int count = tr_pairs(&c->map, has_keys ? other.rank : here, has_keys ? here : other.rank, pairs);
     for (int x = 0; x < count; x++)
         if (pairs[x].queries == (has_keys ? other.run : own) && pairs[x].keys == (has_keys ? own : other.run))
-            return (struct tr_partial){ c->in[turn].p + x * size, count * size };
+            return (struct tr_partial){ c->in[shift].p + x * size, count * size };
     return (struct tr_partial){ NULL, 0 };
 }
 
@@ -158,7 +158,7 @@ static void merge_gradient(struct tr_backward *p, const struct tr_node *n, int d
         int out[] = { dq[j] = gradient_of_part(p, q, j), dkv[j] = gradient_of_part(p, kv, j) };
         tr_add_node(p->g, scores ? TR_ATTEND_SCORES_DX : TR_ATTEND_PART_DX, TR_BACKWARD, n->unit, in,
             scores ? 6 : 5, out, 2)
-            ->turn = j;
+            ->shift = j;
     }
     int sum[] = { tr_gradient_of(p, q), tr_gradient_of(p, kv) };
     tr_add_node(p->g, TR_SUM_KEYS, TR_BACKWARD, n->unit, dq, n->ins, &sum[0], 1);

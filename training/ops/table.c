@@ -93,17 +93,17 @@ const struct tr_op_row *tr_op(int op)
     return rows[op];
 }
 
-static const char *placement(const char *s, int turn, struct tr_placement *to)
+static const char *placement(const char *s, int shift, struct tr_placement *to)
 {
     while (*s == ' ')
         s++;
-    *to = tr_placement_of(s, turn);
+    *to = tr_placement_of(s, shift);
     while (*s && *s != ' ')
         s++;
     return s;
 }
 
-bool tr_rule_parse(const char *rule, int turn, struct tr_placement in[TR_INS], int *ins,
+bool tr_rule_parse(const char *rule, int shift, struct tr_placement in[TR_INS], int *ins,
     struct tr_placement out[TR_OUTS], int *outs)
 {
     const char *arrow = rule ? strstr(rule, " -> ") : NULL;
@@ -111,10 +111,10 @@ bool tr_rule_parse(const char *rule, int turn, struct tr_placement in[TR_INS], i
     if (!arrow)
         return false;
     while (rule < arrow)
-        rule = placement(rule, turn, &in[(*ins)++]);
+        rule = placement(rule, shift, &in[(*ins)++]);
     rule = arrow + 4;
     while (*rule)
-        rule = placement(rule, turn, &out[(*outs)++]);
+        rule = placement(rule, shift, &out[(*outs)++]);
     return true;
 }
 
@@ -127,7 +127,7 @@ double tr_flops(const struct tr_graph *g, const struct tr_node *n)
         .block = g->context / TR_BLOCKS,
         .map = { .cp = 1 },
         .runs = 1,
-        .part = n->turn };
+        .part = n->shift };
     double elements = 1;
     for (int x = 0; x < n->ins + n->outs; x++) {
         struct tr_operand *o = x < n->ins ? &c.in[x] : &c.out[x - n->ins];

@@ -13,7 +13,7 @@
  *   ring     kv St -> shift -> T1 -> shift -> T2    keys and values go round; what each rank's give to the
  *            (Liu et al. 2023)                      queries here is kept, and joined by the canonical tree;
  *            d.kv W1 -> shift -> U1                 backward, each gradient goes to its owner, who sums
- *   scores   as ring, and the scores of each turn   the historic form (Li et al. 2021): T x T / cp numbers
+ *   scores   as ring, and the scores of each shift  the historic form (Li et al. 2021): T x T / cp numbers
  *            are kept for the backward pass         of each head, sequence and layer, and none made anew
  *   ulysses+ring    two levels (Fang, Zhao 2024): in a group, on axis cu, ranks exchange tokens for heads;
  *                   from group to group, on axis cp, keys and values of these heads go round

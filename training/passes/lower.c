@@ -115,7 +115,7 @@ static void emit(struct tr_lowering *l, const struct tr_step *s, const struct tr
     int64_t scratch = computes ? scratch_bytes(p, s, &c) : 0;
     int scratch_value = scratch ? tr_add_value(l->t, -1, slot->micro, TR_MEM_SCRATCH, scratch) : -1;
     struct tr_instr *i = tr_add_in_slot(l->t, s->code, slot, unit);
-    i->turn = s->turn, i->axis = s->axis;
+    i->shift = s->shift, i->axis = s->axis;
     i->op = s->op, i->ins = s->ins, i->outs = s->outs, i->scratch = scratch_value;
     memcpy(i->in, in, sizeof in);
     for (int n = 0; n < s->outs; n++)

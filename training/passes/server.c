@@ -95,7 +95,7 @@ static struct tr_instr *message(
 {
     bool sends = edge == TR_TO_SERVER || edge == TR_TO_WORKER;
     struct tr_instr *i = tr_add_instr(t, sends ? TR_SEND : TR_RECV);
-    i->edge = edge, i->turn = peer, i->parameter = h ? h->parameter : -1;
+    i->edge = edge, i->peer = peer, i->parameter = h ? h->parameter : -1;
     i->count = h ? h->shard_count : t->values[value].bytes / 8, i->times = 1;
     if (sends)
         i->in[i->ins++] = value;

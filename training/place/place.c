@@ -179,7 +179,7 @@ static bool choose(
     for (int r = 0; r < TR_RULES && tr_op(n->op)->rules[r]; r++) {
         struct choice try = { .in = { { 0 } } };
         int ins, outs, cost = 0;
-        tr_rule_parse(tr_op(n->op)->rules[r], n->turn, try.in, &ins, try.out, &outs);
+        tr_rule_parse(tr_op(n->op)->rules[r], n->shift, try.in, &ins, try.out, &outs);
         for (int i = 0; i < TR_INS; i++)
             tr_mapped(p->plan, axis, &try.in[i]);
         for (int i = 0; i < TR_OUTS; i++)
@@ -249,7 +249,7 @@ static int convert(
     if (code == TR_ALL_TO_ALL && counts >= 0)
         with_counts(p, n, &s, counts);
     if (code == TR_SHIFT)
-        s.turn = place.shift - before.shift;
+        s.shift = place.shift - before.shift;
     *add_step(p) = s;
     return rounds ? rounded(p, n, to) : to;
 }
@@ -293,7 +293,7 @@ static bool place_node(struct tr_placed *p, const struct tr_node *n, struct tr_e
         .unit = n->unit,
         .ins = n->ins,
         .outs = n->outs,
-        .turn = n->turn };
+        .shift = n->shift };
     for (int i = 0; i < n->ins; i++) {
         struct tr_placement on[TR_AXES];
         for (int a = 0; a < TR_AXES; a++)

@@ -25,7 +25,7 @@ enum tr_code {
     TR_REDUCE, /* to the group's first rank */
     TR_BROADCAST, /* from it */
     TR_ALL_TO_ALL,
-    TR_SHIFT, /* round the group: to the rank `turn` behind, from the one before */
+    TR_SHIFT, /* round the group: to the rank `shift` behind, from the one before */
     TR_HALO, /* the first row of cells to the rank before, the last to the one behind, and theirs here */
     TR_ALL_TO_ALL_V, /* rows to the ranks of their experts, or back: exchange.h */
     TR_SEND,
@@ -59,7 +59,7 @@ struct tr_step {
     int ins, outs;
     int in[TR_INS], out[TR_OUTS]; /* shards */
     enum tr_axis axis; /* of a collective */
-    int turn; /* of a node; of a shift */
+    int shift; /* of a node; of a shift */
 };
 
 struct tr_placed {

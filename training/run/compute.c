@@ -11,7 +11,7 @@ void *tr_at(const struct tr_runner *r, int value)
 /* The step that the instruction was made of. */
 static struct tr_call site_of(const struct tr_tape *t, const struct tr_instr *i)
 {
-    struct tr_step s = { .op = i->op, .ins = i->ins, .outs = i->outs, .turn = i->turn, .axis = i->axis };
+    struct tr_step s = { .op = i->op, .ins = i->ins, .outs = i->outs, .shift = i->shift, .axis = i->axis };
     for (int x = 0; x < i->ins; x++)
         s.in[x] = t->values[i->in[x]].shard;
     for (int x = 0; x < i->outs; x++)

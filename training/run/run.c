@@ -246,12 +246,12 @@ static bool exchange(
     return (s == TUTTI_OK && ended == TUTTI_OK) || failed(r, i, x->comm, e);
 }
 
-/* Round the group: to the rank `turn` behind, from the one as far before. */
+/* Round the group: to the rank `shift` behind, from the one as far before. */
 static bool run_shift(struct tr_runner *r, const struct tr_instr *i, struct tr_error *e)
 {
     tutti_comm *comm = group_of(r, i);
     int n = tutti_comm_size(comm), rank = tutti_comm_rank(comm);
-    struct exchange x = { comm, (rank + i->turn + n) % n, (rank - i->turn + n) % n, tr_at(r, i->out[0]) };
+    struct exchange x = { comm, (rank + i->shift + n) % n, (rank - i->shift + n) % n, tr_at(r, i->out[0]) };
     return exchange(r, i, &x, e);
 }
 

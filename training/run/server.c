@@ -38,7 +38,7 @@ bool tr_server_message(struct tr_runner *r, const struct tr_instr *i, struct tr_
     bool sends = i->code == TR_SEND;
     int value = sends ? i->in[0] : i->out[0];
     enum tr_element element = r->tape->values[value].element;
-    tutti_comm *pair = r->groups.pairs[i->turn < 0 ? r->peer : i->turn];
+    tutti_comm *pair = r->groups.pairs[i->peer < 0 ? r->peer : i->peer];
     size_t count = (size_t)i->count, bytes = (size_t)tr_element_bytes(element);
     unsigned char *at = tr_at(r, value);
     at += (size_t)i->place * bytes;

@@ -17,7 +17,7 @@ struct tr_call tr_site_of(const struct tr_placed *p, const struct tr_step *s, co
     struct tr_call c = { .k = p->kernels,
         .g = p->g,
         .op = s->op,
-        .part = s->turn,
+        .part = s->shift,
         .n = tr_micro_batch(plan),
         .block = p->g->context / TR_BLOCKS,
         .map = tr_map_of(plan),

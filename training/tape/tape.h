@@ -50,8 +50,8 @@ struct tr_instr {
     int parameter; /* tensor: COUNT, UPDATE, TIE */
     int axes; /* the group of a collective, a mask */
     enum tr_axis axis; /* PACK, UNPACK: of the all-to-all beside it */
-    int turn; /* SHIFT: by how many ranks; attention in parts: keys of the rank so many before; edges of a
-                 server: the peer */
+    int shift; /* SHIFT: by how many ranks; attention in parts: keys of the rank so many before */
+    int peer; /* edges of a server: its worker, or a worker's server */
     enum tr_edge edge;
     tutti_op fold;
     int64_t count, times; /* elements of a call, calls; LOSSES: leaves of a sequence, sequences; LOAD: -,
