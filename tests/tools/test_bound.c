@@ -110,8 +110,9 @@ Test(bound, of_uneven_blocks_is_below_all_predictions)
                 cr_assert(sim_machine_read("ethernet", &r.machine, why), "%s", why);
                 place(&r.topology, r.n, per_host);
                 r.machine.protocols[0].costs.hosts = (uint64_t)r.topology.domains;
+                r.machine.protocols[0].costs.copy = 0; /* which would hide what is read */
                 for (int i = 0; i < r.n; i++)
-                    counts[i] = weights[w][i / 2] * (f % 2 == 0 ? 16 : 100000);
+                    counts[i] = weights[w][(i + 1) / 3] * (f % 2 == 0 ? 16 : 100000);
                 tt_layout_v(&blocks, counts, starts, (uint32_t)r.n, 1, 4);
                 r.bytes = 4 * blocks.count;
                 r.query = (struct tt_cost_query){ .collective = forms[f / 2],
