@@ -6,6 +6,8 @@
  * and lay out scratch, runs in tests without a device. */
 #ifndef TRAINING_KERNELS_CUDA_SET_H
 #define TRAINING_KERNELS_CUDA_SET_H
+#include <stddef.h>
+
 #include "training/kernels/kernels.h"
 
 #ifdef __cplusplus
