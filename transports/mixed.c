@@ -247,19 +247,19 @@ static void find_limits(struct mixed *m)
 }
 
 /* Only this rank's own process rings its bell if all others are reached by the last part. */
-static void sleep_in_last(void *endpoint, uint32_t ticket, int64_t ns)
+static void park_in_last(void *endpoint, uint32_t ticket, int64_t ns)
 {
     struct tt_endpoint *last = of(endpoint)->parts[of(endpoint)->nparts - 1];
-    last->sleep(last, ticket, ns);
+    last->park(last, ticket, ns);
 }
 
-static void find_sleep(struct mixed *m)
+static void find_park(struct mixed *m)
 {
     int last = m->nparts - 1;
-    bool all = m->head.n > 1 && m->parts[last]->sleep != NULL;
+    bool all = m->head.n > 1 && m->parts[last]->park != NULL;
     for (int rank = 0; rank < m->head.n; rank++)
         all = all && (rank == m->head.me || m->part_of[rank] == last);
-    m->head.sleep = all ? sleep_in_last : NULL;
+    m->head.park = all ? park_in_last : NULL;
 }
 
 static tutti_status connect_all(struct tt_endpoint *e, const uint8_t *addresses)
@@ -278,7 +278,7 @@ static tutti_status connect_all(struct tt_endpoint *e, const uint8_t *addresses)
     free(mine);
     if (status == TUTTI_OK) {
         find_limits(m);
-        find_sleep(m);
+        find_park(m);
     }
     return status;
 }

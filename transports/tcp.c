@@ -311,9 +311,9 @@ static void await(struct tcp_peer *p)
         atomic_store_explicit(&p->awaited, true, memory_order_relaxed);
 }
 
-/* True if a slot has been lacking for so long that the peer is to be asked, or if the caller is about to sleep.
- * A peer that is at work tells of half of the slots by itself, soon; a question and an answer for each message
- * would take more time than the message. */
+/* True if a slot has been lacking for so long that the peer is to be asked, or if the caller is about to
+ * sleep. A peer that is at work tells of half of the slots by itself, soon; a question and an answer for each
+ * message would take more time than the message. */
 static bool lacks_long(struct tcp_endpoint *e, struct tcp_peer *p)
 {
     enum { LONG_NS = 20000 };

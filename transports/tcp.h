@@ -228,8 +228,6 @@ struct tcp_endpoint {
     uint64_t refused_numbers, *refused; /* of this rank: what its cell holds */
 
     int listener, wake; /* wake: an eventfd */
-    bool accepts; /* the thread takes connections: it has a descriptor for one. With `driving` */
-    struct tcp_sleep *sleep; /* what the caller polls when it sleeps */
     uint8_t token[TCP_TOKEN_BYTES];
     struct tcp_watch *watch; /* of the thread: what it polls */
     pthread_t thread;
@@ -241,6 +239,8 @@ struct tcp_endpoint {
         uint32_t seen, watched; /* watched: when it last slept */
         bool needed; /* the thread has what only it does, and does not give way to a caller that sleeps */
         int64_t nap_ns; /* its next nap while the caller drives; 0: the shortest */
+        bool accepts; /* it takes connections, for it has a descriptor for one. With `driving` */
+        struct tcp_sleep *asleep; /* what the caller polls when it sleeps */
         _Atomic bool stopped; /* the thread waits for its own turn: the caller takes none */
     } turns;
     _Atomic bool woken, closing;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* tcp_sleep.c: how the caller sleeps where all its peers are on other hosts: in poll, for its own connections,
- * and for an eventfd that stands for its bell. What comes wakes it, and nobody in between. A thread that read it
- * and rang would be woken first, where the system handles packets, and would draw the caller to that core.
+/* tcp_sleep.c: how the caller sleeps where all its peers are on other hosts: in poll, for its own
+ * connections, and for an eventfd that stands for its bell. What comes wakes it, and nobody in between. A
+ * thread that read it and rang would be woken first, where the system handles packets, and would draw the
+ * caller to that core.
  *
- * Whoever is needed for what only the thread does (connections that begin) is woken. */
+ * The thread is woken for what only it does: connections that begin. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -26,11 +27,12 @@ struct tcp_sleep {
 /* Lists what wakes the caller. */
 static nfds_t list(struct tcp_endpoint *e)
 {
-    struct tcp_sleep *s = e->sleep;
+    struct tcp_sleep *s = e->turns.asleep;
     nfds_t count = POLLED_PEERS;
     s->polled[POLLED_EVENT] = (struct pollfd){ .fd = s->event, .events = POLLIN };
     pthread_mutex_lock(&e->driving);
-    s->polled[POLLED_LISTENER] = (struct pollfd){ .fd = e->accepts ? e->listener : -1, .events = POLLIN };
+    s->polled[POLLED_LISTENER] =
+        (struct pollfd){ .fd = e->turns.accepts ? e->listener : -1, .events = POLLIN };
     for (int r = 0; r < e->head.n; r++) {
         const struct tcp_peer *p = &e->peers[r];
         if (atomic_load(&p->connection) != TCP_OPEN || tt_tcp_is_leaving(p))
@@ -45,7 +47,7 @@ static nfds_t list(struct tcp_endpoint *e)
 
 static void serve(struct tcp_endpoint *e, nfds_t count)
 {
-    const struct tcp_sleep *s = e->sleep;
+    const struct tcp_sleep *s = e->turns.asleep;
     eventfd_t rings;
     if (s->polled[POLLED_EVENT].revents != 0)
         eventfd_read(s->event, &rings);
@@ -65,9 +67,9 @@ static void sleep_in_poll(void *endpoint, uint32_t ticket, int64_t ns)
     struct timespec timeout = { .tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000 };
     nfds_t count = list(e);
     int ready = 0;
-    atomic_store(&bell->event, e->sleep->event + 1);
+    atomic_store(&bell->event, e->turns.asleep->event + 1);
     if (atomic_load(&bell->word) == ticket)
-        ready = ppoll(e->sleep->polled, count, &timeout, NULL);
+        ready = ppoll(e->turns.asleep->polled, count, &timeout, NULL);
     atomic_store(&bell->event, 0);
     if (ready > 0)
         serve(e, count);
@@ -80,7 +82,7 @@ tutti_status tt_tcp_sleep_open(struct tcp_endpoint *e)
     size_t most = POLLED_PEERS + (size_t)e->head.n;
     if (e->carrier != NULL)
         return TUTTI_OK;
-    struct tcp_sleep *s = e->sleep = calloc(1, sizeof *s);
+    struct tcp_sleep *s = e->turns.asleep = calloc(1, sizeof *s);
     if (s != NULL) {
         s->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         s->polled = calloc(most, sizeof *s->polled);
@@ -89,13 +91,13 @@ tutti_status tt_tcp_sleep_open(struct tcp_endpoint *e)
     if (s == NULL || s->polled == NULL || s->ranks == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "tcp: no memory for an endpoint of %d ranks", e->head.n);
     if (s->event >= 0) /* else it sleeps at the bell */
-        e->head.sleep = sleep_in_poll;
+        e->head.park = sleep_in_poll;
     return TUTTI_OK;
 }
 
 void tt_tcp_sleep_close(struct tcp_endpoint *e)
 {
-    struct tcp_sleep *s = e->sleep;
+    struct tcp_sleep *s = e->turns.asleep;
     if (s == NULL)
         return;
     if (s->event >= 0)

@@ -403,7 +403,7 @@ static int list_polled(struct tcp_endpoint *e, bool *busy)
     if (e->carrier != NULL)
         watch(w, e->carries->sleep_on(e->carrier, turns != e->turns.watched, busy), POLLIN);
     e->turns.watched = turns;
-    e->accepts = w->spare >= 0;
+    e->turns.accepts = w->spare >= 0;
     if (atomic_load(&e->closing) || atomic_load(&e->end.decided) != atomic_load(&e->end.ended))
         wait_ms = TICK_MS;
     e->turns.needed = wait_ms >= 0 || e->carrier != NULL;
@@ -440,8 +440,8 @@ static void wait_for_work(struct tcp_endpoint *e, bool driven)
     atomic_exchange(&e->woken, false);
 }
 
-/* True if the caller has driven since the thread last looked, or polls for itself in its sleep, and the thread
- * has nothing to do. */
+/* True if the caller has driven since the thread last looked, or polls for itself in its sleep, and nothing
+ * is to be done that only the thread does. */
 static bool is_driven(struct tcp_endpoint *e)
 {
     struct tt_doorbell *bell = e->head.doorbell;

@@ -25,8 +25,8 @@
 #include "transports/tcp.h"
 
 enum { TURN_BYTES = 4 << 20 }; /* read or written of one peer before the next has its turn */
-/* At most so much is written at once where the system paces. What is longer waits there for a timer of its own,
- * and the rate that the system sees, and paces by, falls to a third: by BBR, on a network of one machine. */
+/* At most so much is written at once where the system paces. What is longer waits there for a timer of its
+ * own, and the rate that the system sees, and paces by, falls to a third: by BBR, between near hosts. */
 enum { PACED_BYTES = 192 << 10 };
 enum { FEW_BYTES = 512 }; /* so few are copied to go as one part with their head, which takes less time */
 enum { TELL_MS = 1000 }; /* so long the rank that decides waits for others to take its word */

@@ -316,7 +316,7 @@ struct tt_endpoint {
     struct tt_doorbell *doorbell;
     /* How a rank may sleep at its bell, once connected, where nothing comes but what it can read by itself
      * (wait.h); it takes the endpoint. NULL: it sleeps at the bell alone. */
-    tt_sleep_fn *sleep;
+    tt_park_fn *park;
 };
 
 static inline struct tt_link *tt_link_to(const struct tt_endpoint *e, enum tt_class class, int peer)

@@ -38,8 +38,8 @@ int tt_net_dial(const struct tt_net *net);
 /* What is sent is to be acknowledged within so many milliseconds, and a silent connection is asked whether
  * its other end is there; else it fails with ETIMEDOUT. 0: as the system has it. */
 void tt_net_heartbeat(int socket, uint64_t ms);
-/* Has this congestion control decide how fast a socket sends. False, and errno: the system has it not, or lets
- * only who may administer the network use it. What a listener accepts has the same. */
+/* Has this congestion control decide how fast a socket sends. False, and errno: the system has it not, or
+ * lets only who may administer the network use it. What a listener accepts has the same. */
 bool tt_net_congest(int socket, const char *control);
 /* Sets *net to the address of the other end; false: the socket is not one of the network. */
 bool tt_net_peer(int socket, struct tt_net *net);

@@ -122,13 +122,13 @@ void tt_wait_begin(struct tt_wait *w, struct tt_wait_policy policy, struct tt_do
     w->timed_out = false;
     w->unsure = false;
     w->polls_by = false;
-    w->sleep = NULL;
+    w->park = NULL;
 }
 
-void tt_wait_sleep_by(struct tt_wait *w, tt_sleep_fn *sleep, void *sleeper)
+void tt_wait_park_by(struct tt_wait *w, tt_park_fn *park, void *parked)
 {
-    w->sleep = sleep;
-    w->sleeper = sleeper;
+    w->park = park;
+    w->parked = parked;
 }
 
 void tt_wait_look(struct tt_wait *w, bool looks)
@@ -200,8 +200,8 @@ static void arm(struct tt_wait *w)
 {
     uint32_t nobody = 0;
     take_tickets(w);
-    w->polls_by = w->sleep != NULL && w->nbells == 1 &&
-                  atomic_compare_exchange_strong(&w->bells[0]->polled, &nobody, 1);
+    w->polls_by =
+        w->park != NULL && w->nbells == 1 && atomic_compare_exchange_strong(&w->bells[0]->polled, &nobody, 1);
     for (int i = 0; i < w->nbells; i++) {
         atomic_fetch_add(&w->bells[i]->sleeping, 1);
         if (!w->polls_by)
@@ -245,7 +245,7 @@ static void sleep_on_bells(struct tt_wait *w, int64_t ns)
     if (w->nbells == 0 || w->unsure)
         doze(w, ns);
     else if (w->polls_by)
-        w->sleep(w->sleeper, w->tickets[0], ns);
+        w->park(w->parked, w->tickets[0], ns);
     else if (w->nbells == 1)
         sleep_on_one(w, ns);
     else if (atomic_load_explicit(&no_waitv, memory_order_relaxed))

@@ -112,7 +112,7 @@ void tt_cores_unbind(const struct tt_cores_kept *before);
 
 /* Sleeps until something comes that this rank can read by itself, or its bell is rung, whose word was
  * `ticket`, but not longer than `ns`; may return early. */
-typedef void tt_sleep_fn(void *sleeper, uint32_t ticket, int64_t ns);
+typedef void tt_park_fn(void *parked, uint32_t ticket, int64_t ns);
 
 struct tt_wait {
     struct tt_wait_policy policy;
@@ -129,15 +129,15 @@ struct tt_wait {
     bool looks; /* a word ends it, too, for which nobody rings */
     bool timed_out;
     bool unsure; /* a ringer may not see that this one sleeps: only short sleeps */
-    bool polls_by; /* it sleeps by `sleep` */
-    tt_sleep_fn *sleep;
-    void *sleeper;
+    bool polls_by; /* it sleeps by `park` */
+    tt_park_fn *park;
+    void *parked;
 };
 
 /* Start a wait over these doorbells (NULL ones are skipped; beyond TT_WAIT_BELLS, or none: short sleeps). */
 void tt_wait_begin(struct tt_wait *w, struct tt_wait_policy policy, struct tt_doorbell *const *bells, int n);
 /* This wait, which has one bell, sleeps so, if nobody does yet at that bell. */
-void tt_wait_sleep_by(struct tt_wait *w, tt_sleep_fn *sleep, void *sleeper);
+void tt_wait_park_by(struct tt_wait *w, tt_park_fn *park, void *parked);
 /* No sleep of this wait goes beyond this moment of tt_now_ns; the caller looks at the clock itself. */
 void tt_wait_until(struct tt_wait *w, int64_t until_ns);
 /* True: from now on something may end this wait, too, for which nobody rings, as a device's word. Then no

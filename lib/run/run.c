@@ -216,8 +216,8 @@ static void begin_waiting(struct runner *r)
     }
     struct tt_endpoint *e = r->polled->call.comm->endpoint;
     tt_wait_begin(&r->wait, r->polled->call.comm->waiting.policy, bells, n);
-    if (n == 1 && e->sleep != NULL)
-        tt_wait_sleep_by(&r->wait, e->sleep, e);
+    if (n == 1 && e->park != NULL)
+        tt_wait_park_by(&r->wait, e->park, e);
     r->waiting = true;
 }
 

@@ -159,7 +159,7 @@ void shm_take(
     int64_t deadline = tt_deadline_ns(1000 * (int64_t)patience_seconds(PATIENCE_S));
     tt_layout_even(&layout, bytes, 1, 1, 1);
     tt_wait_begin(&wait, tt_wait_policy_for(r->n), &e->doorbell, 1);
-    tt_wait_sleep_by(&wait, e->sleep, e);
+    tt_wait_park_by(&wait, e->park, e);
     while (!link_arrived(tt_link_to(e, TT_CLASS_P2P, peer), number, &like, &a))
         if (tt_wait_idle(&wait) && !suite_expect(&r->suite, tt_now_ns() < deadline, "nothing comes"))
             return;

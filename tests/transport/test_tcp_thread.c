@@ -233,7 +233,7 @@ static const struct tt_wait_policy at_once = { .spins = 0, .yield_us = 0 };
 static void begin_sleepy(struct tt_wait *w, struct tcp_endpoint *e)
 {
     tt_wait_begin(w, at_once, &e->head.doorbell, 1);
-    tt_wait_sleep_by(w, e->head.sleep, e);
+    tt_wait_park_by(w, e->head.park, e);
 }
 
 /* Takes a message of eight bytes, sleeping until it comes. Returns how long that took. */

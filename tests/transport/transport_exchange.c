@@ -279,7 +279,7 @@ void suite_exchange(
     }
     suite_expect(s, tt_endpoint_enter(e), "it has ended before it began");
     tt_wait_begin(&wait, tt_wait_policy_for(e->n), &e->doorbell, 1);
-    tt_wait_sleep_by(&wait, e->sleep, e);
+    tt_wait_park_by(&wait, e->park, e);
     int64_t deadline = tt_deadline_ns(PATIENCE_MS);
     for (int left = STREAMS; left > 0 && s->wrong[0] == '\0';) {
         bool moved = false;
