@@ -32,7 +32,7 @@ same()
 {
     for device in cuda host; do
         rm -f "$scratch/shared"
-        STUB_GPU=devices=1,memory=40960,share=$scratch/shared "$train" --device $device --hex --quiet \
+        STUB_GPU=devices=1,memory=40960,delay=200,share=$scratch/shared "$train" --device $device --hex --quiet \
             --save "$scratch/$device" "$@" >"$scratch/out" 2>"$scratch/said" ||
             fail "--device $device $*: $(cat "$scratch/said")"
         grep '^step' "$scratch/out" >"$scratch/$device.steps"
@@ -104,7 +104,7 @@ ranks()
     wait
 }
 ranks 'rank 1 a Stub of 4; legal are devices of one kind' 'legal are devices of one kind' '' ,sms=4
-ranks 'rank 1 died' 'instruction .* kernels cuda: host_call: told to fail' '' ,fail=host_call:150:broken
+ranks 'rank 1 died' 'instruction .* kernels cuda: host_call: told to fail' '' ,fail=host_call:60:broken
 
 # All paradigms, and many of their products.
 rm -f "$scratch/shared"
