@@ -65,6 +65,7 @@ same()
         --kernels generic
     fails_with 'legal is --order canonical' "$begun" "$train" $mlp --device cuda --order free
     fails_with 'legal are host and cuda' "$begun" "$train" $mlp --device gpu
+    fails_with 'is for train, explain and verify' "$begun" "$train" compare zero --device cuda
 
     # A start that fails names its instruction.
     fails_with 'instruction ' '^ *1' env STUB_GPU=fail=host_call:60:broken "$train" $mlp --device cuda

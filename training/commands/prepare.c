@@ -31,7 +31,12 @@ static bool refuse_foreign(const struct tr_options *o, const char *usage, struct
         if (tr_options_given(o, foreign[i][0]) && strncmp(usage, foreign[i][1], strlen(foreign[i][1])) != 0)
             return tr_fail(
                 e, "--%s is an option of %s, and this is another command", foreign[i][0], foreign[i][1]);
-    return true;
+    static const char *const on_devices[] = { "[train]", "explain", "verify" };
+    for (size_t i = 0; i < sizeof on_devices / sizeof *on_devices; i++)
+        if (!strncmp(usage, on_devices[i], strlen(on_devices[i])))
+            return true;
+    return !o->device ||
+           tr_fail(e, "--device cuda is for train, explain and verify; legal is here --device host");
 }
 
 bool tr_begin_with(struct tr_options *o, int argc, char **argv, const char *usage, bool list, int *status)

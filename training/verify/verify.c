@@ -124,6 +124,20 @@ static bool all_cases(tutti_comm *world, void *context, struct tr_error *e)
     return differ == 0 || tr_fail(e, "%d configurations differ", differ);
 }
 
+/* Keeps what can run there. */
+static void keep_for_devices(struct work *w)
+{
+    int kept = 0;
+    for (int c = 0; c < w->n; c++) {
+        struct tr_options o;
+        struct tr_error ignored;
+        bool has = tr_verify_options(&o, &w->cases[c], &ignored) && !o.plan.servers.async;
+        if (has)
+            w->cases[kept++] = w->cases[c];
+    }
+    w->n = kept;
+}
+
 static bool make_goldens(struct work *w, bool free_order, struct tr_error *e)
 {
     for (int c = 0; c < w->n; c++) {
@@ -249,6 +263,8 @@ int tr_command_verify(int argc, char **argv)
                                                   : TR_VERIFY,
             &w.n);
     int wrong = o.tests.random ? draw(&w, &o) : injected();
+    if (o.device)
+        keep_for_devices(&w);
     w.options = tr_new((size_t)w.n, sizeof *w.options);
     if (!make_goldens(&w, o.plan.numbers.free_order, &e))
         return tr_refuse(1, &e);
