@@ -64,6 +64,8 @@ same()
     fails_with 'legal is --device host, or no --kernels' "$begun" "$train" $mlp --device cuda \
         --kernels generic
     fails_with 'legal is --order canonical' "$begun" "$train" $mlp --device cuda --order free
+    fails_with 'one by one have no place on devices' "$begun" "$train" $mlp --device cuda --dp 2 --servers 1 \
+        --server-mode async
     fails_with 'legal are host and cuda' "$begun" "$train" $mlp --device gpu
     fails_with 'is for train, explain and verify' "$begun" "$train" compare zero --device cuda
 
