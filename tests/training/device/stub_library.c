@@ -10,7 +10,8 @@
 #include "base/dev.h"
 #include "kernels/cuda/cuda_emulate.h"
 #include "tests/stub/stub.h"
-#include "training/kernels/cuda/cuda_set.h"
+#include "training/kernels/cuda/cublas.h"
+#include "training/kernels/cuda/tune.h"
 
 enum { SAID_BYTES = 300 };
 
@@ -111,6 +112,7 @@ static int use(int device, struct tr_cuda_facts *facts)
         return status;
     snprintf(facts->name, sizeof facts->name, "%.63s", known.name);
     facts->name[strcspn(facts->name, " ")] = 0; /* the stub's have a number there */
+    snprintf(facts->driver, sizeof facts->driver, "CUDA 13.0");
     snprintf(facts->address, sizeof facts->address, "%.31s", known.address);
     facts->multiprocessors = known.sms;
     facts->free = (int64_t)known.bytes;
@@ -176,6 +178,7 @@ const struct tr_cuda_library *tr_cuda_offer(void)
 {
     static const struct tr_cuda_library offered = { TR_CUDA_VERSION, sizeof(struct tr_kernels),
         &tr_kernels_cuda, launch, use, pin, unpin, make_stream, end_stream, make_event, end_event, record,
-        await, copy, fill, sync };
+        await, copy, fill, sync, tr_cublas_open, tr_cublas_close, tr_cuda_set_free_order, tr_cuda_tuning_read,
+        tr_cuda_tuning_write };
     return &offered;
 }
