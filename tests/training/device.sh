@@ -33,7 +33,8 @@ same()
     for device in cuda host; do
         rm -f "$scratch/shared"
         STUB_GPU=devices=1,memory=40960,delay=200,share=$scratch/shared \
-            "$train" --device $device --hex --quiet --save "$scratch/$device" "$@" >"$scratch/out" 2>"$scratch/said" ||
+            "$train" --device $device --hex --quiet --save "$scratch/$device" "$@" >"$scratch/out" \
+            2>"$scratch/said" ||
             fail "--device $device $*: $(cat "$scratch/said")"
         grep '^step' "$scratch/out" >"$scratch/$device.steps"
     done
