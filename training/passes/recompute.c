@@ -61,12 +61,13 @@ const struct tr_paradigm tr_recomputation = { .name = "recomputation", TR_OPTION
 
 /* ---- what it does to a list ---- */
 
-/* Whether another unit reads this in the forward part. */
+/* Whether another unit reads this in the forward part, which comes first; whoever reads stands behind. */
 static bool is_input_of_next(const struct tr_placed *p, const struct tr_step *s, int shard)
 {
-    for (int n = 0; n < p->n_steps; n++)
-        for (int x = 0; x < p->steps[n].ins; x++)
-            if (p->steps[n].in[x] == shard && p->steps[n].phase == TR_FORWARD && p->steps[n].unit != s->unit)
+    const struct tr_step *end = p->steps + p->n_steps;
+    for (const struct tr_step *reads = s; reads < end && reads->phase == TR_FORWARD; reads++)
+        for (int x = 0; x < reads->ins; x++)
+            if (reads->in[x] == shard && reads->unit != s->unit)
                 return true;
     return false;
 }
