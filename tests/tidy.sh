@@ -283,8 +283,8 @@ BEGIN {
         place["lib/" order[i]] = i
     # Those of training/, likewise. Kernels know no graph, and the golden programs nothing of the rest.
     rooms = split("base kernels kernels/cuda backend schedule data model parallel ops place tape passes " \
-        "check account run planning errors checkpoint weights report options translate commands verify " \
-        "compare demo main", order, " ")
+        "check account run planning errors checkpoint weights report options translate commands advice " \
+        "verify compare demo main", order, " ")
     for (i = 1; i <= rooms; i++)
         level["training/" order[i]] = i
     hidden["training/demo", "training/compare"] = 1

@@ -11,6 +11,7 @@ static const struct {
 } commands[] = {
     { "train", "train a model (the default)", tr_command_train },
     { "explain", "placements, messages and tape of a run, without running it", tr_command_explain },
+    { "plan", "which paradigms to use for a model, so many ranks and so much memory", tr_command_plan },
     { "verify", "every paradigm and mesh against one device, bit for bit", tr_command_verify },
     { "compare", "the paradigms side by side: bits, time, bytes, memory", tr_command_compare },
     { "mesh", "where each rank stands, the groups, and which meshes are legal", tr_command_mesh },

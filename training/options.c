@@ -89,6 +89,8 @@ static const struct tr_option last[] = {
         TR_NAMES(devices) },
     { "inject", TR_TEXT, AT(tests.inject),
         "plant an error by name, to see it caught; 'list' tells the names" },
+    { "machine", TR_TEXT, AT(shown.machine),
+        "plan: what runs it, by name or as a file; 'list' tells the names" },
     { "tape", TR_WHOLE, AT(shown.tape), "explain: print the list of this rank" },
     { "json", TR_FLAG, AT(shown.json), "one JSON object a line: the run, then each step, with all messages" },
     { "markdown", TR_FLAG, AT(shown.markdown), "compare: one table as Markdown" },

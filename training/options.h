@@ -29,6 +29,7 @@ struct tr_options {
         int64_t memory, host_memory; /* limits of a rank; 0: none */
         bool json, markdown, hex, gantt, stage_memory, quiet;
         char trace[512];
+        char machine[512]; /* plan: a preset, or a file */
         long trace_step; /* -1: the last */
         long tape; /* explain: a rank whose list is printed; -1: none */
     } shown;

@@ -24,6 +24,19 @@ bytes()
     tail -c "+$(($2 + 1))" "$1" | head -c "$3" | od -An -v -to1 | tr -d ' \n'
 }
 
+# --- plan: an answer, what it is for, and words for what it cannot answer.
+said 0 'agrees     a model that fits one device: data parallel' plan -n 2 --batch 8
+said 0 'data parallel    it is the answer' plan -n 2 --batch 8
+said 0 '2 ranks of a100, 80.0 GB each' plan -n 2 --batch 8 --precision bfloat16 --machine a100
+said 0 '"binds": "compute"' plan -n 2 --batch 8 --json
+said 1 'nothing fits 1024 bytes a rank' plan -n 2 --batch 8 --memory 1K
+said 1 'the machines that have a name are host, selene' plan -n 2 --machine nowhere
+said 1 'plan knows no parameter servers' plan -n 3 --servers 1
+said 1 'nothing divides' plan -n 7 --batch 8 --layers 4
+said 2 '--machine is an option of plan' train --machine host
+said 0 'byte_near 235 GB/s' plan --machine list
+"$train" plan -n 2 --batch 8 --json | python3 -m json.tool >"$scratch/said" 2>&1 || fail "plan --json is no JSON"
+
 # --- data: what is gathered, in which order, and what the file is.
 text=$scratch/text
 mkdir -p "$text/b/c" "$text/empty"

@@ -7,7 +7,7 @@
 
 bool rig_options(struct tr_options *o, const char *line, struct tr_error *e)
 {
-    char text[256], *words[64], *rest = text;
+    char text[512], *words[64], *rest = text;
     int n = 0;
     cr_assert(strlen(line) < sizeof text, "%s", line);
     snprintf(text, sizeof text, "%s", line);

@@ -6,6 +6,7 @@
 
 int tr_command_train(int argc, char **argv);
 int tr_command_explain(int argc, char **argv);
+int tr_command_plan(int argc, char **argv);
 int tr_command_verify(int argc, char **argv);
 int tr_command_compare(int argc, char **argv);
 int tr_command_mesh(int argc, char **argv);
