@@ -35,7 +35,8 @@ said 1 'plan knows no parameter servers' plan -n 3 --servers 1
 said 1 'nothing divides' plan -n 7 --batch 8 --layers 4
 said 2 '--machine is an option of plan' train --machine host
 said 0 'byte_near 235 GB/s' plan --machine list
-"$train" plan -n 2 --batch 8 --json | python3 -m json.tool >"$scratch/said" 2>&1 || fail "plan --json is no JSON"
+"$train" plan -n 2 --batch 8 --json | python3 -m json.tool >"$scratch/said" 2>&1 ||
+    fail "plan --json is no JSON"
 
 # --- data: what is gathered, in which order, and what the file is.
 text=$scratch/text

@@ -3,7 +3,8 @@
  *
  * There are tens of thousands for thousands of ranks. So tapes are made of the best of them alone, and of
  * those that need no more memory than there is by what must be in it: parameters, gradients, sums of
- * micro-batches that wait, the optimizer's state, and what a pipeline keeps. The bound is never above what the tape needs (tests/training/test_advice.c). */
+ * micro-batches that wait, the optimizer's state, and what a pipeline keeps. The bound is never above what
+ * the tape needs (tests/training/test_advice.c). */
 #ifndef TRAINING_ADVICE_GUESS_H
 #define TRAINING_ADVICE_GUESS_H
 
