@@ -90,6 +90,19 @@ Test(advice, fits_as_train_does)
     cr_expect_gt(judged, 40, "only %d", judged);
 }
 
+/* Where parameters are most of the memory, so that the bound is near. */
+Test(advice, the_bound_is_none_of_the_tapes_above)
+{
+    const char *line = "-n 2 --batch 16 --dp 2 --micro 8 --channels 512 --context 8 --layers 2";
+    struct tr_search *s = search(line, "host", 0);
+    struct tr_options o;
+    options(&o, line);
+    cr_expect_gt(s->n_evaluated, 0);
+    for (int k = 0; k < s->n_evaluated; k++)
+        refuses_as_said(&o, &s->evaluated[k]);
+    free(s);
+}
+
 /* Of more than TR_WALKED ranks few tapes are made, and they are those that need most. */
 Test(advice, few_tapes_tell_the_memory_of_all)
 {
