@@ -58,9 +58,9 @@ static void refuses_as_said(const struct tr_options *base, const struct tr_candi
     if (!made)
         return;
     o.shown.memory = x->estimate.arena;
-    cr_expect(tr_limits_kept(&p, &o, &e), "%s: %s", text, e.text);
+    cr_expect(tr_limits_kept(&p, &o, 0, &e), "%s: %s", text, e.text);
     o.shown.memory--;
-    cr_expect_not(tr_limits_kept(&p, &o, &e), "%s fits a byte less than plan says", text);
+    cr_expect_not(tr_limits_kept(&p, &o, 0, &e), "%s fits a byte less than plan says", text);
     cr_expect_leq(x->choice.least, x->estimate.arena, "%s: at least %lld, and it needs %lld", text,
         (long long)x->choice.least, (long long)x->estimate.arena);
     tr_prepared_free(&p);
