@@ -220,6 +220,12 @@ bool tr_choice_divides(const struct tr_choice *c, const struct tr_sketch *s)
     return chunks == 1 || c->micros % c->pp == 0;
 }
 
+/* Gradients that are reduced once, and not to the parts of ZeRO, go together: each alone pays a call. */
+static bool has_buckets(const struct tr_choice *c)
+{
+    return c->dp * c->cp > 1 && c->zero == 0 && c->ep == 1;
+}
+
 void tr_choice_options(struct tr_options *to, const struct tr_options *base, const struct tr_choice *c)
 {
     *to = *base;
@@ -232,6 +238,7 @@ void tr_choice_options(struct tr_options *to, const struct tr_options *base, con
     if (c->pp > 1)
         snprintf(p->pipeline.schedule, sizeof p->pipeline.schedule, "%s", tr_order_names[c->order]);
     p->reduce.overlap = c->dp * c->cp > 1;
+    p->reduce.bucket = has_buckets(c) ? TR_BUCKET : 0;
     p->zero.prefetch = c->zero == 3 ? 1 : 0;
 }
 
@@ -257,6 +264,8 @@ const char *tr_choice_text(const struct tr_choice *c, char text[160])
         used += snprintf(text + used, 160 - (size_t)used, " --sp");
     if (c->dp * c->cp > 1)
         used += snprintf(text + used, 160 - (size_t)used, " --overlap");
+    if (has_buckets(c))
+        used += snprintf(text + used, 160 - (size_t)used, " --bucket %dM", TR_BUCKET >> 20);
     if (c->zero == 3)
         used += snprintf(text + used, 160 - (size_t)used, " --zero3-prefetch 1");
     if (!used)

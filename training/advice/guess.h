@@ -11,6 +11,9 @@
 #include "training/advice/machine.h"
 #include "training/options.h"
 
+/* Bytes of gradients that are reduced together, as PyTorch's DistributedDataParallel has it. */
+enum { TR_BUCKET = 25 << 20 };
+
 enum tr_order { TR_ORDER_1F1B, TR_ORDER_INTERLEAVED, TR_ORDER_ZB_H1, TR_ORDERS };
 extern const char *const tr_order_names[TR_ORDERS];
 

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of GPUs: NVIDIA's data sheets. NVLink 3 has 300 GB/s a direction, of which NCCL reaches 235 (nccl-tests,
- * doc/PERFORMANCE.md and issues of A100 hosts); an HDR card has 25 GB/s. */
+/* Of GPUs: NVIDIA's data sheets. NVLink 3 has 300 GB/s a direction; that a call gets 235 of it is assumed, by
+ * the share that NVLink 4 is reported to give. An HDR card has 25 GB/s. */
 #define A100                                                                                                 \
     "peak_bfloat16 312 TFLOP/s\n"                                                                            \
     "peak_float32 156 TFLOP/s  # TF32\n"                                                                     \
@@ -36,7 +36,7 @@ static const struct {
     { "host", "ranks on the cores of one machine, each its own",
         "peak_float32 98 GFLOP/s   # products of 1024 x 1024 on a core with AVX-512: perf/results\n"
         "peak_bfloat16 98 GFLOP/s  # computed in float32\n"
-        "efficiency 0.7            # gpt:micro: its operations over 134 ms, measured\n"
+        "efficiency 0.7            # assumed: small products beside that large one\n"
         "latency_near 100 ns       # the defaults of the library\n"
         "message_near 40 ns\n"
         "byte_near 50 GB/s\n" },
