@@ -158,9 +158,10 @@ static void outlive(struct ranks_me *me)
     graph_fetch(&rig, 1, REDUCED, rig.streams[0]);
     graph_settle(&rig);
     graph_is_sum(&rig, 1, REDUCED, 1);
-    uint64_t unpinned = stub->calls("unpin");
+    /* A leader's kernels skip from now on, and need no more of the others' memory. */
+    uint64_t unpinned = stub->calls("unpin"), others = (uint64_t)me->n - 1;
     ranks_part(me, rig.comm);
-    ranks_expect(me, stub->calls("unpin") == unpinned, "memory that a graph uses was given back");
+    ranks_expect(me, stub->calls("unpin") <= unpinned + others, "memory that a graph uses was given back");
     for (int i = 0; i < 3; i++)
         graph_fine(&rig, rig.dev->graph.launch(runnable, rig.streams[i % 2]));
     drains(&rig, rig.streams[0], "of a communicator that is gone");
