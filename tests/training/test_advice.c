@@ -93,14 +93,20 @@ Test(advice, fits_as_train_does)
 /* Where parameters are most of the memory, so that the bound is near. */
 Test(advice, the_bound_is_none_of_the_tapes_above)
 {
-    const char *line = "-n 2 --batch 16 --dp 2 --micro 8 --channels 512 --context 8 --layers 2";
-    struct tr_search *s = search(line, "host", 0);
-    struct tr_options o;
-    options(&o, line);
-    cr_expect_gt(s->n_evaluated, 0);
-    for (int k = 0; k < s->n_evaluated; k++)
-        refuses_as_said(&o, &s->evaluated[k]);
-    free(s);
+    static const char *const lines[] = {
+        "-n 2 --batch 16 --dp 2 --micro 8 --channels 512 --context 8 --layers 2",
+        "-n 2 --batch 2 --dp 2 --channels 512 --context 8 --layers 2 --precision bfloat16",
+        "-n 2 --batch 2 --tp 2 --channels 512 --context 8 --layers 2 --optimizer sgd",
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        struct tr_search *s = search(lines[i], "host", 0);
+        struct tr_options o;
+        options(&o, lines[i]);
+        cr_expect_gt(s->n_evaluated, 0);
+        for (int k = 0; k < s->n_evaluated; k++)
+            refuses_as_said(&o, &s->evaluated[k]);
+        free(s);
+    }
 }
 
 /* Of more than TR_WALKED ranks few tapes are made, and they are those that need most. */
@@ -148,6 +154,44 @@ Test(advice, prices_what_the_ledger_counts)
         cr_expect_float_eq(priced, counted, 0.5, "rank %d: %.0f, and %.0f are counted", r, priced, counted);
     }
     tr_prepared_free(&p);
+}
+
+/* The end of a step is that of the rank which takes longest for it, whichever stage that has. */
+Test(advice, the_longest_end_counts)
+{
+    struct tr_prepared small, large;
+    struct tr_price a, b, c;
+    struct tr_machine m;
+    struct tr_error e;
+    machine(&m, "host");
+    rig_prepare(&small, "--dp 2 --batch 8 --channels 64");
+    rig_prepare(&large, "--dp 2 --batch 8 --channels 128");
+    const struct tr_tape *s = tr_tapes_of(small.tapes, 0), *l = tr_tapes_of(large.tapes, 0);
+    const struct tr_schedule *one = &small.run.schedule;
+    cr_assert(tr_price_step(&a, one, (const struct tr_tape *const[3]){ s, s, s }, &m, &e));
+    cr_assert(tr_price_step(&b, one, (const struct tr_tape *const[3]){ s, s, l }, &m, &e));
+    cr_assert(tr_price_step(&c, one, (const struct tr_tape *const[3]){ s, l, s }, &m, &e));
+    cr_expect_gt(b.step, a.step);
+    cr_expect_float_eq(c.step, b.step, 1e-12);
+    tr_prepared_free(&small);
+    tr_prepared_free(&large);
+}
+
+/* ZeRO 2 sums each micro-batch up over the ranks, and so the guess of it is above that of ZeRO 1. */
+Test(advice, guesses_know_what_zero_sends)
+{
+    struct tr_options o;
+    struct tr_machine m;
+    struct tr_sketch s;
+    struct tr_error e;
+    machine(&m, "a100");
+    options(&o, "--model gpt2:124M -n 8 --dp 8 --batch 32");
+    cr_assert(tr_sketch_make(&s, &o, &e), "%s", e.text);
+    struct tr_choice c[] = { { .pp = 1, .cp = 1, .ep = 1, .tp = 1, .dp = 8, .micros = 4, .zero = 1 },
+        { .pp = 1, .cp = 1, .ep = 1, .tp = 1, .dp = 8, .micros = 4, .zero = 2 } };
+    for (int i = 0; i < 2; i++)
+        tr_guess(&c[i], &s, &m);
+    cr_expect_gt(c[1].seconds, 1.02 * c[0].seconds, "%g and %g", c[0].seconds, c[1].seconds);
 }
 
 /* By hand: a ring of n sends n - 1 parts of an n-th; two hosts of four first among four, then two by two. */
@@ -198,6 +242,22 @@ Test(advice, small_models_are_data_parallel)
     cr_expect_eq(verdict(s, "a100", "a model that fits"), TR_AGREES);
     cr_expect_eq(verdict(s, "a100", "a model that does not fit"), TR_DOES_NOT_APPLY);
     cr_expect_eq(verdict(s, "a100", "a pipeline gains little"), TR_AGREES);
+    int zero = s->alone[TR_ALONE_ZERO];
+    cr_assert_geq(zero, 0);
+    cr_expect(s->evaluated[zero].estimate.legal, "ZeRO: %s", s->evaluated[zero].estimate.why);
+    free(s);
+}
+
+/* With a call for each of 149 gradients, data parallel would take 1.67 times the best here. */
+Test(advice, gradients_go_in_buckets)
+{
+    struct tr_search *s = search("--model gpt2:124M -n 8", "dgx-h100", 80000000000);
+    int dp = s->alone[TR_ALONE_DP];
+    char text[160];
+    cr_assert_geq(dp, 0);
+    const struct tr_candidate *x = &s->evaluated[dp];
+    cr_expect(strstr(tr_choice_text(&x->choice, text), "--bucket 25M"), "%s", text);
+    cr_expect_lt(x->estimate.price.step, 1.1 * s->evaluated[s->best[0]].estimate.price.step);
     free(s);
 }
 
@@ -226,10 +286,11 @@ Test(advice, what_fits_nowhere_is_said)
 /* What the user has said stays. */
 Test(advice, options_that_are_given_stay)
 {
-    struct tr_search *s = search("-n 4 --batch 8 --tp 2 --zero 1 --recompute full", "host", 0);
+    struct tr_search *s = search("-n 4 --batch 16 --tp 2 --zero 1 --recompute full --micro 4", "host", 0);
+    cr_expect_gt(s->n_evaluated, 0);
     for (int i = 0; i < s->n_evaluated; i++) {
         const struct tr_choice *c = &s->evaluated[i].choice;
-        cr_expect(c->tp == 2 && c->zero == 1 && c->recompute == TR_RECOMPUTE_FULL);
+        cr_expect(c->tp == 2 && c->zero == 1 && c->recompute == TR_RECOMPUTE_FULL && c->micros == 4);
     }
     free(s);
 }

@@ -35,14 +35,13 @@ static double message_seconds(const struct tr_tape *t, const struct tr_instr *i,
     return times * tr_call_seconds(m, i->code, bytes, tr_spread_of(t->mesh, m, t->rank, i->axes));
 }
 
-/* To receive takes what the message takes; whoever sends goes on meanwhile. Along the pipeline the schedule
- * counts it, between the parts. */
+/* Along the pipeline the schedule counts messages, between the parts. */
 static bool is_counted(const struct tr_instr *i)
 {
     bool border = (i->code == TR_SEND || i->code == TR_RECV) && i->edge != TR_NO_EDGE && i->edge < TR_HOME;
     if (i->code == TR_TIE)
         return i->edge == TR_HOME;
-    return tr_codes[i->code].talks && !border && i->code != TR_SEND;
+    return tr_codes[i->code].talks && !border;
 }
 
 void tr_price_tape(struct tr_tape_price *p, const struct tr_tape *t, const struct tr_machine *m)
@@ -128,6 +127,7 @@ bool tr_price_step(struct tr_price *p, const struct tr_schedule *s, const struct
         .messages = sum(&prices[slowest], true),
         .bubble = tr_bubble(s, &timing) };
     p->waits = p->step - p->compute - p->messages;
+    p->waits = p->waits > 0 ? p->waits : 0; /* of rounding a little below */
     tr_timing_free(&timing, s->ranks);
     return true;
 }
