@@ -5,8 +5,8 @@
 
 #include "training/run/run.h"
 
-/* Writes the inputs or the targets of a micro-batch, as far as this rank has them, to the value i->out[0]. */
-/* It begins to; the next loads use other places of the runner's `staged`. */
+/* Begins to write the inputs or the targets of a micro-batch, as far as this rank has them, to the value
+ * i->out[0]. The next loads use other places of the runner's `staged`. */
 void tr_run_load(struct tr_runner *r, const struct tr_instr *i);
 /* What it takes of that. */
 int64_t tr_staged_bytes(const struct tr_tape *t, const struct tr_instr *i);
