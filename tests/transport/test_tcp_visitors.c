@@ -88,19 +88,26 @@ Test(tcp_visitors, the_oldest_stranger_goes_and_no_silent_one_stays)
 
 /* --- Hosts that vanish */
 
-/* The system asks a silent connection, and gives up one whose bytes are not acknowledged in time: at the end
- * that has dialed, and at the one that was. */
-static void beat(struct shm_rank *r)
+/* The first message makes the connection of two ranks. */
+static struct tt_endpoint *join_and_talk(struct shm_rank *r)
 {
-    uint8_t text[100];
+    uint8_t text[100] = "";
     uint64_t number = r->stage->params.first_number;
-    r->stage->params.heartbeat_ms = 3000;
     struct tt_endpoint *e = join(r);
     if (r->me == 0)
         shm_post(e, 1, number, 7, text, sizeof text);
     else
         shm_take(r, e, 0, number, 7, sizeof text);
     shm_meet(r);
+    return e;
+}
+
+/* The system asks a silent connection, and gives up one whose bytes are not acknowledged in time: at the end
+ * that has dialed, and at the one that was. */
+static void beat(struct shm_rank *r)
+{
+    r->stage->params.heartbeat_ms = 3000;
+    struct tt_endpoint *e = join_and_talk(r);
     int fd = ((struct tcp_endpoint *)e)->peers[1 - r->me].fd;
     int timeout_ms = 0, asks = 0, idle_s = 0;
     socklen_t bytes = sizeof timeout_ms;
@@ -121,17 +128,10 @@ Test(tcp_visitors, both_ends_of_a_connection_have_a_heartbeat)
 /* Both have the congestion control that is set, too. */
 static void use_reno(struct shm_rank *r)
 {
-    uint8_t text[100];
     char name[16] = "";
     socklen_t bytes = sizeof name;
-    uint64_t number = r->stage->params.first_number;
     r->stage->params.congestion = "reno";
-    struct tt_endpoint *e = join(r);
-    if (r->me == 0)
-        shm_post(e, 1, number, 7, text, sizeof text);
-    else
-        shm_take(r, e, 0, number, 7, sizeof text);
-    shm_meet(r);
+    struct tt_endpoint *e = join_and_talk(r);
     const struct tcp_peer *p = &((struct tcp_endpoint *)e)->peers[1 - r->me];
     getsockopt(p->fd, IPPROTO_TCP, TCP_CONGESTION, name, &bytes);
     suite_expect(&r->suite, strcmp(name, "reno") == 0 && !p->paced, "it is %s", name);

@@ -93,8 +93,7 @@ static bool write_file(const struct tr_runner *r, struct tr_heading *h, const ch
     for (size_t i = 0; i < sums && ok; i++)
         h->entries[i / TR_KINDS].sums[i % TR_KINDS] = sum[i];
     if (ok && first)
-        ok = tr_heading_write(h, file, part, e) &&
-             (fsync(file) == 0 || tr_fail(e, "%s: %s", part, strerror(errno))) && tr_file_name(part, path, e);
+        ok = tr_heading_write(h, file, part, e) && tr_file_name(file, part, path, e);
     free(sum);
     close(file);
     return ok && in_step(ranks, e);

@@ -50,9 +50,11 @@ bool tr_file_make(const char *path, int64_t bytes, struct tr_error *e)
     return ok;
 }
 
-bool tr_file_name(const char *part, const char *path, struct tr_error *e)
+bool tr_file_name(int file, const char *part, const char *path, struct tr_error *e)
 {
     char copy[TR_PATH];
+    if (fsync(file))
+        return tr_fail(e, "%s cannot be written: %s", part, strerror(errno));
     if (rename(part, path))
         return tr_fail(e, "%s cannot be renamed to %s: %s", part, path, strerror(errno));
     snprintf(copy, sizeof copy, "%s", path);

@@ -16,7 +16,7 @@ bool tr_write_at(int file, const void *from, int64_t bytes, int64_t at, const ch
 bool tr_file_part(char part[TR_PATH], const char *path, struct tr_error *e);
 /* Of so many bytes, all 0. */
 bool tr_file_make(const char *path, int64_t bytes, struct tr_error *e);
-/* After everything is on the disk: `part` becomes `path`, and the name is on the disk, too. */
-bool tr_file_name(const char *part, const char *path, struct tr_error *e);
+/* When all that is in `file` is on the disk, `part` becomes `path`, and the name is on the disk, too. */
+bool tr_file_name(int file, const char *part, const char *path, struct tr_error *e);
 
 #endif

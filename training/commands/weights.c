@@ -92,8 +92,7 @@ static bool export_all(
     bool ok = tr_safetensors_make(&s, part, e);
     for (uint32_t i = 0; i < h->head.entries && ok; i++)
         ok = export_entry(h, (int)i, from, path, &s, here, there, e);
-    ok = ok && (fsync(s.file) == 0 || tr_fail(e, "%s cannot be written: %s", part, strerror(errno))) &&
-         tr_file_name(part, to, e);
+    ok = ok && tr_file_name(s.file, part, to, e);
     if (!ok)
         unlink(part);
     free(here), free(there);
@@ -228,9 +227,7 @@ static bool import_all(
     bool ok = to >= 0 || tr_fail(e, "%s cannot be written: %s", part, strerror(errno));
     for (uint32_t i = 0; i < h->head.entries && ok; i++)
         ok = import_entry(h, (int)i, s, to, part, here, there, e);
-    ok = ok && tr_heading_write(h, to, part, e) &&
-         (fsync(to) == 0 || tr_fail(e, "%s cannot be written: %s", part, strerror(errno))) &&
-         tr_file_name(part, path, e);
+    ok = ok && tr_heading_write(h, to, part, e) && tr_file_name(to, part, path, e);
     if (!ok)
         unlink(part);
     free(here), free(there);
