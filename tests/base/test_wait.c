@@ -277,6 +277,32 @@ Test(wait, a_watch_misses_nothing)
     cr_expect_lt(tt_now_ns() - began, LONG_S * INT64_C(1000000000) / 2);
 }
 
+static void *watch_long(void *bell)
+{
+    tt_doorbell_begin_watch(bell);
+    tt_doorbell_watch(bell, 10 * INT64_C(1000000000));
+    return NULL;
+}
+
+/* The watcher sleeps, too: an owner that comes to sleep wakes it. */
+Test(wait, who_comes_to_sleep_wakes_its_watcher)
+{
+    struct tt_doorbell bell = { 0 }, *bells[] = { &bell };
+    struct tt_wait w;
+    pthread_t watcher;
+    int64_t began = tt_now_ns();
+    cr_assert_eq(pthread_create(&watcher, NULL, watch_long, &bell), 0);
+    while (atomic_load(&bell.watched) == 0)
+        tt_sleep_ms(1);
+    tt_sleep_ms(50); /* most likely it is in its sleep by then */
+    tt_wait_begin(&w, at_once, bells, 1);
+    while (!tt_wait_is_asleep(&w))
+        tt_wait_idle(&w);
+    pthread_join(watcher, NULL);
+    tt_wait_awake(&w);
+    cr_expect_lt(tt_now_ns() - began, 5 * INT64_C(1000000000));
+}
+
 /* So long after the other has come to sleeping. */
 static void write_late(struct pair *p, int ms)
 {

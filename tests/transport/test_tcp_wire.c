@@ -2,7 +2,9 @@
 /* test_tcp_wire.c: what goes over a connection of tcp, byte by byte: an endpoint that no thread drives, and
  * at the other end of its connection a test that says what no rank would say just so. */
 #include <criterion/criterion.h>
+#include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,6 +109,7 @@ Test(tcp_wire, a_turn_of_reading_keeps_no_whole_frame)
 /* The linker puts these before those of the system (Makefile.am). */
 static _Thread_local char calls[16];
 static _Thread_local size_t ncalls;
+static _Thread_local size_t send_most = SIZE_MAX; /* of a send: so little room does the socket have */
 
 static void count_call(char what)
 {
@@ -135,7 +138,7 @@ ssize_t __wrap_send(int fd, const void *from, size_t bytes, int flags);
 ssize_t __wrap_send(int fd, const void *from, size_t bytes, int flags)
 {
     count_call('s');
-    return __real_send(fd, from, bytes, flags);
+    return __real_send(fd, from, bytes < send_most ? bytes : send_most, flags);
 }
 
 static void expect_calls(const char *like, const char *when)
@@ -260,6 +263,22 @@ Test(tcp_wire, few_bytes_go_with_their_head)
     tt_tcp.close(&e->head);
 }
 
+/* A socket with little room takes a part of them, and then the rest, and not the first part again. */
+Test(tcp_wire, few_bytes_that_a_socket_takes_in_parts_come_whole)
+{
+    static const size_t rooms[] = { 1, 10, sizeof(struct tcp_frame), sizeof(struct tcp_frame) + 3 };
+    int other;
+    struct tcp_endpoint *e = open_end(0, 1, &other);
+    lend_rooms(e);
+    for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++) {
+        send_most = rooms[i];
+        send_one(e, other, i, 100);
+    }
+    send_most = SIZE_MAX;
+    close(other);
+    tt_tcp.close(&e->head);
+}
+
 /* Where the system paces, a long message is written in parts. */
 Test(tcp_wire, little_is_written_at_once_where_the_system_paces)
 {
@@ -276,6 +295,61 @@ Test(tcp_wire, little_is_written_at_once_where_the_system_paces)
         expect_calls(number == 1 ? "ww" : "w", number == 1 ? "paced" : "not paced");
         cr_expect_eq(atomic_load(&tt_tcp_link_of(e, 0, 1)->out[number].state), TCP_DONE);
     }
+    close(other);
+    tt_tcp.close(&e->head);
+}
+
+/* --- A caller that sleeps */
+
+static _Thread_local struct pollfd asleep[8];
+static _Thread_local nfds_t asleep_count;
+
+int __real_ppoll(struct pollfd *polled, nfds_t count, const struct timespec *timeout, const sigset_t *mask);
+int __wrap_ppoll(struct pollfd *polled, nfds_t count, const struct timespec *timeout, const sigset_t *mask);
+int __wrap_ppoll(struct pollfd *polled, nfds_t count, const struct timespec *timeout, const sigset_t *mask)
+{
+    asleep_count = count < 8 ? count : 8;
+    memcpy(asleep, polled, asleep_count * sizeof *asleep);
+    return __real_ppoll(polled, count, timeout, mask);
+}
+
+static short sleeps_for(int fd)
+{
+    for (nfds_t i = 0; i < asleep_count; i++)
+        if (asleep[i].fd == fd)
+            return asleep[i].events;
+    return 0;
+}
+
+static void sleep_shortly(struct tcp_endpoint *e, uint32_t ticket)
+{
+    asleep_count = 0;
+    e->head.park(e, ticket, 1000000);
+}
+
+/* It is woken by bytes that come, by room for what it has begun to write, by peers that connect where the
+ * thread could take them, and by its bell, also if that rang just before. */
+Test(tcp_wire, a_caller_sleeps_for_all_that_concerns_it)
+{
+    int other;
+    struct tcp_endpoint *e = open_end(0, 1, &other);
+    struct tcp_peer *p = &e->peers[1];
+    uint32_t ticket = atomic_load(&e->head.doorbell->word);
+    cr_assert_eq(tt_tcp_sleep_open(e), TUTTI_OK);
+    cr_assert_not_null(e->head.park);
+    e->turns.accepts = true;
+    sleep_shortly(e, ticket);
+    cr_expect_eq(asleep_count, 3, "its bell, who connects, and a peer");
+    cr_expect_eq(sleeps_for(p->fd), POLLIN);
+    cr_expect_eq(sleeps_for(e->listener), POLLIN);
+    p->to.size = 8; /* a frame is under way */
+    e->turns.accepts = false;
+    sleep_shortly(e, ticket);
+    cr_expect_eq(sleeps_for(p->fd), POLLIN | POLLOUT);
+    cr_expect_eq(sleeps_for(e->listener), 0, "nobody could take who connects");
+    p->to.size = 0;
+    sleep_shortly(e, ticket - 1);
+    cr_expect_eq(asleep_count, 0, "it was rung");
     close(other);
     tt_tcp.close(&e->head);
 }
