@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/status.h"
 #include "tests/rig/patience.h"
 #include "link.h"
 #include "shm_ranks.h"
@@ -70,30 +71,17 @@ Test(tcp_thread, naps_get_long_while_the_caller_drives)
     shm_stage_run(shm_stage_new(RANKS), drive_long, -1);
 }
 
-/* It is needed now: a nap does not go on. */
-static void wake_a_napper(struct shm_rank *r)
-{
-    enum { TIMES = 100, LONG_NS = 1200000, PAUSE_NS = 20000000 };
-    struct tcp_endpoint *e = (struct tcp_endpoint *)join(r);
-    int late = 0;
-    for (int i = 0; i < TIMES; i++) {
-        int64_t until = tt_now_ns() + PAUSE_NS / 4;
-        while (tt_now_ns() < until)
-            tt_tcp_drive(e, 1 - r->me, false);
-        int64_t began = tt_now_ns();
-        tt_tcp_wake(e);
-        while (atomic_load(&e->woken))
-            tt_nap_ns(1000);
-        late += tt_now_ns() - began > LONG_NS;
-    }
-    suite_expect(&r->suite, late < TIMES / 4, "the thread came late %d times of %d", late, TIMES);
-    shm_meet(r);
-    tt_tcp.close(&e->head);
-}
-
+/* A thread that naps watches the caller's bell. Who needs it ends that. */
 Test(tcp_thread, who_needs_it_ends_its_nap)
 {
-    shm_stage_run(shm_stage_new(RANKS), wake_a_napper, -1);
+    struct tt_endpoint_params params = { .n = 2, .me = 0, .slot_bytes = SUITE_SLOT_BYTES };
+    uint8_t address[TT_ADDRESS_BYTES];
+    struct tt_endpoint *head;
+    cr_assert_eq(tt_tcp.open(&params, address, &head), TUTTI_OK, "%s", tt_last_error());
+    tt_doorbell_begin_watch(head->doorbell);
+    tt_tcp_wake((struct tcp_endpoint *)head);
+    cr_expect_eq(atomic_load(&head->doorbell->watched), 0);
+    tt_tcp.close(head);
 }
 
 /* --- Slots */
