@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# listings.sh: what docs/training.md shows is what is printed, and what docs/training-models.md says of models
-# and checkpoints is what a program finds that knows nothing else; and docs/training-checklist.md has all 56
-# rows, each of which names a command that prints what the row promises, or says that it is not there yet.
+# listings.sh: what the chapters of docs/training.md show is what is printed, and what docs/training-models.md
+# says of models and checkpoints is what a program finds that knows nothing else; and
+# docs/training-checklist.md has all 56 rows, each of which names a command that prints what the row
+# promises, or says that it is not there yet.
 set -u
 # shellcheck source=tests/training/gate.sh
 . "$(dirname "$0")/gate.sh"
@@ -13,7 +14,14 @@ sources=$(cd "${srcdir:-$(dirname "$0")/../..}" && pwd) || exit 1
 [ -d "$sources/tests/training" ] || sources=$(dirname "$(dirname "$sources")")
 checklist=$sources/docs/training-checklist.md
 
-set -- "$sources/docs/training.md"
+set --
+for chapter in "$sources"/docs/training-*.md; do
+    case $chapter in
+    *-models.md | *-checklist.md) ;;
+    *) set -- "$@" "$chapter" ;;
+    esac
+done
+set -- "$@" "$sources/docs/training-other-models.md"
 if command -v python3 >/dev/null 2>&1; then
     set -- "$@" "$sources/docs/training-models.md"
 else
