@@ -91,6 +91,8 @@ static const struct tr_option last[] = {
         "plant an error by name, to see it caught; 'list' tells the names" },
     { "machine", TR_TEXT, AT(shown.machine),
         "plan: what runs it, by name or as a file; 'list' tells the names" },
+    { "measure", TR_FLAG, AT(shown.measure),
+        "plan: this machine runs it, as it is now; print its lines, too" },
     { "tape", TR_WHOLE, AT(shown.tape), "explain: print the list of this rank" },
     { "json", TR_FLAG, AT(shown.json), "one JSON object a line: the run, then each step, with all messages" },
     { "markdown", TR_FLAG, AT(shown.markdown), "compare: one table as Markdown" },

@@ -30,6 +30,7 @@ struct tr_options {
         bool json, markdown, hex, gantt, stage_memory, quiet;
         char trace[512];
         char machine[512]; /* plan: a preset, or a file */
+        bool measure; /* plan: this one */
         long trace_step; /* -1: the last */
         long tape; /* explain: a rank whose list is printed; -1: none */
     } shown;

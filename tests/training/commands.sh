@@ -34,6 +34,9 @@ said 1 'the machines that have a name are host, selene' plan -n 2 --machine nowh
 said 1 'plan knows no parameter servers' plan -n 3 --servers 1
 said 1 'nothing divides' plan -n 7 --batch 8 --layers 4
 said 2 '--machine is an option of plan' train --machine host
+said 1 'both say what runs it' plan -n 2 --machine host --measure
+said 1 'up to 64 are started here' plan -n 65 --measure
+said 2 '--measure is an option of plan' train --measure
 said 0 'byte_near 235 GB/s' plan --machine list
 "$train" plan -n 2 --batch 8 --json | python3 -m json.tool >"$scratch/said" 2>&1 ||
     fail "plan --json is no JSON"

@@ -166,7 +166,7 @@ static double data_seconds(const struct guessing *g, double compute)
     double mine = (double)(s->layers * s->in_layer) / ((double)c->pp * c->tp) + (double)s->outside / c->tp;
     double once = all_reduce(g, mine * (double)g->width, axes) / 2; /* a reduce-scatter, or an all-gather */
     double all = c->zero <= 1 ? 2 * once : c->zero == 2 ? (c->micros + 1) * once : 3 * c->micros * once;
-    double covered = (c->zero == 3 ? 1 : 0.5) * compute * c->micros;
+    double covered = !c->overlap ? 0 : (c->zero == 3 ? 1 : 0.5) * compute * c->micros;
     if (c->zero == 2 || (c->zero == 1 && c->micros > 1))
         covered = 0;
     return all > covered ? all - covered : 0;
@@ -226,6 +226,11 @@ static bool has_buckets(const struct tr_choice *c)
     return c->dp * c->cp > 1 && c->zero == 0 && c->ep == 1;
 }
 
+static bool has_prefetch(const struct tr_choice *c)
+{
+    return c->zero == 3 && c->overlap;
+}
+
 void tr_choice_options(struct tr_options *to, const struct tr_options *base, const struct tr_choice *c)
 {
     *to = *base;
@@ -237,9 +242,9 @@ void tr_choice_options(struct tr_options *to, const struct tr_options *base, con
     p->pipeline.chunks = c->order == TR_ORDER_INTERLEAVED ? 2 : 1;
     if (c->pp > 1)
         snprintf(p->pipeline.schedule, sizeof p->pipeline.schedule, "%s", tr_order_names[c->order]);
-    p->reduce.overlap = c->dp * c->cp > 1;
+    p->reduce.overlap |= c->overlap;
     p->reduce.bucket = has_buckets(c) ? TR_BUCKET : 0;
-    p->zero.prefetch = c->zero == 3 ? 1 : 0;
+    p->zero.prefetch = has_prefetch(c);
 }
 
 const char *tr_choice_text(const struct tr_choice *c, char text[160])
@@ -262,11 +267,11 @@ const char *tr_choice_text(const struct tr_choice *c, char text[160])
             tr_recompute_names[c->recompute]);
     if (c->sp)
         used += snprintf(text + used, 160 - (size_t)used, " --sp");
-    if (c->dp * c->cp > 1)
+    if (c->overlap)
         used += snprintf(text + used, 160 - (size_t)used, " --overlap");
     if (has_buckets(c))
         used += snprintf(text + used, 160 - (size_t)used, " --bucket %dM", TR_BUCKET >> 20);
-    if (c->zero == 3)
+    if (has_prefetch(c))
         used += snprintf(text + used, 160 - (size_t)used, " --zero3-prefetch 1");
     if (!used)
         snprintf(text, 160, "one rank");

@@ -21,7 +21,7 @@ struct tr_choice {
     short pp, cp, ep, tp;
     int dp, micros;
     unsigned char zero, recompute, order;
-    bool sp;
+    bool sp, overlap;
     double seconds; /* of a step, guessed */
     int64_t least; /* bytes that a rank needs at least */
 };

@@ -37,6 +37,7 @@ static const struct {
         "peak_float32 98 GFLOP/s   # products of 1024 x 1024 on a core with AVX-512: perf/results\n"
         "peak_bfloat16 98 GFLOP/s  # computed in float32\n"
         "efficiency 0.7            # assumed: small products beside that large one\n"
+        "overlap 0                 # the cores copy messages\n"
         "latency_near 100 ns       # the defaults of the library\n"
         "message_near 40 ns\n"
         "byte_near 50 GB/s\n" },
@@ -82,6 +83,25 @@ static const struct {
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
+void tr_machine_say(const struct tr_machine *m, FILE *to)
+{
+    fprintf(to, "# %s\n", m->name);
+    for (int i = 0; i < ROWS; i++) {
+        double value = *(const double *)(const void *)((const char *)m + rows[i].offset) / rows[i].unit;
+        bool peak = !strncmp(rows[i].name, "peak", 4), away = strstr(rows[i].name, "_away");
+        if (strcmp(rows[i].name, "link") != 0 && !away)
+            fprintf(to, "%s %.6g%s\n", rows[i].name, peak ? value * 1e-9 : value,
+                peak                                ? " GFLOP/s"
+                : !strncmp(rows[i].name, "byte", 4) ? " GB/s"
+                : rows[i].unit < 1                  ? " ns"
+                                                    : "");
+    }
+    fprintf(to, "overlap %d\n", m->covers);
+    if (m->memory)
+        fprintf(to, "memory %.6g GB\n", 1e-9 * (double)m->memory);
+    fprintf(to, "\n");
+}
+
 /* Lines of tutti-sim's machines that say nothing of what is priced here. */
 static const char *const passed_over[] = { "latency_far", "message_far", "byte_far", "fold_byte", "copy_byte",
     "switch", "eager", "hosts", "cores", "library", "algorithms", "protocol", "proxy", "launch", "staging",
@@ -114,6 +134,10 @@ static bool set(struct tr_machine *m, const char *name, double value, const char
     if (!strcmp(name, "ranks_per_host")) {
         m->ranks_per_host = (int)value;
         return value >= 1 && value <= 65536 && value == (int)value;
+    }
+    if (!strcmp(name, "overlap")) {
+        m->covers = value == 1;
+        return value == 0 || value == 1;
     }
     if (!strcmp(name, "memory")) {
         m->memory = (int64_t)(value * scale);
@@ -161,8 +185,8 @@ static bool read_text(struct tr_machine *m, const char *name, char *text, struct
         if (!read_line(m, line, &wrong))
             return tr_fail(e,
                 "--machine %s, line %d: \"%s\" is no line of a machine, or its value is none; legal are "
-                "peak_float32 and peak_bfloat16 with GFLOP/s or TFLOP/s, efficiency up to 1, memory with "
-                "GB, and the lines of tutti-sim --costs",
+                "peak_float32 and peak_bfloat16 with GFLOP/s or TFLOP/s, efficiency up to 1, overlap 0 or 1, "
+                "memory with GB, and the lines of tutti-sim --costs",
                 name, number, wrong);
     }
     return true;
@@ -188,7 +212,9 @@ static char *text_of(const char *name)
 
 bool tr_machine_read(struct tr_machine *m, const char *name, struct tr_error *e)
 {
-    struct tr_machine read = { .rate = { 50e9, 1e9 }, .latency = { 1e-7, 4e-6 }, .message = { 4e-8, 3e-6 } };
+    struct tr_machine read = {
+        .rate = { 50e9, 1e9 }, .latency = { 1e-7, 4e-6 }, .message = { 4e-8, 3e-6 }, .covers = true
+    };
     char *text = text_of(name), names[160] = "";
     for (int i = 0; i < PRESETS; i++)
         snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i ? ", " : "", presets[i].name);

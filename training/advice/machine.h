@@ -5,6 +5,7 @@
  *     # 8 A100 in each host
  *     peak_bfloat16  312 TFLOP/s   # the data sheet
  *     efficiency     0.52          # of the peak, that products reach
+ *     overlap        1             # 0: whoever computes has to copy messages, too
  *     memory         80 GB
  *     ranks_per_host 8
  *     byte_near      235 GB/s
@@ -27,6 +28,7 @@ struct tr_machine {
     double peak[2]; /* FLOP/s of float32 and of bfloat16; 0: it is not said */
     double efficiency; /* the part of the peak that a step's operations reach */
     int64_t memory; /* bytes of a rank; 0: it is not said */
+    bool covers; /* messages go on beside operations, and cost these nothing */
     int ranks_per_host; /* 0: all are on one */
     double latency[TR_REACHES], message[TR_REACHES]; /* seconds: on the way, and at each end */
     double rate[TR_REACHES]; /* bytes a second of a rank */
@@ -37,6 +39,8 @@ struct tr_machine {
 bool tr_machine_read(struct tr_machine *m, const char *name, struct tr_error *e);
 /* The presets, with where their figures come from. */
 void tr_machine_list(FILE *to);
+/* Its lines, as a file has them. */
+void tr_machine_say(const struct tr_machine *m, FILE *to);
 /* Bytes a second that a rank sends so far, while all others of its host do so, too. */
 double tr_machine_rate(const struct tr_machine *m, enum tr_reach reach);
 

@@ -53,7 +53,7 @@ void tr_price_tape(struct tr_tape_price *p, const struct tr_tape *t, const struc
         struct tr_part_price *part = i->part < 0 || i->part >= TR_PARTS ? &p->end : &p->parts[i->part];
         part->compute += i->flops / (m->peak[narrow] * m->efficiency);
         if (is_counted(i))
-            *(i->beside ? &part->beside : &part->messages) += message_seconds(t, i, m);
+            *(i->beside && m->covers ? &part->beside : &part->messages) += message_seconds(t, i, m);
     }
 }
 

@@ -98,9 +98,12 @@ static void add_meshes(struct making *k, long ranks)
                     continue;
                 int dp = (int)(ranks / ((long)pp * tp * cp));
                 for (int ep = 1; ep <= dp && (ep == 1 || k->sketch->experts); ep *= 2) {
-                    struct tr_choice c = {
-                        .pp = (short)pp, .cp = (short)cp, .ep = (short)ep, .tp = (short)tp, .dp = dp
-                    };
+                    struct tr_choice c = { .pp = (short)pp,
+                        .cp = (short)cp,
+                        .ep = (short)ep,
+                        .tp = (short)tp,
+                        .dp = dp,
+                        .overlap = k->machine->covers && dp * cp > 1 };
                     if (may_be(k->mesh[0], asked->dp, dp) && may_be(k->mesh[1], asked->tp, tp) &&
                         may_be(k->mesh[2], asked->pp, pp) && may_be(k->mesh[3], asked->cp, cp) &&
                         may_be(k->mesh[4], asked->ep, ep))
