@@ -143,7 +143,7 @@ struct tr_plan {
     } offload;
     /* Asynchronous: each gradient is applied by itself, and a worker waits while it is more than so many
      * steps before the slowest (-1: never). Live: the server takes whoever comes first; else in the order of
-     * `arrivals`, push_order.h. */
+     * `arrivals`, data/push_order.h. */
     struct {
         bool async, live;
         long staleness;

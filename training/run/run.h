@@ -57,8 +57,9 @@ bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct t
 /* One step: one update of the weights, or those of an asynchronous pipeline's window. A loss or norm that is
  * not finite is an error; nothing was updated then, but by an asynchronous pipeline. */
 bool tr_runner_step(struct tr_runner *r, struct tr_error *e);
-/* One instruction of it. */
+/* One instruction of it; and the same without what a step makes of it. (step.c, run.c) */
 bool tr_runner_instr(struct tr_runner *r, int n, struct tr_error *e);
+bool tr_runner_do(struct tr_runner *r, int n, struct tr_error *e);
 /* The calls of a collective; each is counted, if there is where. */
 tutti_status tr_runner_calls(const struct tr_runner *r, const struct tr_instr *i, struct tr_ledger *counted);
 void tr_runner_close(struct tr_runner *r);

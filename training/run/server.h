@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* server.h: messages between workers and parameter servers, what an asynchronous server does, and in which
- * order it takes the workers' pushes.
+/* server.h: messages between workers and parameter servers, and what an asynchronous server
+ * does.
  *
  * A worker's clock is the number of its pushes that were taken. With a bound of K (stale synchronous
  * parallel: Ho et al. 2013) a worker is given values only while its clock is no more than K before the
@@ -8,32 +8,11 @@
 #ifndef TRAINING_RUN_SERVER_H
 #define TRAINING_RUN_SERVER_H
 
+#include "training/data/push_order.h"
 #include "training/run/traffic.h"
 
 /* A push or a pull, on either side. */
 bool tr_server_message(struct tr_runner *r, const struct tr_instr *i, struct tr_error *e);
-
-/* ---- push_order.c ---- */
-
-struct tr_push_order {
-    int workers, servers;
-    long steps; /* of each worker */
-    int **order; /* of each server: the worker of each push; NULL: live, whoever comes first */
-};
-
-/* text: "live", "seed:N", or a file: on each line a worker, and what follows is not read. Of several servers
- * each may have a file of its own, whose name ends with a point and its number. An order that would have a
- * worker push while it waits, as it is more than `staleness` ahead, is an error. */
-bool tr_push_order_make(struct tr_push_order *a, const char *text, const struct tr_mesh *m, long staleness,
-    long steps, struct tr_error *e);
-void tr_push_order_free(struct tr_push_order *a);
-
-/* By how many steps a worker is ahead of the slowest one. */
-long tr_ahead(const long *clocks, int workers, int worker);
-/* "FILE.1", or with one server "FILE". */
-void tr_push_order_name(char *to, size_t room, const char *file, int server, int servers);
-
-/* ---- server.c ---- */
 
 /* A push that was applied. */
 struct tr_push {

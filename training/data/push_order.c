@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* push_order.c: orders of pushes from a seed or a file, and whether workers that wait for each other and for
  * servers can come in such an order. */
-#include "training/run/server.h"
+#include "training/data/push_order.h"
 
 #include "training/data/data.h"
 

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* step.c: a step: walk the list, and add up what it gives: loss and norm. */
+#include "training/run/run.h"
+
+#include "training/launch.h"
+#include "training/run/compute.h"
+#include "training/run/exchange.h"
+#include "training/run/find_nan.h"
+#include "training/run/traffic.h"
+
+#include <math.h>
+
+static double sum(const double *x, int64_t count)
+{
+    double s = 0;
+    for (int64_t i = 0; i < count; i++)
+        s += x[i];
+    return s;
+}
+
+/* The first instruction of a vector of leaves finds it cleared; after the last one all leaves are there. */
+static void before(struct tr_runner *r, int n)
+{
+    const struct tr_tape *t = r->tape;
+    const int vectors[] = { t->losses, t->leaves };
+    for (int i = 0; i < 2; i++)
+        if (t->values[vectors[i]].first == n)
+            r->x->k->fill(r->x, tr_at(r, vectors[i]), 0, t->values[vectors[i]].bytes);
+}
+
+/* All leaves of both kinds lie in one array of the host, and are waited for once. The loss of a step is known
+ * with its norm, or after it. */
+static void after(struct tr_runner *r, int n)
+{
+    const struct tr_tape *t = r->tape;
+    const struct tr_backend *b = r->arena.b;
+    const struct tr_value *losses = &t->values[t->losses], *leaves = &t->values[t->leaves];
+    int updates = r->n_updates;
+    int64_t loss = losses->bytes / 8 / updates, norm = leaves->bytes / 8 / updates;
+    double *loss_leaves = r->staged.sums, *norm_leaves = r->staged.sums + updates * loss;
+    if (losses->last == n)
+        b->copy_later(r->x, loss_leaves, tr_at(r, t->losses), losses->bytes);
+    if (leaves->last == n)
+        b->copy_later(r->x, norm_leaves, tr_at(r, t->leaves), leaves->bytes);
+    if ((losses->last != n && leaves->last != n) || n < leaves->last)
+        return;
+    b->sync(r->x);
+    for (int u = 0; u < updates && losses->last <= n; u++)
+        r->updates[u].loss =
+            sum(loss_leaves + u * loss, loss) / (double)(t->step.sequences * tr_targets(t->placed->g));
+    for (int u = 0; u < updates && leaves->last == n; u++)
+        r->updates[u].norm = sqrt(sum(norm_leaves + u * norm, norm));
+    r->result = r->updates[updates - 1];
+}
+
+/* Kernels say nothing; the first failure of the set stays in their context. */
+static bool kernels_ran(const struct tr_runner *r, int n, struct tr_error *e)
+{
+    const struct tr_instr *i = &r->tape->instrs[n];
+    return !r->x->status ||
+           tr_fail(e, "step %lld, rank %d: instruction %d, %s of %s: kernels %s: %s", (long long)r->step,
+               r->tape->rank, n, i->code == TR_COMPUTE ? tr_op(i->op)->name : tr_codes[i->code].name,
+               tr_instr_name(r->tape, i), r->x->k->name, r->x->k->words(r->x->status));
+}
+
+/* A call on a device's stream that fails after it has returned leaves numbers that mean nothing: before any
+ * of these is looked at, its communicator is asked. */
+static bool calls_ran(const struct tr_runner *r, int n, struct tr_error *e)
+{
+    const tutti_comm *failed = NULL;
+    if (r->arena.b->apart && n == r->tape->values[r->tape->leaves].last)
+        failed = tr_groups_failed(&r->groups);
+    return !failed || tr_fail(e, "step %lld, rank %d: %s", (long long)r->step, r->tape->rank,
+                          tutti_get_last_error(failed));
+}
+
+bool tr_runner_instr(struct tr_runner *r, int n, struct tr_error *e)
+{
+    before(r, n);
+    if (!tr_runner_do(r, n, e) || !kernels_ran(r, n, e))
+        return false;
+    tr_note_used(r, &r->tape->instrs[n]);
+    after(r, n);
+    return kernels_ran(r, n, e) && calls_ran(r, n, e);
+}
+
+static bool all_finite(const struct tr_runner *r)
+{
+    for (int u = 0; u < r->n_updates; u++)
+        if (!isfinite(r->updates[u].loss) || !isfinite(r->updates[u].norm))
+            return false;
+    return true;
+}
+
+bool tr_runner_step(struct tr_runner *r, struct tr_error *e)
+{
+    const struct tr_tape *t = r->tape;
+    struct tr_traffic before;
+    r->before = r->result, r->flops = 0;
+    tr_exchange_begin(&r->predicted);
+    tr_ledger_begin(&r->counted, &r->predicted);
+    tr_ledger_begin(&r->copies_counted, &r->copies_predicted);
+    if (r->audited && r->groups.world && !tr_traffic_read(&before, &r->groups, e))
+        return false;
+    if (r->audited)
+        tr_audit_begin(&r->audit, t, &r->arena);
+    for (int n = 0; n < t->n_instrs; n++) {
+        if (r->audited)
+            tr_audit_before(&r->audit, t, &r->arena, n);
+        r->clock[n] = tr_now_ns();
+        if (!tr_runner_instr(r, n, e))
+            return false;
+        bool tells = t->step.norm != TR_NORM_OF_EACH_PUSH; /* there a server does, who has other pushes */
+        if (n == t->values[t->leaves].last && tells && !all_finite(r))
+            return tr_not_finite(r, e);
+        if (r->audited)
+            tr_audit_after(&r->audit, t, &r->arena, n);
+    }
+    r->clock[t->n_instrs] = tr_now_ns();
+    r->step++;
+    bool ok = tr_ledger_equal(&r->counted, &r->predicted, t, e) &&
+              tr_ledger_equal(&r->copies_counted, &r->copies_predicted, t, e);
+    if (r->audited)
+        ok = ok && tr_audit_end(&r->audit, t, &r->arena, e) &&
+             (!r->groups.world || tr_traffic_equal(&before, &r->groups, &r->predicted, t->rank, e));
+    r->audited = false;
+    return ok;
+}
