@@ -43,6 +43,29 @@ same()
     cmp -s "$scratch/cuda" "$scratch/host" || fail "$*: another state"
 }
 
+# counted STEPS OPTIONS: how often the processor waited for all of a stream, and for something on one.
+counted()
+{
+    steps=$1
+    shift
+    rm -f "$scratch/counts"
+    TRAIN_STUB_COUNTS=$scratch/counts "$train" --device cuda --quiet "$@" --steps "$steps" \
+        >"$scratch/out" 2>"$scratch/said" || fail "$*: $(cat "$scratch/said")"
+    sed -n 's/^syncs \([0-9]*\) waits \([0-9]*\)$/\1 \2/p' "$scratch/counts"
+}
+
+# waits SYNCS WAITS OPTIONS: so often in a step.
+waits()
+{
+    syncs=$1 points=$2
+    shift 2
+    few=$(counted 3 "$@")
+    more=$(counted 5 "$@")
+    each=$(echo "$few $more" | awk '{ print ($3 - $1) / 2, ($4 - $2) / 2 }')
+    [ "$each" = "$syncs $points" ] ||
+        fail "$*: in a step the processor waits $each times, for all and for a point, and not $syncs $points"
+}
+
 # shellcheck disable=SC2086 # options are words
 {
     same $gpt
@@ -51,8 +74,16 @@ same()
     same $mlp --dp 2 --zero 1 --overlap
     same $mlp --pp 2 --micro 2
     same $mlp --offload optimizer
+    same $mlp --offload both --micro 2 --steps 4
+    same $gpt --offload activations --steps 3
+    same $gpt --offload both --offload-delay 1 --precision bfloat16 --steps 3
     same --model cnn:nano --batch 1 --steps 1
     same --model moe:nano --data grammar --layers 1 --heads 2 --context 8 --batch 2 --steps 1
+
+    # The processor waits for the device once a step, and for what it computes itself.
+    waits 1 0 $gpt
+    waits 1 0 $mlp --offload activations
+    waits 1 9 $mlp --offload optimizer
 
     # What cannot be is refused before a step.
     begun='^ *[0-9]'

@@ -100,6 +100,59 @@ static void sync_apart(struct tr_context *x)
     (void)x;
 }
 
+/* ---- copies beside the list, each as late as it may be: when somebody waits for it ---- */
+
+enum { COPIES = 4096 };
+static struct {
+    void *to;
+    const void *from;
+    int64_t bytes;
+} copies[COPIES];
+static uint64_t begun, done;
+
+static bool make_stream(struct tr_context *x, tutti_stream *made, struct tr_error *e)
+{
+    (void)x, (void)e;
+    *made = tutti_cuda_stream(copies);
+    return true;
+}
+
+static void copy_later(struct tr_context *x, tutti_stream on, void *to, const void *from, int64_t bytes)
+{
+    if (on.kind == TUTTI_STREAM_NONE) {
+        copy_apart(x, to, from, bytes);
+        return;
+    }
+    cr_assert_lt(begun - done, COPIES);
+    copies[begun % COPIES].to = to, copies[begun % COPIES].from = from;
+    copies[begun++ % COPIES].bytes = bytes;
+}
+
+static tutti_status record_late(struct tr_context *x, tutti_stream stream, uint64_t *point)
+{
+    (void)x, (void)stream;
+    *point = begun;
+    return TUTTI_OK;
+}
+
+static tutti_status wait_late(struct tr_context *x, tutti_stream earlier, uint64_t point)
+{
+    for (; earlier.kind != TUTTI_STREAM_NONE && done < point; done++)
+        copy_apart(x, copies[done % COPIES].to, copies[done % COPIES].from, copies[done % COPIES].bytes);
+    return TUTTI_OK;
+}
+
+static tutti_status after_late(struct tr_context *x, tutti_stream later, tutti_stream earlier, uint64_t point)
+{
+    (void)later;
+    return wait_late(x, earlier, point);
+}
+
+static void end_stream(struct tr_context *x, tutti_stream ended)
+{
+    wait_late(x, ended, begun);
+}
+
 static const struct tr_backend apart = { .name = "apart",
     .apart = true,
     .open = open_apart,
@@ -107,12 +160,15 @@ static const struct tr_backend apart = { .name = "apart",
     .alloc = alloc,
     .release = release,
     .copy = copy_apart,
-    .copy_later = copy_apart,
+    .copy_later = copy_later,
     .clear = clear_apart,
     .sync = sync_apart,
     .stream = own_stream,
-    .record = record,
-    .after = after };
+    .make_stream = make_stream,
+    .end_stream = end_stream,
+    .record = record_late,
+    .after = after_late,
+    .wait = wait_late };
 
 /* ---- the kernels: those of the processor, with the memory open ---- */
 
@@ -255,7 +311,7 @@ static void tear_down(void)
     tr_prepared_free(&prepared);
 }
 
-enum { STEPS = 2, MOST = 1 << 16 };
+enum { STEPS = 3, MOST = 1 << 16 };
 struct told {
     struct tr_result results[STEPS];
     float parameter[MOST];
@@ -287,7 +343,8 @@ Test(apart, nobody_looks_into_the_memory_but_kernels_and_copies)
     static const char *const lines[] = { "--data grammar --batch 6", "--model mlp:nano", "--model cnn:nano",
         "--data grammar --precision bfloat16 --rounding stochastic", "--data grammar --micro 4 --clip 0.5",
         "--data grammar --optimizer sgd", "--data grammar --offload optimizer --offload-delay 1",
-        "--data grammar --offload optimizer --precision bfloat16",
+        "--data grammar --offload optimizer --precision bfloat16", "--data grammar --offload activations",
+        "--data grammar --offload both --micro 2 --batch 4", "--model cnn:nano --offload both",
         "--model moe:nano --data grammar --batch 2" };
     struct tr_kernels set = apart_set();
     static struct told plain, told;

@@ -24,13 +24,14 @@ struct tr_backend {
     void (*release)(struct tr_context *x, void *memory, bool on_host);
     /* Between any two places of either memory. It is over when this returns. */
     void (*copy)(struct tr_context *x, void *to, const void *from, int64_t bytes);
-    /* The same between memory of this back end: what is read must lie still until it is over. */
-    void (*copy_later)(struct tr_context *x, void *to, const void *from, int64_t bytes);
+    /* The same between memory of this back end, on one of its streams: what is read must lie still until it
+     * is over. */
+    void (*copy_later)(struct tr_context *x, tutti_stream on, void *to, const void *from, int64_t bytes);
     void (*clear)(struct tr_context *x, void *to, int byte, int64_t bytes); /* all bytes become this one */
-    void (*sync)(struct tr_context *x); /* until all that was begun is over */
+    void (*sync)(struct tr_context *x); /* until all that was begun in the context's order is over */
 
-    /* Streams for calls of Tutti: that of the context, on which they are in one order with its kernels; and
-     * others, which are beside it. */
+    /* Streams for calls of Tutti and for copies: that of the context, on which they are in one order with its
+     * kernels; and others, which are beside it. */
     tutti_stream (*stream)(struct tr_context *x);
     bool (*make_stream)(struct tr_context *x, tutti_stream *made, struct tr_error *e);
     void (*end_stream)(struct tr_context *x, tutti_stream stream);
@@ -38,6 +39,7 @@ struct tr_backend {
      * What failed before such a point is told, if it is known by then. */
     tutti_status (*record)(struct tr_context *x, tutti_stream stream, uint64_t *point);
     tutti_status (*after)(struct tr_context *x, tutti_stream later, tutti_stream earlier, uint64_t point);
+    tutti_status (*wait)(struct tr_context *x, tutti_stream earlier, uint64_t point); /* the processor does */
 };
 
 extern const struct tr_backend tr_backend_host;

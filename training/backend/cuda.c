@@ -217,15 +217,25 @@ static void release(struct tr_context *x, void *memory, bool on_host)
         tutti_mem_free(memory);
 }
 
+static tutti_stream stream(struct tr_context *x)
+{
+    return tutti_cuda_stream(of(x)->cuda.stream);
+}
+
 static void sync_own(struct tr_context *x)
 {
     begun(x, of(x)->library->sync(of(x)->cuda.stream));
 }
 
-static void copy_later(struct tr_context *x, void *to, const void *from, int64_t bytes)
+static void copy_later(struct tr_context *x, tutti_stream on, void *to, const void *from, int64_t bytes)
 {
     if (bytes > 0 && !x->status)
-        begun(x, of(x)->library->copy(of(x)->cuda.stream, to, from, bytes));
+        begun(x, of(x)->library->copy(on.handle, to, from, bytes));
+}
+
+static void copy_own(struct tr_context *x, void *to, const void *from, int64_t bytes)
+{
+    copy_later(x, stream(x), to, from, bytes);
 }
 
 /* One side is memory that no device knows. */
@@ -234,10 +244,10 @@ static void copy_piece(struct tr_context *x, void *to, const void *from, int64_t
     unsigned char *bounce = of(x)->bounce;
     if (block_of(of(x), to)) {
         memcpy(bounce, from, (size_t)bytes);
-        copy_later(x, to, bounce, bytes);
+        copy_own(x, to, bounce, bytes);
         sync_own(x);
     } else {
-        copy_later(x, bounce, from, bytes);
+        copy_own(x, bounce, from, bytes);
         sync_own(x);
         memcpy(to, bounce, (size_t)bytes);
     }
@@ -247,7 +257,7 @@ static void copy(struct tr_context *x, void *to, const void *from, int64_t bytes
 {
     const struct on_device *d = of(x);
     if (block_of(d, to) && block_of(d, from)) {
-        copy_later(x, to, from, bytes);
+        copy_own(x, to, from, bytes);
         sync_own(x);
         return;
     }
@@ -270,11 +280,6 @@ static void clear(struct tr_context *x, void *to, int byte, int64_t bytes)
 }
 
 /* ---- streams ---- */
-
-static tutti_stream stream(struct tr_context *x)
-{
-    return tutti_cuda_stream(of(x)->cuda.stream);
-}
 
 static bool make_stream(struct tr_context *x, tutti_stream *made, struct tr_error *e)
 {
@@ -321,6 +326,13 @@ static tutti_status after(struct tr_context *x, tutti_stream later, tutti_stream
     return TUTTI_OK;
 }
 
+static tutti_status wait(struct tr_context *x, tutti_stream earlier, uint64_t point)
+{
+    if (!x->status)
+        begun(x, of(x)->library->wait(line_of(of(x), earlier)->events[point % EVENTS]));
+    return TUTTI_OK;
+}
+
 const struct tr_backend tr_backend_cuda = { .name = "cuda",
     .apart = true,
     .open = open_device,
@@ -335,4 +347,5 @@ const struct tr_backend tr_backend_cuda = { .name = "cuda",
     .make_stream = make_stream,
     .end_stream = end_stream,
     .record = record,
-    .after = after };
+    .after = after,
+    .wait = wait };

@@ -70,6 +70,12 @@ static tutti_status record(struct tr_context *x, tutti_stream s, uint64_t *point
     return is_own(s) ? TUTTI_OK : tutti_stream_record(s, point);
 }
 
+static void copy_later(struct tr_context *x, tutti_stream on, void *to, const void *from, int64_t bytes)
+{
+    (void)on;
+    copy(x, to, from, bytes);
+}
+
 /* What is the context's own is over already, and what it does next begins when this returns. */
 static tutti_status after(struct tr_context *x, tutti_stream later, tutti_stream earlier, uint64_t point)
 {
@@ -79,20 +85,26 @@ static tutti_status after(struct tr_context *x, tutti_stream later, tutti_stream
                            : tutti_stream_after(later, earlier, point);
 }
 
+static tutti_status wait(struct tr_context *x, tutti_stream earlier, uint64_t point)
+{
+    return after(x, tutti_no_stream(), earlier, point);
+}
+
 const struct tr_backend tr_backend_host = { .name = "host",
     .open = open_host,
     .close = nothing,
     .alloc = alloc,
     .release = release,
     .copy = copy,
-    .copy_later = copy,
+    .copy_later = copy_later,
     .clear = clear,
     .sync = nothing,
     .stream = stream,
     .make_stream = make_stream,
     .end_stream = end_stream,
     .record = record,
-    .after = after };
+    .after = after,
+    .wait = wait };
 
 const struct tr_backend *tr_backend_of(const struct tr_kernels *k)
 {

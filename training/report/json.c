@@ -126,7 +126,7 @@ void tr_json_step(FILE *to, const struct tr_report *r, const struct tr_runner *r
             now.own - runner->before_groups.own);
     }
     messages(to, &runner->counted, true);
-    host(to, "host_memory_measured", runner->audit.host_peak, &runner->copies_counted);
+    host(to, "host_memory_measured", runner->audit.host_peak, &runner->copies.counted);
     fprintf(to, "}\n");
     fflush(to);
 }

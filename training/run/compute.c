@@ -70,7 +70,7 @@ static void run_on_host(const struct tr_runner *r, const struct tr_instr *i, str
         while (there[same] != o->p)
             same++;
         o->p = here[x] = same < x ? here[same] : (void *)at;
-        b->copy_later(r->x, here[x], there[x], bytes);
+        b->copy_later(r->x, r->own, here[x], there[x], bytes);
         at += in_lines(bytes);
     }
     b->sync(r->x);

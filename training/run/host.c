@@ -9,6 +9,9 @@
 #include "training/run/bfloat16.h"
 #include "training/run/compute.h"
 
+#include <stddef.h>
+#include <stdlib.h>
+
 enum { PIECE = 1024 };
 
 static unsigned char *element_at(const struct tr_runner *r, int value, int64_t n)
@@ -55,11 +58,86 @@ void tr_fetch_numbers(const struct tr_runner *r, int value, int64_t from, int64_
     }
 }
 
+/* ---- copies between the memories ---- */
+
+bool tr_copies_open(struct tr_runner *r, struct tr_error *e)
+{
+    struct tr_copying *c = &r->copies;
+    if (!r->arena.b->apart || !c->predicted.n)
+        return true;
+    tr_waits_make(&c->waits, r->tape);
+    c->points = tr_new((size_t)r->tape->n_instrs, sizeof *c->points);
+    return r->arena.b->make_stream(r->x, &c->stream, e) &&
+           r->arena.b->record(r->x, c->stream, &c->last) == TUTTI_OK;
+}
+
+void tr_copies_close(struct tr_runner *r)
+{
+    if (r->copies.stream.handle)
+        r->arena.b->end_stream(r->x, r->copies.stream);
+    if (r->copies.points)
+        tr_waits_free(&r->copies.waits);
+    free(r->copies.points);
+}
+
+/* An audit looks at the memory after each instruction, and so all is in the list's order there. */
+static bool beside(const struct tr_runner *r)
+{
+    return r->copies.stream.handle && !r->audited;
+}
+
+/* A step begins with what the one before has done, whatever of that the copies use. */
+void tr_copies_before(struct tr_runner *r, int n)
+{
+    const struct tr_copying *c = &r->copies;
+    const struct tr_backend *b = r->arena.b;
+    uint64_t begin;
+    if (!beside(r))
+        return;
+    if (n == 0 && b->record(r->x, r->own, &begin) == TUTTI_OK)
+        b->after(r->x, c->stream, r->own, begin);
+    if (c->waits.copy[n] >= 0)
+        b->after(r->x, r->own, c->stream, c->points[c->waits.copy[n]]);
+}
+
+/* And it ends when the copies do. */
+void tr_copies_after(struct tr_runner *r, int n)
+{
+    struct tr_copying *c = &r->copies;
+    if (!beside(r))
+        return;
+    if (c->waits.awaited[n])
+        r->arena.b->record(r->x, r->own, &c->points[n]);
+    if (n == r->tape->n_instrs - 1)
+        r->arena.b->after(r->x, r->own, c->stream, c->last);
+}
+
+void tr_copies_wait(struct tr_runner *r, const struct tr_instr *i)
+{
+    const struct tr_copying *c = &r->copies;
+    if (!beside(r)) {
+        r->arena.b->sync(r->x);
+        return;
+    }
+    int copy = c->waits.copy[i - r->tape->instrs];
+    r->arena.b->wait(r->x, c->stream, copy >= 0 ? c->points[copy] : c->last);
+}
+
 void tr_host_copy(struct tr_runner *r, const struct tr_instr *i)
 {
     const struct tr_value *from = &r->tape->values[i->in[0]];
-    r->arena.b->copy_later(r->x, element_at(r, i->out[0], i->place), tr_at(r, i->in[0]), from->bytes);
-    tr_ledger_count(&r->copies_counted, r->tape, i, i->code, from->bytes);
+    const struct tr_backend *b = r->arena.b;
+    struct tr_copying *c = &r->copies;
+    ptrdiff_t n = i - r->tape->instrs;
+    tutti_stream on = beside(r) ? c->stream : r->own;
+    if (beside(r) && c->waits.after[n] >= 0)
+        b->after(r->x, on, r->own, c->points[c->waits.after[n]]);
+    b->copy_later(r->x, on, element_at(r, i->out[0], i->place), tr_at(r, i->in[0]), from->bytes);
+    if (beside(r)) {
+        b->record(r->x, on, &c->last);
+        c->points[n] = c->last;
+    }
+    tr_ledger_count(&r->copies.counted, r->tape, i, i->code, from->bytes);
 }
 
 void tr_host_follow(struct tr_runner *r)

@@ -13,8 +13,16 @@ void tr_store(const struct tr_runner *r, int value, int64_t from, int64_t count,
 /* The same as numbers, of whatever element but tokens. */
 void tr_fetch_numbers(const struct tr_runner *r, int value, int64_t from, int64_t count, double *to);
 
-/* TR_DOWN and TR_UP; each is counted. */
+/* TR_DOWN and TR_UP; each is counted. On a device they have a stream of their own, beside the list; in an
+ * audited step they are in its order. */
 void tr_host_copy(struct tr_runner *r, const struct tr_instr *i);
+bool tr_copies_open(struct tr_runner *r, struct tr_error *e);
+void tr_copies_close(struct tr_runner *r);
+/* Around each instruction: what waits for copies, and what these wait for. */
+void tr_copies_before(struct tr_runner *r, int n);
+void tr_copies_after(struct tr_runner *r, int n);
+/* The instruction is the processor's: it waits until the copies are over whose places it uses. */
+void tr_copies_wait(struct tr_runner *r, const struct tr_instr *i);
 /* The host's copies of parameters become what the device has: before the first step, and after a load. */
 void tr_host_follow(struct tr_runner *r);
 /* The golden program's initial values of what this rank has of a parameter, its masters and its optimizer. */

@@ -94,5 +94,5 @@ void tr_run_load(struct tr_runner *r, const struct tr_instr *i)
     load *some = g->grid ? load_picture : g->inputs ? load_rows : load_tokens;
     for (int s = 0; s < i->times; s++)
         some(r, i, drawn(r, i, s), s, targets, to);
-    r->arena.b->copy_later(r->x, tr_at(r, i->out[0]), to, t->values[i->out[0]].bytes);
+    r->arena.b->copy_later(r->x, r->own, tr_at(r, i->out[0]), to, t->values[i->out[0]].bytes);
 }

@@ -95,11 +95,13 @@ bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct t
     if (!take_memory(r, e))
         return false;
     tr_ledger_predict(&r->predicted, t);
-    tr_copies_predict(&r->copies_predicted, t);
+    tr_copies_predict(&r->copies.predicted, t);
     tr_audit_make(&r->audit, t, r->used);
     for (int i = 0; i < t->n_states; i++)
         tr_initialise(r, &t->states[i]);
     tr_host_follow(r);
+    if (!tr_copies_open(r, e))
+        return false;
     int threads = t->step.host_threads;
     if (threads > 1 && !(r->threads = tr_threads_start(threads, e)))
         return false;
@@ -121,6 +123,7 @@ void tr_runner_close(struct tr_runner *r)
             b->end_stream(r->x, r->sends[i]);
     if (r->beside.handle)
         b->end_stream(r->x, r->beside);
+    tr_copies_close(r);
     tr_groups_free(&r->groups);
     tr_threads_stop(r->threads);
     tr_arenas_release(&r->arena);
@@ -357,8 +360,8 @@ static void run_update(struct tr_runner *r, const struct tr_instr *i)
         .narrow = tr_at(r, i->in[0]),
         .count = i->count,
         .a = a };
-    if (offloaded) /* the processor reads what was begun on its way there */
-        r->arena.b->sync(r->x);
+    if (offloaded)
+        tr_copies_wait(r, i);
     if (!none_waits)
         tr_update(offloaded ? &r->host : r->x, &u, offloaded ? r->threads : NULL);
     if (mixed) /* the optimizer goes over the masters, and the values are their rounding */

@@ -8,6 +8,7 @@
 #include "training/resident.h"
 #include "training/run/audit.h"
 #include "training/account/ledger.h"
+#include "training/tape/waits.h"
 
 struct tr_result {
     double loss, norm;
@@ -43,7 +44,14 @@ struct tr_runner {
     double slow; /* a worker takes so many times as long to compute; 0: as long as it takes */
     double flops; /* of what was computed since the step began */
     struct tr_ledger predicted, counted; /* messages of a step; equal after it, or it fails */
-    struct tr_ledger copies_predicted, copies_counted; /* between the memories: the same */
+    /* Between the memories. On a device they run beside the list, on a stream of their own. */
+    struct tr_copying {
+        struct tr_ledger predicted, counted; /* the same of copies */
+        tutti_stream stream; /* handle NULL: they are in the list's order */
+        struct tr_waits waits;
+        uint64_t *points; /* of each copy, and of each instruction that one waits for: when it is over */
+        uint64_t last; /* of the last copy */
+    } copies;
     struct tr_audit audit;
     struct tr_resident before_groups;
     int64_t *used; /* bytes of each value, of those with room for more; -1: all */

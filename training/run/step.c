@@ -6,6 +6,7 @@
 #include "training/run/compute.h"
 #include "training/run/exchange.h"
 #include "training/run/find_nan.h"
+#include "training/run/host.h"
 #include "training/run/traffic.h"
 
 #include <math.h>
@@ -39,9 +40,9 @@ static void after(struct tr_runner *r, int n)
     int64_t loss = losses->bytes / 8 / updates, norm = leaves->bytes / 8 / updates;
     double *loss_leaves = r->staged.sums, *norm_leaves = r->staged.sums + updates * loss;
     if (losses->last == n)
-        b->copy_later(r->x, loss_leaves, tr_at(r, t->losses), losses->bytes);
+        b->copy_later(r->x, r->own, loss_leaves, tr_at(r, t->losses), losses->bytes);
     if (leaves->last == n)
-        b->copy_later(r->x, norm_leaves, tr_at(r, t->leaves), leaves->bytes);
+        b->copy_later(r->x, r->own, norm_leaves, tr_at(r, t->leaves), leaves->bytes);
     if ((losses->last != n && leaves->last != n) || n < leaves->last)
         return;
     b->sync(r->x);
@@ -76,10 +77,12 @@ static bool calls_ran(const struct tr_runner *r, int n, struct tr_error *e)
 
 bool tr_runner_instr(struct tr_runner *r, int n, struct tr_error *e)
 {
+    tr_copies_before(r, n);
     before(r, n);
     if (!tr_runner_do(r, n, e) || !kernels_ran(r, n, e))
         return false;
     tr_note_used(r, &r->tape->instrs[n]);
+    tr_copies_after(r, n);
     after(r, n);
     return kernels_ran(r, n, e) && calls_ran(r, n, e);
 }
@@ -99,7 +102,7 @@ bool tr_runner_step(struct tr_runner *r, struct tr_error *e)
     r->before = r->result, r->flops = 0;
     tr_exchange_begin(&r->predicted);
     tr_ledger_begin(&r->counted, &r->predicted);
-    tr_ledger_begin(&r->copies_counted, &r->copies_predicted);
+    tr_ledger_begin(&r->copies.counted, &r->copies.predicted);
     if (r->audited && r->groups.world && !tr_traffic_read(&before, &r->groups, e))
         return false;
     if (r->audited)
@@ -119,7 +122,7 @@ bool tr_runner_step(struct tr_runner *r, struct tr_error *e)
     r->clock[t->n_instrs] = tr_now_ns();
     r->step++;
     bool ok = tr_ledger_equal(&r->counted, &r->predicted, t, e) &&
-              tr_ledger_equal(&r->copies_counted, &r->copies_predicted, t, e);
+              tr_ledger_equal(&r->copies.counted, &r->copies.predicted, t, e);
     if (r->audited)
         ok = ok && tr_audit_end(&r->audit, t, &r->arena, e) &&
              (!r->groups.world || tr_traffic_equal(&before, &r->groups, &r->predicted, t->rank, e));

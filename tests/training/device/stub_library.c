@@ -3,9 +3,11 @@
  * under test uses: emulated kernels run as functions of the host, each in the order of its stream, and see of
  * the device's memory what the stub sees. Nobody else can touch it: see tests/stub/stub_memory.c. */
 #include <dlfcn.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/dev.h"
 #include "kernels/cuda/cuda_emulate.h"
@@ -18,6 +20,19 @@ enum { SAID_BYTES = 300 };
 static const struct tt_dev *dev;
 static const struct tt_stub *stub;
 static char said[SAID_BYTES]; /* of the last error */
+
+/* How often the processor waited: at the end of the process a line of the file that TRAIN_STUB_COUNTS names. */
+static atomic_int syncs, waits;
+
+__attribute__((destructor)) static void tell(void)
+{
+    const char *path = getenv("TRAIN_STUB_COUNTS");
+    FILE *to = path != NULL ? fopen(path, "a") : NULL;
+    if (to == NULL)
+        return;
+    fprintf(to, "syncs %d waits %d\n", atomic_load(&syncs), atomic_load(&waits));
+    fclose(to);
+}
 
 static int told(enum tt_dev_error error)
 {
@@ -159,6 +174,16 @@ static int await(void *stream, void *event)
     return told(dev->event.wait(event, stream, false));
 }
 
+/* The table has no such wait, as the library must not wait. */
+static int wait(void *event)
+{
+    enum tt_dev_error error;
+    atomic_fetch_add(&waits, 1);
+    while ((error = dev->event.query(event)) == TT_DEV_NOT_READY)
+        nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
+    return told(error);
+}
+
 static int copy(void *stream, void *to, const void *from, int64_t bytes)
 {
     return told(dev->copy(to, from, (size_t)bytes, stream));
@@ -171,6 +196,7 @@ static int fill(void *stream, void *to, int byte, int64_t bytes)
 
 static int sync(void *stream)
 {
+    atomic_fetch_add(&syncs, 1);
     return told(dev->stream.sync(stream));
 }
 
@@ -178,7 +204,7 @@ const struct tr_cuda_library *tr_cuda_offer(void)
 {
     static const struct tr_cuda_library offered = { TR_CUDA_VERSION, sizeof(struct tr_kernels),
         &tr_kernels_cuda, launch, use, pin, unpin, make_stream, end_stream, make_event, end_event, record,
-        await, copy, fill, sync, tr_cublas_open, tr_cublas_close, tr_cuda_set_free_order, tr_cuda_tuning_read,
-        tr_cuda_tuning_write };
+        await, wait, copy, fill, sync, tr_cublas_open, tr_cublas_close, tr_cuda_set_free_order,
+        tr_cuda_tuning_read, tr_cuda_tuning_write };
     return &offered;
 }

@@ -64,7 +64,7 @@ struct tr_cuda_tuning;
 
 /* What a library of this set offers: the kernels, and as much of a device's runtime as it takes to run them.
  * Functions return 0, or the error's number, as `launch` does. Copies of memory that the device knows,
- * fills, records and waits only begin something on the stream; sync waits. `use` comes first. */
+ * fills, records and awaits only begin something on the stream; wait and sync wait. `use` comes first. */
 struct tr_cuda_library {
     uint32_t version; /* TR_CUDA_VERSION */
     uint32_t kernels_bytes; /* of struct tr_kernels, which has no number of its own */
@@ -79,6 +79,7 @@ struct tr_cuda_library {
     int (*end_event)(void *event);
     int (*record)(void *event, void *stream);
     int (*await)(void *stream, void *event); /* what comes on the stream waits for what was recorded */
+    int (*wait)(void *event); /* the processor waits for it */
     int (*copy)(void *stream, void *to, const void *from, int64_t bytes);
     int (*fill)(void *stream, void *to, int byte, int64_t bytes);
     int (*sync)(void *stream);
@@ -91,7 +92,7 @@ struct tr_cuda_library {
     bool (*read_tuning)(struct tr_cuda_tuning *t, const char *path, char *words, size_t size);
     bool (*write_tuning)(const struct tr_cuda_tuning *t, const char *path, char *words, size_t size);
 };
-enum { TR_CUDA_VERSION = 1 };
+enum { TR_CUDA_VERSION = 2 };
 
 /* The one function that such a library exports, by this name. */
 #define TR_CUDA_OFFER "tr_cuda_offer"

@@ -124,6 +124,11 @@ static int await(void *stream, void *event)
     return cudaStreamWaitEvent(stream_of(stream), event_of(event), 0);
 }
 
+static int wait(void *event)
+{
+    return cudaEventSynchronize(event_of(event));
+}
+
 static int copy(void *stream, void *to, const void *from, int64_t bytes)
 {
     return cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, stream_of(stream));
@@ -150,7 +155,7 @@ const struct tr_cuda_library *tr_cuda_offer(void)
 {
     static const struct tr_cuda_library offered = { TR_CUDA_VERSION, sizeof(struct tr_kernels),
         &tr_kernels_cuda, launch, use, pin, unpin, make_stream, end_stream, make_event, end_event, record,
-        await, copy, fill, sync, tr_cublas_open, tr_cublas_close, tr_cuda_set_free_order, tr_cuda_tuning_read,
+        await, wait, copy, fill, sync, tr_cublas_open, tr_cublas_close, tr_cuda_set_free_order, tr_cuda_tuning_read,
         tr_cuda_tuning_write };
     return &offered;
 }
