@@ -51,7 +51,8 @@ counted()
     rm -f "$scratch/counts"
     TRAIN_STUB_COUNTS=$scratch/counts "$train" --device cuda --quiet "$@" --steps "$steps" \
         >"$scratch/out" 2>"$scratch/said" || fail "$*: $(cat "$scratch/said")"
-    sed -n 's/^syncs \([0-9]*\) waits \([0-9]*\)$/\1 \2/p' "$scratch/counts"
+    grep -q 'timed 0$' "$scratch/counts" || fail "$*: there are times that nobody asked for"
+    sed -n 's/^syncs \([0-9]*\) waits \([0-9]*\) .*/\1 \2/p' "$scratch/counts"
 }
 
 # waits SYNCS WAITS OPTIONS: so often in a step.
@@ -85,6 +86,15 @@ waits()
     waits 1 0 $mlp --offload activations
     waits 1 9 $mlp --offload optimizer
 
+    # A trace has the device's times: no instruction, the one that waits for all before it neither, takes as
+    # long as half of them; and what ran beside the list has rows of its own.
+    STUB_GPU=memory=40960,delay=2000 "$train" $mlp --offload activations --device cuda --quiet \
+        --trace "$scratch/trace" >"$scratch/out" 2>"$scratch/said" || fail "--trace: $(cat "$scratch/said")"
+    sed -n 's/.*"tid": 1,.*"dur": \([0-9.]*\).*/\1/p' "$scratch/trace" | awk '{ all += $1; most = $1 > most ? $1 : most }
+        END { exit !(NR > 50 && 2 * most < all) }' || fail "the device's times: $(cat "$scratch/trace")"
+    [ "$(grep -c '"tid": 2,.*"dur"' "$scratch/trace")" -eq 20 ] || fail "copies: $(cat "$scratch/trace")"
+    grep -q '"args": {"name": "copies"}' "$scratch/trace" || fail "the row of copies has no name"
+
     # What cannot be is refused before a step.
     begun='^ *[0-9]'
     fails_with 'there is no device: STUB_GPU has devices=0' "$begun" env STUB_GPU=devices=0 "$train" $mlp \
@@ -106,6 +116,15 @@ waits()
     fails_with 'kernels cuda: host_call: told to fail' '^ *1' env STUB_GPU=fail=host_call:60:broken "$train" \
         $mlp --device cuda
 }
+
+# What fails behind its start shows where the processor waits, and in no other words.
+for before in 2 7; do
+    # shellcheck disable=SC2086 # options are words
+    last=$(counted 5 $mlp | cut -d' ' -f1)
+    # shellcheck disable=SC2086
+    fails_with 'something that was begun in this step failed later: kernels cuda: stream_sync' '^ *4' \
+        env STUB_GPU=memory=40960,fail=stream_sync:$((last - before)):broken "$train" $mlp --device cuda --steps 5
+done
 
 # ranks WORDS0 WORDS1 STUB0 STUB1: two ranks, which some launcher started, each with its own device to see;
 # each ends with its words, within two seconds of the other.

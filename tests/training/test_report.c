@@ -40,7 +40,7 @@ Test(report, follows_from_the_clock)
     o.plan.sizes.pp = 2, o.plan.micros = 4;
     cr_assert(tr_prepare(&p, &o, &e), "%s", e.text);
     const struct tr_tape *t = &p.tapes->of[0];
-    r.tape = t;
+    r.tape = t, r.timed.known = true;
     r.clock = tr_new((size_t)t->n_instrs + 1, sizeof *r.clock);
     tr_ledger_predict(&r.predicted, t);
     r.predicted.entries[0].wire = 1000, r.predicted.entries[1].wire = 77; /* as Tutti would tell */
@@ -64,6 +64,10 @@ Test(report, follows_from_the_clock)
     cr_expect_float_eq(report.simulated, 0.2, 1e-9);
     cr_expect_eq(report.sent, 1077);
     cr_expect_eq(report.peak, t->peak_total);
+    r.timed.known = false; /* of a device these are the times at which instructions were begun there */
+    cr_assert(tr_report_make(&report, &r, &p.run.schedule, &e), "%s", e.text);
+    cr_expect(isnan(report.measured) && isnan(report.exposed) && isnan(report.simulated));
+    cr_expect_float_eq(report.ms, step / 1e6, 1e-9);
     free(r.clock);
     tr_prepared_free(&p);
 }

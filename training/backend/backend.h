@@ -40,6 +40,13 @@ struct tr_backend {
     tutti_status (*record)(struct tr_context *x, tutti_stream stream, uint64_t *point);
     tutti_status (*after)(struct tr_context *x, tutti_stream later, tutti_stream earlier, uint64_t point);
     tutti_status (*wait)(struct tr_context *x, tutti_stream earlier, uint64_t point); /* the processor does */
+
+    /* Times by a clock of its own; NULL: things are over when they return, and the processor's tells. A mark is
+     * when what was given to the stream so far is over. `times` waits for all that were set since the last
+     * time, and gives each in ns after mark 0, which was one of them; -1: it was not set. */
+    bool (*make_marks)(struct tr_context *x, int marks, struct tr_error *e);
+    void (*mark)(struct tr_context *x, int mark, tutti_stream on);
+    bool (*times)(struct tr_context *x, int64_t *ns, struct tr_error *e);
 };
 
 extern const struct tr_backend tr_backend_host;

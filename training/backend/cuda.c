@@ -36,6 +36,11 @@ struct on_device {
         bool on_host;
     } blocks[BLOCKS];
     unsigned char *bounce;
+    struct mark {
+        void *event; /* NULL: it was never set */
+        bool set;
+    } * marks;
+    int n_marks;
 };
 
 /* ---- the library ---- */
@@ -144,6 +149,10 @@ static void close_device(struct tr_context *x)
         return;
     for (int i = 0; i < d->n_lines; i++)
         end_line(d->library, &d->lines[i]);
+    for (int i = 0; i < d->n_marks; i++)
+        if (d->marks[i].event)
+            d->library->end_event(d->marks[i].event);
+    free(d->marks);
     if (d->bounce)
         d->library->unpin(d->bounce);
     tutti_mem_free(d->cuda.workspace);
@@ -333,6 +342,40 @@ static tutti_status wait(struct tr_context *x, tutti_stream earlier, uint64_t po
     return TUTTI_OK;
 }
 
+/* ---- times ---- */
+
+static bool make_marks(struct tr_context *x, int marks, struct tr_error *e)
+{
+    struct on_device *d = of(x);
+    (void)e;
+    if (!d->marks)
+        d->marks = tr_new((size_t)marks, sizeof *d->marks), d->n_marks = marks;
+    return true;
+}
+
+static void mark(struct tr_context *x, int number, tutti_stream on)
+{
+    struct on_device *d = of(x);
+    struct mark *m = &d->marks[number];
+    if (!x->status && (m->event || begun(x, d->library->timed_event(&m->event))))
+        m->set = begun(x, d->library->record(m->event, on.handle));
+}
+
+static bool times(struct tr_context *x, int64_t *ns, struct tr_error *e)
+{
+    struct on_device *d = of(x);
+    for (int i = 0; i < d->n_marks && !x->status; i++) {
+        float ms = 0;
+        ns[i] = -1;
+        if (!d->marks[i].set || !begun(x, d->library->wait(d->marks[i].event)) ||
+            !begun(x, d->library->elapsed(d->marks[0].event, d->marks[i].event, &ms)))
+            continue;
+        ns[i] = (int64_t)((double)ms * 1e6);
+        d->marks[i].set = false;
+    }
+    return told(x, e);
+}
+
 const struct tr_backend tr_backend_cuda = { .name = "cuda",
     .apart = true,
     .open = open_device,
@@ -348,4 +391,7 @@ const struct tr_backend tr_backend_cuda = { .name = "cuda",
     .end_stream = end_stream,
     .record = record,
     .after = after,
-    .wait = wait };
+    .wait = wait,
+    .make_marks = make_marks,
+    .mark = mark,
+    .times = times };

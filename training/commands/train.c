@@ -125,7 +125,9 @@ static bool steps(const struct tr_options *o, struct tr_prepared *p, struct tr_c
     for (bool first = true; !stop; first = false) {
         long step = (long)r->step;
         r->audited = first;
-        if (!tr_runner_step(r, e) || !tr_report_make(&report, r, &p->run.schedule, e))
+        bool shows = step == shown && (*o->shown.trace || o->shown.gantt);
+        if ((shows && !tr_runner_time(r, e)) || !tr_runner_step(r, e) ||
+            !tr_report_make(&report, r, &p->run.schedule, e))
             return false;
         if (r->tape->rank == 0)
             say_step(o, &report, r);

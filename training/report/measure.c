@@ -3,7 +3,8 @@
  *
  * Ranks begin a step together, as the end of the step before joins them. The pipeline's time is that of the
  * slowest rank from there to its last part. A rank waits in receives, and when it is done before the slowest
- * one: then in the collectives that follow, which is no exposed communication. */
+ * one: then in the collectives that follow, which is no exposed communication. On a device only a timed step
+ * tells how long what took; of others there is the whole step's time. */
 #include "training/report/report.h"
 
 #include "training/parallel/balance.h"
@@ -123,10 +124,10 @@ bool tr_report_make(
         .formula = NAN,
         .simulated = NAN,
         .measured = NAN,
-        .exposed = (double)sums[EXPOSED] / (double)sums[STEP],
+        .exposed = r->timed.known ? (double)sums[EXPOSED] / (double)sums[STEP] : NAN,
         .sent = sums[SENT],
         .peak = largest[1] };
-    if (plan->mesh.size[TR_PP] > 1)
+    if (plan->mesh.size[TR_PP] > 1 && r->timed.known)
         bubbles(to, t->placed, s, sums, sums[RECEIVING] + sums[SUMS], largest[0]);
     return true;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* trace.c: the last step of all ranks for Perfetto (ui.perfetto.dev): a span for each instruction.
  *
+ * On a device times are the device's. What ran beside the list there has a row for each stream.
+ *
  * Times and process ids are those of Tutti's own trace. So with TUTTI_TRACE=trace.%r.json `tutti-info merge`
  * puts both together: below each collective of the tape stand Tutti's own steps. */
 #include "training/report/report.h"
@@ -9,9 +11,15 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { THREAD = 1 };
+/* Rows: the list; and beside it copies between the memories, collectives, and sends by each edge. */
+enum { LIST = 1, COPIES, COLLECTIVES, SENDS, ROWS = SENDS + TR_EDGES };
 
-static void span(FILE *to, const struct tr_runner *r, int n, int pid)
+static int row_beside(const struct tr_instr *i)
+{
+    return i->code == TR_SEND ? SENDS + (int)i->edge : i->beside ? COLLECTIVES : COPIES;
+}
+
+static void span(FILE *to, const struct tr_runner *r, int n, int pid, int row, const int64_t *times)
 {
     static const char parts[] = "FBIW";
     const struct tr_tape *t = r->tape;
@@ -22,8 +30,8 @@ static void span(FILE *to, const struct tr_runner *r, int n, int pid)
     fprintf(to,
         "{\"ph\": \"X\", \"pid\": %d, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f, \"name\": \"%s %s\", "
         "\"cat\": \"%s\", \"args\": {\"instruction\": %d",
-        pid, THREAD, (double)r->clock[n] / 1000, (double)(r->clock[n + 1] - r->clock[n]) / 1000, name,
-        tr_instr_name(t, i), i->axes || i->edge || i->code == TR_WAIT ? "message" : "compute", n);
+        pid, row, (double)times[0] / 1000, (double)(times[1] - times[0]) / 1000, name, tr_instr_name(t, i),
+        i->axes || i->edge || i->code == TR_WAIT ? "message" : "compute", n);
     if (i->part >= 0)
         fprintf(to, ", \"part\": \"%c%d.%d\"", parts[i->part], i->stage, i->micro);
     if (i->flops > 0)
@@ -36,6 +44,18 @@ static void span(FILE *to, const struct tr_runner *r, int n, int pid)
             tr_entry_group(&in, group), i->times, bytes);
     }
     fprintf(to, "}},\n");
+}
+
+static void name_row(FILE *to, const struct tr_instr *i, int pid, int row)
+{
+    fprintf(to,
+        "{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": %d, \"tid\": %d, \"args\": {\"name\": "
+        "\"%s%s\"}},\n",
+        pid, row,
+        row == COPIES        ? "copies"
+        : row == COLLECTIVES ? "collectives beside"
+                             : "sends ",
+        row < SENDS ? "" : tr_edge_kinds[i->edge].name);
 }
 
 static char *part_of(const struct tr_runner *r, size_t *length)
@@ -56,9 +76,19 @@ static char *part_of(const struct tr_runner *r, size_t *length)
     fprintf(to,
         "\"}},\n{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": %d, \"tid\": %d, \"args\": {\"name\": "
         "\"tape, step %" PRId64 "\"}},\n",
-        pid, THREAD, r->step - 1);
-    for (int n = 0; n < t->n_instrs; n++)
-        span(to, r, n, pid);
+        pid, LIST, r->step - 1);
+    bool named[ROWS] = { false };
+    for (int n = 0; n < t->n_instrs; n++) {
+        span(to, r, n, pid, LIST, &r->clock[n]);
+        const int64_t *beside = r->timed.beside && r->timed.known ? &r->timed.beside[(ptrdiff_t)2 * n] : NULL;
+        if (!beside || beside[0] < 0)
+            continue;
+        int row = row_beside(&t->instrs[n]);
+        if (!named[row])
+            name_row(to, &t->instrs[n], pid, row);
+        named[row] = true;
+        span(to, r, n, pid, row, beside);
+    }
     fclose(to);
     return text;
 }

@@ -132,8 +132,11 @@ void tr_host_copy(struct tr_runner *r, const struct tr_instr *i)
     tutti_stream on = beside(r) ? c->stream : r->own;
     if (beside(r) && c->waits.after[n] >= 0)
         b->after(r->x, on, r->own, c->points[c->waits.after[n]]);
+    if (beside(r))
+        tr_mark_beside(r, i, false, on);
     b->copy_later(r->x, on, element_at(r, i->out[0], i->place), tr_at(r, i->in[0]), from->bytes);
     if (beside(r)) {
+        tr_mark_beside(r, i, true, on);
         b->record(r->x, on, &c->last);
         c->points[n] = c->last;
     }

@@ -138,6 +138,7 @@ void tr_runner_close(struct tr_runner *r)
     free(r->x);
     free(r->points);
     free(r->clock);
+    free(r->timed.beside);
     free(r->updates);
     free(r->used);
     tr_audit_free(&r->audit);
@@ -214,13 +215,17 @@ static bool run_collective(struct tr_runner *r, const struct tr_instr *i, struct
     if (s == TUTTI_OK && i->times > 1)
         s = tutti_group_start();
     bool grouped = s == TUTTI_OK && i->times > 1;
+    if (i->beside)
+        tr_mark_beside(r, i, false, r->beside);
     if (s == TUTTI_OK)
         s = tr_runner_calls(r, i, &r->counted);
     tutti_status ended = grouped ? tutti_group_end() : TUTTI_OK; /* a call that failed, too, was in it */
     if (s == TUTTI_OK)
         s = ended;
-    if (i->beside && s == TUTTI_OK)
+    if (i->beside && s == TUTTI_OK) {
         s = r->arena.b->record(r->x, r->beside, &r->points[i->out[0]]);
+        tr_mark_beside(r, i, true, r->beside);
+    }
     return s == TUTTI_OK || failed(r, i, group_of(r, i), e);
 }
 
@@ -265,10 +270,12 @@ static bool run_message(struct tr_runner *r, const struct tr_instr *i, struct tr
     if (i->code == TR_SEND) {
         tutti_stream stream = r->sends[i->edge];
         s = wait_for_kernels(r, stream);
+        tr_mark_beside(r, i, false, stream);
         if (s == TUTTI_OK)
             s = tutti_send(tr_at(r, i->in[0]), (size_t)i->count, type, 1, comm, stream);
         if (s == TUTTI_OK)
             s = r->arena.b->record(r->x, stream, &r->points[i->in[0]]);
+        tr_mark_beside(r, i, true, stream);
     } else {
         s = tutti_recv(tr_at(r, i->out[0]), (size_t)i->count, type, 0, comm, r->own);
     }

@@ -35,6 +35,12 @@ struct tr_runner {
     tutti_stream beside; /* collectives that run beside the list */
     uint64_t *points; /* of each value that is sent, or made beside the list: when that is over */
     int64_t *clock; /* when each instruction of the last step began, and when the last one ended; ns */
+    /* On a device that is when they were begun there, unless the step was timed; then marks stand in its
+     * streams, and the times are the device's. What ran beside the list has two of its own. */
+    struct tr_timed {
+        bool wanted, known; /* the next step is; the last one was, or needs it not */
+        int64_t *beside; /* of each instruction: when it began and ended there; -1, -1: it was in the list */
+    } timed;
     int64_t step;
     struct tr_result *updates; /* of each update of the last step */
     int n_updates;
@@ -70,6 +76,10 @@ bool tr_runner_instr(struct tr_runner *r, int n, struct tr_error *e);
 bool tr_runner_do(struct tr_runner *r, int n, struct tr_error *e);
 /* The calls of a collective; each is counted, if there is where. */
 tutti_status tr_runner_calls(const struct tr_runner *r, const struct tr_instr *i, struct tr_ledger *counted);
+/* The next step is timed. */
+bool tr_runner_time(struct tr_runner *r, struct tr_error *e);
+/* In a timed step: what the instruction does on this stream, beside the list, begins here, or ends. */
+void tr_mark_beside(const struct tr_runner *r, const struct tr_instr *i, bool ends, tutti_stream on);
 void tr_runner_close(struct tr_runner *r);
 
 /* A parameter's values (what = 0) or its gradient of the last step (1) on this rank, at their places in the

@@ -10,6 +10,7 @@
 #include "training/run/traffic.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 static double sum(const double *x, int64_t count)
 {
@@ -64,6 +65,17 @@ static bool kernels_ran(const struct tr_runner *r, int n, struct tr_error *e)
                tr_instr_name(r->tape, i), r->x->k->name, r->x->k->words(r->x->status));
 }
 
+/* What failed after it was begun shows where the processor waits for all of it; and until then other checks
+ * may have seen what it left. */
+static bool all_ran(const struct tr_runner *r, struct tr_error *e)
+{
+    return !r->x->status ||
+           tr_fail(e,
+               "step %lld, rank %d: something that was begun in this step failed later: kernels %s: %s. With "
+               "CUDA_LAUNCH_BLOCKING=1 in the environment its instruction is named",
+               (long long)r->step, r->tape->rank, r->x->k->name, r->x->k->words(r->x->status));
+}
+
 /* A call on a device's stream that fails after it has returned leaves numbers that mean nothing: before any
  * of these is looked at, its communicator is asked. */
 static bool calls_ran(const struct tr_runner *r, int n, struct tr_error *e)
@@ -84,7 +96,7 @@ bool tr_runner_instr(struct tr_runner *r, int n, struct tr_error *e)
     tr_note_used(r, &r->tape->instrs[n]);
     tr_copies_after(r, n);
     after(r, n);
-    return kernels_ran(r, n, e) && calls_ran(r, n, e);
+    return all_ran(r, e) && calls_ran(r, n, e);
 }
 
 static bool all_finite(const struct tr_runner *r)
@@ -94,6 +106,53 @@ static bool all_finite(const struct tr_runner *r)
             return false;
     return true;
 }
+
+/* ---- times ---- */
+
+/* The begin in the list, and begin and end beside it. */
+enum { MARKS = 3 };
+
+bool tr_runner_time(struct tr_runner *r, struct tr_error *e)
+{
+    int n = r->tape->n_instrs;
+    const struct tr_backend *b = r->arena.b;
+    r->timed.wanted = b->make_marks;
+    if (!r->timed.wanted)
+        return true;
+    if (!r->timed.beside)
+        r->timed.beside = tr_new(2 * (size_t)n, sizeof(int64_t));
+    return b->make_marks(r->x, MARKS * n + 1, e);
+}
+
+static void mark(const struct tr_runner *r, int number, tutti_stream on)
+{
+    if (r->timed.wanted)
+        r->arena.b->mark(r->x, number, on);
+}
+
+void tr_mark_beside(const struct tr_runner *r, const struct tr_instr *i, bool ends, tutti_stream on)
+{
+    mark(r, MARKS * (int)(i - r->tape->instrs) + 1 + ends, on);
+}
+
+/* The device's times, as if its clock were the processor's: all is over now. */
+static bool take_times(struct tr_runner *r, struct tr_error *e)
+{
+    int n = r->tape->n_instrs;
+    int64_t *ns = tr_new((size_t)(MARKS * n) + 1, sizeof *ns);
+    bool ok = r->arena.b->times(r->x, ns, e);
+    int64_t begin = tr_now_ns() - ns[MARKS * n];
+    for (int x = 0; x <= n; x++)
+        r->clock[x] = begin + ns[MARKS * x];
+    for (int x = 0; x < 2 * n; x++) {
+        int64_t at = ns[MARKS * (x / 2) + 1 + x % 2];
+        r->timed.beside[x] = at < 0 ? -1 : begin + at;
+    }
+    free(ns);
+    return ok;
+}
+
+/* ---- a step ---- */
 
 bool tr_runner_step(struct tr_runner *r, struct tr_error *e)
 {
@@ -110,7 +169,10 @@ bool tr_runner_step(struct tr_runner *r, struct tr_error *e)
     for (int n = 0; n < t->n_instrs; n++) {
         if (r->audited)
             tr_audit_before(&r->audit, t, &r->arena, n);
+        if (r->audited && !all_ran(r, e))
+            return false;
         r->clock[n] = tr_now_ns();
+        mark(r, MARKS * n, r->own);
         if (!tr_runner_instr(r, n, e))
             return false;
         bool tells = t->step.norm != TR_NORM_OF_EACH_PUSH; /* there a server does, who has other pushes */
@@ -118,14 +180,23 @@ bool tr_runner_step(struct tr_runner *r, struct tr_error *e)
             return tr_not_finite(r, e);
         if (r->audited)
             tr_audit_after(&r->audit, t, &r->arena, n);
+        if (r->audited && !all_ran(r, e))
+            return false;
     }
     r->clock[t->n_instrs] = tr_now_ns();
+    mark(r, MARKS * t->n_instrs, r->own);
+    if (r->timed.wanted && !take_times(r, e))
+        return false;
+    r->timed.known = r->timed.wanted || !r->arena.b->make_marks;
+    r->timed.wanted = false;
     r->step++;
+    if (!all_ran(r, e))
+        return false;
     bool ok = tr_ledger_equal(&r->counted, &r->predicted, t, e) &&
               tr_ledger_equal(&r->copies.counted, &r->copies.predicted, t, e);
     if (r->audited)
         ok = ok && tr_audit_end(&r->audit, t, &r->arena, e) &&
              (!r->groups.world || tr_traffic_equal(&before, &r->groups, &r->predicted, t->rank, e));
     r->audited = false;
-    return ok;
+    return all_ran(r, e) && ok;
 }

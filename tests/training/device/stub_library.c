@@ -21,8 +21,8 @@ static const struct tt_dev *dev;
 static const struct tt_stub *stub;
 static char said[SAID_BYTES]; /* of the last error */
 
-/* How often the processor waited: at the end of the process a line of the file that TRAIN_STUB_COUNTS names. */
-static atomic_int syncs, waits;
+/* How often the processor waited, and events that tell times: at the end of the process a line of the file that TRAIN_STUB_COUNTS names. */
+static atomic_int syncs, waits, timed;
 
 __attribute__((destructor)) static void tell(void)
 {
@@ -30,7 +30,8 @@ __attribute__((destructor)) static void tell(void)
     FILE *to = path != NULL ? fopen(path, "a") : NULL;
     if (to == NULL)
         return;
-    fprintf(to, "syncs %d waits %d\n", atomic_load(&syncs), atomic_load(&waits));
+    fprintf(
+        to, "syncs %d waits %d timed %d\n", atomic_load(&syncs), atomic_load(&waits), atomic_load(&timed));
     fclose(to);
 }
 
@@ -159,6 +160,12 @@ static int make_event(void **event)
     return told(dev->event.create(false, event));
 }
 
+static int make_timed_event(void **event)
+{
+    atomic_fetch_add(&timed, 1);
+    return told(dev->event.create(true, event));
+}
+
 static int end_event(void *event)
 {
     return told(dev->event.destroy(event));
@@ -184,6 +191,11 @@ static int wait(void *event)
     return told(error);
 }
 
+static int elapsed(void *begin, void *end, float *ms)
+{
+    return told(dev->event.elapsed(begin, end, ms));
+}
+
 static int copy(void *stream, void *to, const void *from, int64_t bytes)
 {
     return told(dev->copy(to, from, (size_t)bytes, stream));
@@ -203,8 +215,8 @@ static int sync(void *stream)
 const struct tr_cuda_library *tr_cuda_offer(void)
 {
     static const struct tr_cuda_library offered = { TR_CUDA_VERSION, sizeof(struct tr_kernels),
-        &tr_kernels_cuda, launch, use, pin, unpin, make_stream, end_stream, make_event, end_event, record,
-        await, wait, copy, fill, sync, tr_cublas_open, tr_cublas_close, tr_cuda_set_free_order,
-        tr_cuda_tuning_read, tr_cuda_tuning_write };
+        &tr_kernels_cuda, launch, use, pin, unpin, make_stream, end_stream, make_event, make_timed_event,
+        end_event, record, await, wait, elapsed, copy, fill, sync, tr_cublas_open, tr_cublas_close,
+        tr_cuda_set_free_order, tr_cuda_tuning_read, tr_cuda_tuning_write };
     return &offered;
 }

@@ -76,10 +76,12 @@ struct tr_cuda_library {
     int (*stream)(void **stream);
     int (*end_stream)(void *stream);
     int (*event)(void **event);
+    int (*timed_event)(void **event); /* one of which `elapsed` tells the time */
     int (*end_event)(void *event);
     int (*record)(void *event, void *stream);
     int (*await)(void *stream, void *event); /* what comes on the stream waits for what was recorded */
     int (*wait)(void *event); /* the processor waits for it */
+    int (*elapsed)(void *begin, void *end, float *ms); /* both are over */
     int (*copy)(void *stream, void *to, const void *from, int64_t bytes);
     int (*fill)(void *stream, void *to, int byte, int64_t bytes);
     int (*sync)(void *stream);

@@ -109,6 +109,11 @@ static int make_event(void **event)
     return cudaEventCreateWithFlags(reinterpret_cast<cudaEvent_t *>(event), cudaEventDisableTiming);
 }
 
+static int make_timed_event(void **event)
+{
+    return cudaEventCreate(reinterpret_cast<cudaEvent_t *>(event));
+}
+
 static int end_event(void *event)
 {
     return cudaEventDestroy(event_of(event));
@@ -127,6 +132,11 @@ static int await(void *stream, void *event)
 static int wait(void *event)
 {
     return cudaEventSynchronize(event_of(event));
+}
+
+static int elapsed(void *begin, void *end, float *ms)
+{
+    return cudaEventElapsedTime(ms, event_of(begin), event_of(end));
 }
 
 static int copy(void *stream, void *to, const void *from, int64_t bytes)
@@ -154,8 +164,8 @@ const char *tr_cuda_words(int status)
 const struct tr_cuda_library *tr_cuda_offer(void)
 {
     static const struct tr_cuda_library offered = { TR_CUDA_VERSION, sizeof(struct tr_kernels),
-        &tr_kernels_cuda, launch, use, pin, unpin, make_stream, end_stream, make_event, end_event, record,
-        await, wait, copy, fill, sync, tr_cublas_open, tr_cublas_close, tr_cuda_set_free_order, tr_cuda_tuning_read,
+        &tr_kernels_cuda, launch, use, pin, unpin, make_stream, end_stream, make_event, make_timed_event,
+        end_event, record, await, wait, elapsed, copy, fill, sync, tr_cublas_open, tr_cublas_close, tr_cuda_set_free_order, tr_cuda_tuning_read,
         tr_cuda_tuning_write };
     return &offered;
 }
