@@ -113,25 +113,36 @@ static void predict_halo(
     entry->least += code == TR_SEND ? bytes : 0;
 }
 
+static void predict_instr(struct tr_ledger *l, const struct tr_tape *t, const struct tr_instr *i)
+{
+    if (i->code == TR_HALO) {
+        predict_halo(l, t, i, TR_SEND);
+        predict_halo(l, t, i, TR_RECV);
+        return;
+    }
+    bool both = i->code == TR_SHIFT || (i->code == TR_TIE && i->edge == TR_HOME);
+    if (tr_codes[i->code].talks && !both)
+        predict(l, t, i, i->code);
+    if (both) {
+        predict(l, t, i, TR_SEND);
+        predict(l, t, i, TR_RECV);
+    }
+}
+
 void tr_ledger_predict(struct tr_ledger *l, const struct tr_tape *t)
 {
     *l = (struct tr_ledger){ .n = 0 };
-    for (int n = 0; n < t->n_instrs; n++) {
-        const struct tr_instr *i = &t->instrs[n];
-        if (i->code == TR_HALO) {
-            predict_halo(l, t, i, TR_SEND);
-            predict_halo(l, t, i, TR_RECV);
-            continue;
-        }
-        bool both = i->code == TR_SHIFT || (i->code == TR_TIE && i->edge == TR_HOME);
-        if (tr_codes[i->code].talks && !both)
-            predict(l, t, i, i->code);
-        if (both) {
-            predict(l, t, i, TR_SEND);
-            predict(l, t, i, TR_RECV);
-        }
-    }
+    for (int n = 0; n < t->n_instrs; n++)
+        predict_instr(l, t, &t->instrs[n]);
     qsort(l->entries, (size_t)l->n, sizeof *l->entries, order);
+}
+
+int64_t tr_least_sent(const struct tr_tape *t, const struct tr_instr *i)
+{
+    struct tr_ledger l;
+    l.n = 0;
+    predict_instr(&l, t, i);
+    return tr_ledger_sum(&l, -1, -1, -1, -1).least;
 }
 
 /* A parameter comes up to where it lies in a larger one, so what is copied is what is read. */

@@ -37,6 +37,8 @@ struct tr_ledger {
 };
 
 void tr_ledger_predict(struct tr_ledger *l, const struct tr_tape *t);
+/* What one instruction must send at least; 0 of those that send nothing. */
+int64_t tr_least_sent(const struct tr_tape *t, const struct tr_instr *i);
 /* The same of copies between the device's memory and the host's: a ledger of their own, as they are no
  * messages. */
 void tr_copies_predict(struct tr_ledger *l, const struct tr_tape *t);

@@ -213,3 +213,33 @@ void tr_plan_memory(struct tr_tape *t)
     t->arena = device.arena, t->peak_total = device.peak_total;
     memcpy(t->peak, device.peak, sizeof t->peak);
 }
+
+static void add(int64_t *to, int from, int until, enum tr_memory kind, int64_t bytes)
+{
+    to[from * TR_MEMORIES + (int)kind] += bytes;
+    to[(until + 1) * TR_MEMORIES + (int)kind] -= bytes;
+}
+
+/* At the instruction at which a value takes the place of another, which ends there, the two are one block, as
+ * large as the other was. */
+void tr_memory_over(const struct tr_tape *t, bool host, int64_t *to)
+{
+    memset(to, 0, (size_t)(t->n_instrs + 1) * TR_MEMORIES * sizeof *to);
+    for (int n = 0; n < t->n_values; n++) {
+        const struct tr_value *v = &t->values[n];
+        const struct tr_value *from = v->takes >= 0 && !v->lasts ? &t->values[v->takes] : NULL;
+        if (v->host != host || v->within >= 0 || (!v->lasts && v->first < 0))
+            continue;
+        if (v->lasts)
+            add(to, 0, t->n_instrs - 1, v->memory, aligned(v->bytes));
+        else
+            add(to, v->first, v->last, v->memory, aligned(v->bytes));
+        if (!from)
+            continue;
+        add(to, v->first, v->first, from->memory, -aligned(from->bytes));
+        add(to, v->first, v->first, v->memory, aligned(from->bytes) - aligned(v->bytes));
+    }
+    for (int n = 1; n <= t->n_instrs; n++)
+        for (int k = 0; k < TR_MEMORIES; k++)
+            to[n * TR_MEMORIES + k] += to[(n - 1) * TR_MEMORIES + k];
+}

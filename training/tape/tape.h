@@ -151,6 +151,9 @@ double tr_tape_flops(const struct tr_tape *t); /* of all its instructions */
 bool tr_is_masked(const struct tr_instr *i); /* whether it is attention */
 /* Offsets, lifetimes and peaks. */
 void tr_plan_memory(struct tr_tape *t);
+/* Bytes of each kind that the device's memory, or the host's, has at each instruction: TR_MEMORIES numbers of
+ * each, and room for one instruction more. The largest are the peaks. */
+void tr_memory_over(const struct tr_tape *t, bool host, int64_t *to);
 
 /* For those who write tapes. */
 int tr_add_value(struct tr_tape *t, int shard, int micro, enum tr_memory memory, int64_t bytes);
