@@ -26,8 +26,8 @@ bool tr_begin(struct tr_options *o, int argc, char **argv, const char *usage, bo
 static bool refuse_foreign(const struct tr_options *o, const char *usage, struct tr_error *e)
 {
     static const char *const foreign[][2] = { { "tape", "explain" }, { "markdown", "compare" },
-        { "machine", "plan" }, { "measure", "plan" }, { "all", "verify" }, { "quick", "verify" },
-        { "random", "verify" } };
+        { "html", "compare" }, { "machine", "plan" }, { "measure", "plan" }, { "all", "verify" },
+        { "quick", "verify" }, { "random", "verify" } };
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
         if (tr_options_given(o, foreign[i][0]) && strncmp(usage, foreign[i][1], strlen(foreign[i][1])) != 0)
             return tr_fail(

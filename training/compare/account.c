@@ -68,7 +68,8 @@ bool tr_compare_account(struct tr_comparison *c, struct tr_error *e)
     for (int i = 0; i < c->n; i++) {
         struct tr_contender *x = &c->all[i];
         for (int r = 0; r < x->prepared.run.plan.mesh.n; r++) {
-            add_sent(c, x, tr_tapes_like(x->prepared.tapes, r));
+            if (!x->aside) /* a group of its own would be a column of the table */
+                add_sent(c, x, tr_tapes_like(x->prepared.tapes, r));
             x->flops += tr_tape_flops(tr_tapes_like(x->prepared.tapes, r));
         }
         x->largest = largest(&x->prepared);

@@ -7,16 +7,18 @@
 #include "training/launch.h"
 #include "training/parallel/registry.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* The arenas of all ranks and of all configurations that take turns have this together at most. */
 enum { TOGETHER = 1 << 30 };
 
 static const char usage[] =
-    "compare [-n N] [--memory BYTES] [--markdown | --json] [OPTION]...\n"
+    "compare [-n N] [--memory BYTES] [--html FILE] [--markdown | --json] [OPTION]...\n"
     "       tutti-train compare dp-reduce [root | ring | sharded]... [OPTION]...\n"
     "       tutti-train compare zero [0 | 1 | 2 | 3]... [OPTION]...\n"
     "       tutti-train compare {dp | ep | tp | cp | mp}... [OPTION]...\n"
@@ -35,6 +37,8 @@ static const char usage[] =
     "halves of a ring: bytes at the rank that has most of them, as workers grow. async has what computes "
     "with\n"
     "old weights, or with the gradient of the step before, each against its simulator.\n\n"
+    "--html writes all this as one page with pictures: who does what when, memory, who sends to whom, "
+    "losses.\n"
     "The first step compares gradients, too, and the last audits memory: the others (--steps, 10) are timed.";
 
 /* What compare decides itself, or has no use for, would be ignored without a word; so it is refused. */
@@ -208,7 +212,9 @@ static bool step(struct tr_contender *x, struct tr_trial *t, long s, tutti_comm 
     return !t->comm || (async && s > 0) ||
            (async ? serve(x, t, world, &why)
                   : trial_step(x, t, s, &why) &&
-                        tr_report_make(&x->reports[s], &t->runner, &x->prepared.run.schedule, &why)) ||
+                        tr_report_make(&x->reports[s], &t->runner, &x->prepared.run.schedule, &why) &&
+                        (s + 2 != x->options.steps ||
+                            tr_timeline_measure(&x->did, &t->runner, t->runner.groups.world, &why))) ||
            tr_fail(e, "%s: %.900s", x->name, why.text);
 }
 
@@ -256,14 +262,38 @@ struct work {
     const struct tr_goldens *goldens;
 };
 
-static bool say(const struct tr_comparison *c, struct tr_error *e)
+/* As a whole or not at all: a reader may have the old one open. */
+static bool write_page(const struct tr_comparison *c, struct tr_error *e)
+{
+    const char *name = c->base.shown.html;
+    char part[sizeof c->base.shown.html + 8];
+    snprintf(part, sizeof part, "%s.part", name);
+    FILE *to = fopen(part, "w");
+    if (to)
+        tr_compare_page(c, false, to);
+    bool ok = to && !ferror(to);
+    if ((to && fclose(to)) || !ok || rename(part, name)) {
+        int why = errno;
+        unlink(part);
+        return tr_fail(e, "--html: %s cannot be written: %s", name, strerror(why));
+    }
+    return true;
+}
+
+static bool say(struct tr_comparison *c, struct tr_error *e)
 {
     int wrong = 0, other = 0;
+    if (c->base.shown.json || tr_compare_has_page(c))
+        tr_compare_simulate(c);
+    if (*c->base.shown.html && !write_page(c, e))
+        return false;
     (c->base.shown.json          ? tr_compare_json
         : c->base.shown.markdown ? tr_compare_markdown
                                  : tr_compare_text)(c, stdout);
-    if (c->form == TR_COMPARE_PARADIGMS && !c->base.shown.json)
-        tr_compare_rows(c, c->base.shown.markdown, stdout);
+    if (c->base.shown.markdown)
+        tr_compare_page(c, true, stdout);
+    if (c->form == TR_COMPARE_PARADIGMS && !c->base.shown.json && !c->base.shown.markdown)
+        tr_compare_rows(c, false, stdout);
     if (c->form == TR_COMPARE_SCALING && !c->base.shown.json)
         tr_compare_scaling(c, stdout);
     if (c->form == TR_COMPARE_SERVER && !c->base.shown.json)
@@ -271,7 +301,7 @@ static bool say(const struct tr_comparison *c, struct tr_error *e)
     fflush(stdout);
     for (int i = 0; i < c->n; i++) {
         wrong += *c->all[i].found.text || (c->all[i].runs && !tr_compare_equal(&c->all[i]));
-        other += c->form == TR_COMPARE_SERVER && !tr_compare_flows_equal(&c->all[i]);
+        other += (c->form == TR_COMPARE_SERVER || c->all[i].aside) && !tr_compare_flows_equal(&c->all[i]);
     }
     if (other)
         return tr_fail(e, "%d of %d configurations have other bytes than the formula", other, c->n);
@@ -299,8 +329,26 @@ static bool run_all(tutti_comm *world, void *context, struct tr_error *e)
 
 /* ---- the command ---- */
 
+/* Before anything runs: whether the page has a place. */
+static bool can_write(const char *name, struct tr_error *e)
+{
+    char part[512 + 8];
+    struct stat there;
+    snprintf(part, sizeof part, "%s.part", name);
+    if (*name && stat(name, &there) == 0 && !S_ISREG(there.st_mode))
+        return tr_fail(e, "--html: %s is no regular file", name);
+    FILE *to = *name ? fopen(part, "w") : NULL;
+    if (*name && !to)
+        return tr_fail(e, "--html: %s cannot be written: %s", name, strerror(errno));
+    if (to)
+        fclose(to);
+    return !to || unlink(part) == 0 || tr_fail(e, "--html: %s: %s", part, strerror(errno));
+}
+
 static bool prepare(struct tr_comparison *c, struct tr_error *e)
 {
+    if (!can_write(c->base.shown.html, e))
+        return false;
     if ((c->form == TR_COMPARE_SERVER && !tr_compare_workers(c, e)) || !refuse_options(c, e))
         return false;
     return tr_options_kernels(&c->base, e) && tr_compare_make(c, e);

@@ -4,6 +4,7 @@
 #ifndef TRAINING_COMPARE_COMPARE_H
 #define TRAINING_COMPARE_COMPARE_H
 
+#include "training/compare/timeline.h"
 #include "training/verify/tolerances.h"
 #include "training/report/report.h"
 
@@ -45,6 +46,8 @@ struct tr_contender {
     int64_t touched[TR_MEMORIES]; /* memory of the rank `largest`, by the audit; 0: not audited */
     double flops_counted; /* of all ranks in a step */
     struct tr_flow counted; /* by Tutti, in a step, at the rank that has most; without loss and norm */
+    struct tr_timeline did, would; /* a step as it ran, and as it would with a core for each rank */
+    bool aside; /* in no table of paradigms: a ring, or parameter servers, for the curves of a page */
 };
 
 /* One that was left out, and why. */
@@ -60,7 +63,7 @@ struct tr_comparison {
     long workers[TR_COMPARE_WORKERS], n_workers, servers; /* of TR_COMPARE_SERVER */
     struct tr_contender *all; /* room for TR_COMPARED */
     struct tr_left_out *left_out; /* room for TR_COMPARED */
-    int n, n_left_out;
+    int n, shown, n_left_out; /* shown: without those that are aside, which come last */
     char groups[TR_COMPARE_GROUPS][32];
     int n_groups;
     bool by_turns;
@@ -86,13 +89,32 @@ bool tr_compare_near(
     const struct tr_comparison *c); /* some are not compared with the golden program's bits */
 bool tr_compare_equal(const struct tr_contender *x); /* it ran, and no bit differs, or it is near enough */
 
+/* After the steps, on rank 0: each as it would run with a core for each rank. */
+void tr_compare_simulate(struct tr_comparison *c);
+/* Whether there is a page to write: --html, or --markdown, which has the same without pictures. */
+bool tr_compare_has_page(const struct tr_comparison *c);
+void tr_compare_page(const struct tr_comparison *c, bool markdown, FILE *to);
+/* Bytes from each rank to each in a step, n * n numbers, to be freed. */
+double *tr_compare_sends(const struct tr_contender *x);
+/* Of so many columns the most bytes of each kind of memory, TR_MEMORIES numbers a column, while the rank that
+ * needs most goes through its list; to be freed. */
+enum { TR_COMPARE_COLUMNS = 120 };
+double *tr_compare_memory_over(const struct tr_contender *x);
+
 void tr_compare_text(const struct tr_comparison *c, FILE *to);
 void tr_compare_markdown(const struct tr_comparison *c, FILE *to);
 /* What the paradigms that were named are against each other, in six rows. */
 void tr_compare_rows(const struct tr_comparison *c, bool markdown, FILE *to);
+/* One of these, by number: its name, NULL: there are no more; and what it says of a configuration. */
+enum { TR_COMPARE_ROW = 600 };
+const char *tr_compare_row_name(int row);
+const char *tr_compare_row(
+    const struct tr_comparison *c, int row, const struct tr_contender *x, char text[TR_COMPARE_ROW]);
 /* The rate of each number of ranks against that of the first. */
 void tr_compare_scaling(const struct tr_comparison *c, FILE *to);
 void tr_compare_json(const struct tr_comparison *c, FILE *to);
+/* Its curves, timelines and matrices, as members of its object. */
+void tr_compare_figures_json(const struct tr_contender *x, FILE *to);
 
 /* what_fits.c: whether it fits both limits, and so runs; else which changes would make it fit. */
 void tr_compare_what_fits(const struct tr_comparison *c, struct tr_contender *x);
@@ -107,6 +129,8 @@ void tr_compare_add_pipeline(
 /* server.c: parameter servers against a ring, by the numbers of workers of --workers. */
 bool tr_compare_workers(struct tr_comparison *c, struct tr_error *e);
 void tr_compare_add_servers(struct tr_comparison *c);
+/* The same for a page, aside: as many as can run here, and as many again of which the bytes are known. */
+void tr_compare_add_aside(struct tr_comparison *c);
 /* No such number is legal: an error that tells those that are. */
 bool tr_compare_no_workers(const struct tr_comparison *c, struct tr_error *e);
 /* What Tutti has counted so far on this rank, without loss and norm. */

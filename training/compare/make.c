@@ -374,7 +374,7 @@ static bool prepare_all(struct tr_comparison *c, const char *inject, struct tr_e
     bool planted = false;
     for (int i = 0; i < c->n; i++) {
         struct tr_contender *x = &c->all[i];
-        x->runs = true;
+        x->runs = x->options.ranks <= c->base.ranks;
         if (!tr_prepare(&x->prepared, &x->options, e) || (*inject && !plant(x, inject, e)))
             return false;
         planted = planted || x->planted;
@@ -427,7 +427,10 @@ bool tr_compare_make(struct tr_comparison *c, struct tr_error *e)
         tr_compare_add_async(c);
         break;
     }
-    if (c->n == before)
+    c->shown = c->n;
+    if (c->form == TR_COMPARE_ALL && tr_compare_has_page(c) && !*inject)
+        tr_compare_add_aside(c);
+    if (c->shown == before)
         return (c->form == TR_COMPARE_SERVER ? tr_compare_no_workers : none_legal)(c, e);
     return prepare_all(c, inject, e);
 }
@@ -438,6 +441,8 @@ void tr_compare_free(struct tr_comparison *c)
         if (c->all[i].prepared.tapes)
             tr_prepared_free(&c->all[i].prepared);
         free(c->all[i].reports);
+        tr_timeline_free(&c->all[i].did);
+        tr_timeline_free(&c->all[i].would);
     }
     free(c->all);
     free(c->left_out);

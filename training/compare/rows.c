@@ -12,7 +12,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-enum { TEXT = 600 };
+enum { TEXT = TR_COMPARE_ROW };
 
 static void append(char to[TEXT], const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void append(char to[TEXT], const char *format, ...)
@@ -162,6 +162,19 @@ static const struct {
 } rows[] = { { "what is cut", cut }, { "what a rank stores", stored },
     { "what a rank sends in a step", sent }, { "advantage", good }, { "bottleneck", bad },
     { "take it where", when } };
+
+const char *tr_compare_row_name(int row)
+{
+    return row < (int)(sizeof rows / sizeof *rows) ? rows[row].name : NULL;
+}
+
+const char *tr_compare_row(
+    const struct tr_comparison *c, int row, const struct tr_contender *x, char text[TR_COMPARE_ROW])
+{
+    *text = 0;
+    rows[row].say(c, x, text);
+    return text;
+}
 
 void tr_compare_rows(const struct tr_comparison *c, bool markdown, FILE *to)
 {

@@ -237,13 +237,13 @@ static void say_part(const struct tr_comparison *c, const struct column *columns
     char cell[CELL];
     int width[COLUMNS] = { 0 };
     for (int k = 0; k < n; k++)
-        for (int i = -1; i < c->n; i++) {
+        for (int i = -1; i < c->shown; i++) {
             if (i >= 0)
                 columns[k].cell(&c->all[i], columns[k].index, cell);
             int length = (int)strlen(i < 0 ? columns[k].head : cell);
             width[k] = length > width[k] ? length : width[k];
         }
-    for (int i = -1; i < c->n; i++) {
+    for (int i = -1; i < c->shown; i++) {
         if (i < 0)
             fprintf(to, "%3s %-21s", "#", "");
         else
@@ -328,7 +328,7 @@ void tr_compare_markdown(const struct tr_comparison *c, FILE *to)
     for (int k = 0; k < n; k++)
         fprintf(to, columns[k].left ? "---|" : "--:|");
     fprintf(to, "\n");
-    for (int i = 0; i < c->n; i++) {
+    for (int i = 0; i < c->shown; i++) {
         fprintf(to, "| %s |", c->all[i].name);
         for (int k = 0; k < n; k++) {
             columns[k].cell(&c->all[i], columns[k].index, cell);
@@ -346,7 +346,7 @@ void tr_compare_markdown(const struct tr_comparison *c, FILE *to)
 static void say_object(const struct tr_comparison *c, const struct tr_contender *x, FILE *to)
 {
     const struct tr_plan *p = &x->prepared.run.plan;
-    fprintf(to, "{\"event\": \"configuration\", \"cores\": %d", tr_cores());
+    fprintf(to, "{\"event\": \"%s\", \"cores\": %d", x->aside ? "aside" : "configuration", tr_cores());
     tr_json_text(to, "name", x->name);
     tr_json_text(to, "options", x->how);
     for (int a = 0; a < TR_AXES; a++)
@@ -385,7 +385,8 @@ static void say_object(const struct tr_comparison *c, const struct tr_contender 
     fprintf(to, ", \"fits\": %s", x->fits ? "true" : "false");
     tr_json_text(to, "what_to_do", x->cure);
     tr_json_text(to, "found", x->found.text);
-    if (c->form == TR_COMPARE_SERVER)
+    tr_compare_figures_json(x, to);
+    if (c->form == TR_COMPARE_SERVER || x->aside)
         tr_compare_flows_json(x, to);
     fprintf(to, "}\n");
 }

@@ -108,6 +108,24 @@ void tr_compare_add_servers(struct tr_comparison *c)
         }
 }
 
+void tr_compare_add_aside(struct tr_comparison *c)
+{
+    long most = c->base.ranks < 4 ? 8 : 2 * c->base.ranks;
+    int before = c->n;
+    c->servers = c->servers ? c->servers : 1;
+    for (int side = SERVER; side <= RING; side++)
+        for (long w = 1; w <= most && w <= TR_COMPARE_WORKERS; w++) {
+            struct tr_options o = options_of(c, side, w);
+            char name[40];
+            o.plan.sizes.pp = o.plan.sizes.cp = o.plan.sizes.tp = o.plan.sizes.ep = 1;
+            snprintf(name, sizeof name, "%s, %ld worker%s", side == SERVER ? "server" : "ring", w,
+                w == 1 ? "" : "s");
+            tr_compare_add(c, name, &o, true);
+        }
+    for (int i = before; i < c->n; i++)
+        c->all[i].aside = true;
+}
+
 bool tr_compare_no_workers(const struct tr_comparison *c, struct tr_error *e)
 {
     char legal[200] = "", why[400];

@@ -105,6 +105,6 @@ void tr_compare_what_fits(const struct tr_comparison *c, struct tr_contender *x)
 {
     x->fits = fits(c, &x->prepared);
     x->runs = x->runs && x->fits;
-    if (!x->fits)
+    if (!x->fits && !x->aside)
         find_cure(c, x);
 }
