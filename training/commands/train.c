@@ -165,9 +165,9 @@ static void say_notes(const struct tr_run *r)
     if (r->plan.numbers.free_order)
         printf("# sums are in free order, products by %s\n",
             tr_openblas() ? tr_openblas() : "Tutti's kernels, as there is no libopenblas.so.0");
-    if (r->graph.windows)
+    if (r->graph.attention.windows)
         printf("# attention stays within %d parts of a sequence: not what one device computes\n",
-            r->graph.windows);
+            r->graph.attention.windows);
     if (r->plan.zero.level && tr_data_ranks(&r->plan) == 1)
         printf(
             "# --zero %d cuts among the ranks of dp, and there is one: nothing is cut\n", r->plan.zero.level);

@@ -37,6 +37,10 @@ int tr_build_input(struct tr_builder *b, const char *name, int64_t c);
 void tr_build_node(struct tr_builder *b, int op, const int *in, int ins, const int *out, int outs);
 /* An operation with one input and at most one parameter (w -1: none): its result. */
 int tr_build_apply(struct tr_builder *b, int op, int x, int w, const char *name, int64_t c, bool stream);
+/* Causal attention, of each token's queries, keys and values qkv[head][3][size], in the form that is asked
+ * for. Keys and values may be a tensor of their own: then who has a part of the queries can have all of them.
+ */
+int tr_build_attention(struct tr_builder *b, int qkv, const struct tr_model_options *o);
 /* The end of a model: scores by the rows of w, softmax, cross entropy against g->targets, and the gradient of
  * the scores. */
 void tr_build_cross_entropy(struct tr_builder *b, int x, int w);

@@ -21,51 +21,6 @@ static int layer_norm(struct tr_builder *b, int x, int w, int bias, const char *
 enum { LN1_W, LN1_B, QKV_W, QKV_B, PROJ_W, PROJ_B, LN2_W, LN2_B, FC1_W, FC1_B, FC2_W, FC2_B };
 enum { EXPERTS = FC1_W, OF_LAYER = EXPERTS + TR_MOE_PARAMETERS };
 
-/* For each part of the keys what a query gets of it: a value for each channel, and of each head the largest
- * score and a sum. */
-static void in_parts(struct tr_builder *b, const int *in, const int *out)
-{
-    int part[TR_INS] = { 0 };
-    for (int j = 0; j < b->g->parts; j++) {
-        char name[24];
-        snprintf(name, sizeof name, "part%d", j);
-        part[j] = tr_build_activation(b, name, b->g->channels + 2 * b->g->heads, false);
-        int made[] = { part[j], -1 };
-        if (b->g->scores) {
-            snprintf(name, sizeof name, "scores%d", j);
-            made[1] = tr_build_activation(b, name, b->g->heads * (b->g->context / b->g->parts), false);
-        }
-        tr_add_node(b->g, b->g->scores ? TR_ATTEND_SCORES : TR_ATTEND_PART, TR_FORWARD, b->unit, in, 2, made,
-            b->g->scores ? 2 : 1)
-            ->shift = j;
-    }
-    tr_build_node(b, TR_ATTEND_MERGE, part, b->g->parts, out, 2);
-}
-
-/* Keys and values may be a tensor of their own: then who has a part of the queries can have all of them. */
-static int attention(struct tr_builder *b, int qkv, const struct tr_model_options *o)
-{
-    int64_t c = b->g->channels, size[] = { 1, b->g->heads, b->g->context };
-    int in[2] = { qkv }, out[2];
-    bool separate_kv = o->separate_kv || o->parts;
-    if (separate_kv) {
-        in[0] = tr_build_activation(b, "q", c, false);
-        in[1] = tr_build_activation(b, "kv", 2 * c, false);
-        tr_build_node(b, TR_SPLIT, &qkv, 1, in, 2);
-    }
-    out[0] = tr_build_activation(b, "attention", c, false);
-    out[1] = tr_add_tensor(b->g, TR_ACTIVATION, b->unit, "bct", size, "%slse", b->prefix);
-    if (o->parts)
-        in_parts(b, in, out);
-    else
-        tr_build_node(b,
-            separate_kv  ? TR_ATTEND
-            : o->windows ? TR_ATTEND_WINDOW
-                         : TR_ATTENTION,
-            in, separate_kv ? 2 : 1, out, 2);
-    return out[0];
-}
-
 static int feed_forward(struct tr_builder *b, int x, const int *w)
 {
     int64_t c = b->g->channels;
@@ -82,7 +37,7 @@ static int layer(struct tr_builder *b, int x, const int *w, const struct tr_mode
     int n = layer_norm(b, x, w[LN1_W], w[LN1_B], "ln1");
     int qkv = tr_build_apply(b, TR_COLUMN, n, w[QKV_W], "qkv.sum", 3 * c, false);
     qkv = tr_build_apply(b, TR_BIAS, qkv, w[QKV_B], "qkv", 3 * c, false);
-    int y = tr_build_apply(b, TR_ROW, attention(b, qkv, o), w[PROJ_W], "proj.sum", c, false);
+    int y = tr_build_apply(b, TR_ROW, tr_build_attention(b, qkv, o), w[PROJ_W], "proj.sum", c, false);
     y = tr_build_apply(b, TR_BIAS, y, w[PROJ_B], "proj", c, true);
     x = tr_build_apply(b, TR_ADD, y, x, "middle", c, true);
     n = layer_norm(b, x, w[LN2_W], w[LN2_B], "ln2");
@@ -137,9 +92,7 @@ bool tr_model_gpt(struct tr_graph *g, const struct tr_model_options *o, struct t
         .capacity = o->capacity,
         .balance = o->balance,
         .leaves = o->leaves,
-        .parts = o->parts,
-        .windows = o->windows,
-        .scores = o->scores,
+        .attention = { .parts = o->parts, .windows = o->windows, .scores = o->scores },
         .context = o->context,
         .vocabulary = o->vocabulary,
         .units = (int)o->layers + 2 };

@@ -77,9 +77,11 @@ struct tr_graph {
     bool columns; /* cnn: the tokens are the cells column after column, not row after row */
     char model[24];
     enum tr_as_leaves leaves;
-    int parts; /* of the keys, which attention takes one after the other; 0: all at once */
-    bool scores; /* of the queries with each part of the keys are kept for the backward pass */
-    int windows; /* of a sequence: attention sees no token of another; 0: it sees all before */
+    struct {
+        int parts; /* of the keys, which it takes one after the other; 0: all at once */
+        bool scores; /* of the queries with each part of the keys are kept for the backward pass */
+        int windows; /* of a sequence: it sees no token of another; 0: it sees all before */
+    } attention;
     struct tr_tensor *tensors;
     struct tr_node *nodes;
     int n_tensors, n_nodes, room_tensors, room_nodes;

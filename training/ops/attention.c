@@ -20,7 +20,7 @@ static struct tr_attention shape_of(const struct tr_call *c)
 {
     bool own_kv = has_own_kv(c->op);
     const struct tr_operand *lse = is_back(c->op) ? &c->in[2] : &c->out[1];
-    int64_t tokens = tr_window(c->g), pieces = c->g->windows ? lse->d[2] / tokens : c->runs;
+    int64_t tokens = tr_window(c->g), pieces = c->g->attention.windows ? lse->d[2] / tokens : c->runs;
     int64_t runs = own_kv ? pieces : 1;
     return (struct tr_attention){ .tokens = tokens,
         .heads = lse->d[1],
@@ -56,7 +56,7 @@ static void run(const struct tr_call *c)
 
 int64_t tr_window(const struct tr_graph *g)
 {
-    return g->windows ? g->context / g->windows : g->context;
+    return g->attention.windows ? g->context / g->attention.windows : g->context;
 }
 
 /* One run of queries and the keys of all, or of a window, at a time. */

@@ -128,7 +128,7 @@ static double part_work(const struct tr_call *c)
                                      queries.count, keys.first[pairs[x].keys], keys.count });
     int products = c->op == TR_ATTEND_SCORES_DX ? 4 : is_back(c->op) ? 5 : 2;
     double work = tr_attention_work(c, products, seen, c->in[is_back(c->op) ? 1 : 0].d[2]);
-    return c->map.cp == 1 ? work / c->g->parts : work;
+    return c->map.cp == 1 ? work / c->g->attention.parts : work;
 }
 
 static int64_t merge_scratch(const struct tr_call *c)

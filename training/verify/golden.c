@@ -87,8 +87,8 @@ static void sizes(struct words *w, const struct tr_options *o, const struct tr_g
     }
     if (*o->files.data && strcmp(o->files.data, "grammar"))
         say(w, "data=%s", o->files.data);
-    if (g->windows)
-        say(w, "parts=%d", g->windows);
+    if (g->attention.windows)
+        say(w, "parts=%d", g->attention.windows);
     if (o->plan.tokens.map == TR_CP_STRIPED)
         say(w, "stripes=1");
 }
