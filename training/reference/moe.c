@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* moe.c: the golden mixture of experts: gpt.c with E experts in the place of the feed-forward part. It
- * needs the C library, and golden.h beside it.
+ * needs the C library, and text.h and golden.h beside it.
  *
  *   cc -O2 -ffp-contract=off moe.c -lm -o moe        ./moe steps=50
  *   cc -O2 -ffp-contract=off -DFP64 moe.c -lm -o moe64        ./moe64 check=64
@@ -31,14 +31,12 @@
  *                probability; the mean over groups and the sum over layers. The loss that is printed is the
  *                cross entropy alone */
 #define NAME "moe"
-#include "golden.h"
+#include "text.h"
 
-/* Layers, channels, heads, context, vocabulary, sequences, experts, how many of them a token has. */
-static long L = 4, C = 64, HEADS = 4, T = 64, V = 256, B = 8, E = 8, K = 2;
+static long E = 8, K = 2; /* experts, and how many of them a token has */
 static long steps = 10, tied = 1, sgd = 0, seed = 1, check = 0, delay = 0, micros = 1, run = 1;
 static double lr = 1e-3, clip = 1, decay = 0.1, capacity = 0, balance = 0;
-static long H, head_size, block; /* hidden channels of an expert; C / HEADS; tokens of a block */
-static real score_scale;
+static long H; /* hidden channels of an expert */
 
 /* ---- sums ---- */
 
@@ -77,38 +75,10 @@ CLONES static void sum_rows(real *dw, real *db, const real *a, const real *b, co
     free(part), free(sum);
 }
 
-/* A bias's gradient: the sum of all rows of x[T][m]. */
-static void sum_tokens(real *out, const real *x, long m)
-{
-    sum_rows(NULL, out, NULL, NULL, x, NULL, T, 0, 0, m);
-}
-
-static void add(real *x, const real *y, long count)
-{
-    for (long i = 0; i < count; i++)
-        x[i] = x[i] + y[i];
-}
 static void add_bias(real *x, const real *b, long rows, long m)
 {
     for (long i = 0; i < rows * m; i++)
         x[i] = x[i] + b[i % m];
-}
-
-/* By chunks of what is padded to a multiple of 64. It returns the sum. */
-static real softmax(real *x, long n, real *max)
-{
-    real part[CHUNKS] = { 0 };
-    *max = x[0];
-    for (long i = 1; i < n; i++)
-        *max = x[i] > *max ? x[i] : *max;
-    for (long i = 0; i < n; i++)
-        x[i] = exponential(x[i] - *max);
-    for (long c = 0, w = padded_chunk(n); c < CHUNKS && c * w < n; c++)
-        part[c] = sum_row(x + c * w, n - c * w < w ? n - c * w : w);
-    tree(part, CHUNKS, 1);
-    for (long i = 0; i < n; i++)
-        x[i] = x[i] / part[0];
-    return part[0];
 }
 
 /* ---- parameters ---- */
@@ -245,76 +215,6 @@ static void gelu_backward(real *d, const real *x, long count)
 {
     for (long i = 0; i < count; i++)
         d[i] = d[i] * gelu_slope(x[i]);
-}
-
-/* qkv[T][HEADS][3][head_size]. Of a block of keys: the largest score m, the sum l of exp(score - m), and the
- * values weighted by these, o; partials merge, as gpt.c says. */
-static void attention(real *out, real *lse, const real *qkv)
-{
-    real *scores = room(T * T), *o = room(CHUNKS * head_size), m[CHUNKS], l[CHUNKS];
-    for (long h = 0; h < HEADS; h++) {
-        const real *q = qkv + 3 * h * head_size, *v = q + 2 * head_size;
-        multiply(scores, T, T, head_size, plain(q, 3 * C), turned(q + head_size, 3 * C), head_size);
-        for (long t = 0; t < T; t++) {
-            long blocks = t / block + 1;
-            memset(o, 0, sizeof(real) * (size_t)(CHUNKS * head_size));
-            for (long b = 0; b < blocks; b++) {
-                long first = b * block, seen = b == t / block ? t % block + 1 : block;
-                real *p = scores + t * T + first;
-                for (long j = 0; j < seen; j++) {
-                    p[j] = p[j] * score_scale;
-                    m[b] = j == 0 || p[j] > m[b] ? p[j] : m[b];
-                }
-                for (long j = 0; j < seen; j++) {
-                    p[j] = exponential(p[j] - m[b]);
-                    for (long d = 0; d < head_size; d++)
-                        o[b * head_size + d] = FMA(p[j], v[(first + j) * 3 * C + d], o[b * head_size + d]);
-                }
-                l[b] = sum_row(p, seen);
-            }
-            for (long step = 1; step < blocks; step *= 2)
-                for (long x = 0, y = step; y < blocks; x += 2 * step, y += 2 * step) {
-                    real most = m[x] > m[y] ? m[x] : m[y];
-                    real ex = exponential(m[x] - most), ey = exponential(m[y] - most);
-                    l[x] = l[x] * ex + l[y] * ey, m[x] = most;
-                    for (long d = 0; d < head_size; d++)
-                        o[x * head_size + d] = o[x * head_size + d] * ex + o[y * head_size + d] * ey;
-                }
-            for (long d = 0; d < head_size; d++)
-                out[t * C + h * head_size + d] = o[d] / l[0];
-            lse[h * T + t] = m[0] + logarithm(l[0]);
-        }
-    }
-    free(scores), free(o);
-}
-
-static void attention_backward(real *dqkv, const real *dy, const real *y, const real *lse, const real *qkv)
-{
-    real *p = room(T * T), *ds = room(T * T), *d[3];
-    for (int i = 0; i < 3; i++)
-        d[i] = room(T * head_size);
-    for (long h = 0; h < HEADS; h++) {
-        const real *q = qkv + 3 * h * head_size, *k = q + head_size, *v = k + head_size;
-        matrix dout = { dy + h * head_size, C, 1 };
-        multiply(p, T, T, head_size, plain(q, 3 * C), turned(k, 3 * C), head_size);
-        multiply(ds, T, T, head_size, dout, turned(v, 3 * C), head_size);
-        for (long t = 0; t < T; t++) {
-            real along = dot_row(dout.at + t * C, y + t * C + h * head_size, head_size);
-            for (long j = 0; j < T; j++) {
-                real *pj = p + t * T + j, *dj = ds + t * T + j;
-                *pj = j <= t ? exponential(*pj * score_scale - lse[h * T + t]) : 0;
-                *dj = j <= t ? *pj * (*dj - along) * score_scale : 0;
-            }
-        }
-        multiply(d[0], T, head_size, T, plain(ds, T), plain(k, 3 * C), block);
-        multiply(d[1], T, head_size, T, turned(ds, T), plain(q, 3 * C), block);
-        multiply(d[2], T, head_size, T, turned(p, T), dout, block);
-        for (long t = 0; t < T; t++)
-            for (long i = 0; i < 3; i++)
-                memcpy(dqkv + ((t * HEADS + h) * 3 + i) * head_size, d[i] + t * head_size,
-                    sizeof(real) * (size_t)head_size);
-    }
-    free(p), free(ds), free(d[0]), free(d[1]), free(d[2]);
 }
 
 /* ---- the experts ---- */
@@ -603,19 +503,6 @@ static void embed_backward(const uint16_t *token)
     free(part);
 }
 
-/* ---- data: gpt.c's grammar ---- */
-
-static uint16_t corpus[1 << 16];
-
-static void make_corpus(void)
-{
-    for (long i = 1; i < 1 << 16; i++) {
-        uint64_t chance = hash((uint64_t)i * 2 + 1);
-        uint64_t next = chance % 8 ? hash(corpus[i - 1] * 4u + (chance >> 8) % 2) : chance >> 8;
-        corpus[i] = (uint16_t)(next % (uint64_t)V);
-    }
-}
-
 /* ---- a step ---- */
 
 /* All sequences, in order: what an expert takes depends on those before. */
@@ -624,8 +511,7 @@ static void run_batch(double *leaf, long step, int counting, int backward)
     memset(taken, 0, sizeof *taken * (size_t)(micros * L * E));
     memset(probable, 0, sizeof *probable * (size_t)(micros * L * E));
     for (long i = 0; i < B; i++) {
-        uint64_t key = hash(hash(hash((uint64_t)seed) + (uint64_t)step) + (uint64_t)i);
-        const uint16_t *token = corpus + key % (uint64_t)((1 << 16) - T);
+        const uint16_t *token = sequence_of(step, i);
         grad = grads + i * n_elements;
         embed(token);
         for (long l = 0; l < L; l++)
@@ -686,7 +572,8 @@ static int parse(const char *word)
         { "seed=%ld", &seed }, { "check=%ld", &check }, { "delay=%ld", &delay }, { "bf16=%ld", &bf16 },
         { "stochastic=%ld", &stochastic }, { "lr=%lf", &lr }, { "clip=%lf", &clip }, { "decay=%lf", &decay },
         { "capacity=%lf", &capacity }, { "balance=%lf", &balance }, { "micros=%ld", &micros },
-        { "run=%ld", &run }, { "grads=%4095[^\n]", grads_path }, { "params=%4095[^\n]", params_path } };
+        { "run=%ld", &run }, { "data=%4095[^\n]", data_path }, { "grads=%4095[^\n]", grads_path },
+        { "params=%4095[^\n]", params_path } };
     return take(word, options, sizeof options / sizeof *options);
 }
 
@@ -706,6 +593,6 @@ int main(int argc, char **argv)
         return 2;
     }
     make_model();
-    make_corpus();
+    open_corpus();
     return learn();
 }
