@@ -33,7 +33,7 @@ static bool result_is_declared(
         return (tr_table_placement(c->plan, &c->g->tensors[t->of], a).kind == TR_S) ==
                (place.kind == TR_S && place.dim == 'r');
     struct tr_placement wanted = tr_table_placement(c->plan, t, a);
-    bool partial = t->role == TR_D_ACTIVATION && place.kind == TR_P;
+    bool partial = place.kind == TR_P; /* it enters its own fold alone */
     return wanted.kind == TR_R || tr_placement_is(wanted, place) || partial;
 }
 

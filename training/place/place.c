@@ -163,8 +163,8 @@ static bool result_fits(const struct tr_placed *p, int tensor, enum tr_axis axis
         return (of.kind == TR_S) == (place.kind == TR_S && place.dim == 'r');
     }
     struct tr_placement wanted = tr_table_placement(p->plan, t, axis);
-    bool partial =
-        t->role == TR_D_ACTIVATION && place.kind == TR_P; /* who reads it will ask for the right one */
+    /* Who reads a gradient will ask for the right one; the stream becomes whole where it is made. */
+    bool partial = place.kind == TR_P && (t->role == TR_D_ACTIVATION || reaches(p, place, wanted));
     return wanted.kind == TR_R || tr_placement_is(wanted, place) || partial;
 }
 
@@ -278,6 +278,23 @@ static int need(struct tr_placed *p, const struct tr_node *n, int tensor, struct
     return from;
 }
 
+/* What is on the residual stream and a partial sum becomes what the tables say of the stream. Of pictures the
+ * next layer may read channels that are cut. */
+static void complete(struct tr_placed *p, const struct tr_node *n, int shard)
+{
+    const struct tr_tensor *t = &p->g->tensors[p->shards[shard].tensor];
+    struct tr_placement on[TR_AXES];
+    bool partial = false;
+    memcpy(on, p->shards[shard].on, sizeof on);
+    for (int a = 0; a < TR_AXES && t->stream && t->role == TR_ACTIVATION && !p->g->grid; a++)
+        if (on[a].kind == TR_P) {
+            on[a] = tr_table_placement(p->plan, t, (enum tr_axis)a);
+            partial = true;
+        }
+    if (partial)
+        need(p, n, p->shards[shard].tensor, on);
+}
+
 static bool place_node(struct tr_placed *p, const struct tr_node *n, struct tr_error *e)
 {
     struct choice chosen[TR_AXES];
@@ -310,6 +327,8 @@ static bool place_node(struct tr_placed *p, const struct tr_node *n, struct tr_e
         s.out[i] = shard_of(p, n->out[i], on, false);
     }
     *add_step(p) = s;
+    for (int i = 0; i < s.outs; i++)
+        complete(p, n, s.out[i]);
     return true;
 }
 
