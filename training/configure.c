@@ -17,48 +17,35 @@ const struct tr_kernels *tr_options_kernels(const struct tr_options *o, struct t
     return k && o->plan.numbers.free_order ? tr_kernels_free(k) : k;
 }
 
-static bool fits_device(const struct tr_options *o, struct tr_error *e)
-{
-    if (*o->kernels)
-        return tr_fail(e, "--kernels %s is a set of the processor's; legal is --device host, or no --kernels",
-            o->kernels);
-    if (o->plan.numbers.free_order)
-        return tr_fail(e, "--order free has no kernels on devices; legal is --order canonical");
-    return !o->plan.servers.async ||
-           tr_fail(e, "servers that take pushes one by one have no place on devices; legal is --device host");
-}
-
-const struct tr_kernels *tr_options_planned(const struct tr_options *o, struct tr_error *e)
-{
-    if (!o->device)
-        return tr_kernels_planned(o->kernels);
-    const struct tr_cuda_library *library = fits_device(o, e) ? tr_cuda_load(e) : NULL;
-    return library ? library->kernels : NULL;
-}
-
 struct model {
     const char *name;
-    int64_t layers, channels, heads, context, inputs, vocabulary, grid, experts, choices;
+    int64_t layers, channels, heads, context, inputs, vocabulary, grid, experts, choices, kv_heads, hidden;
 };
 
 static const struct model models[] = {
-    { "gpt:nano", 4, 64, 4, 64, 0, 256, 0, 0, 0 },
-    { "gpt:nano8", 8, 64, 8, 64, 0, 256, 0, 0, 0 },
-    { "gpt:micro", 6, 128, 8, 128, 0, 256, 0, 0, 0 },
-    { "gpt:small", 8, 256, 8, 256, 0, 256, 0, 0, 0 },
+    { "gpt:nano", 4, 64, 4, 64, 0, 256, 0, 0, 0, 0, 0 },
+    { "gpt:nano8", 8, 64, 8, 64, 0, 256, 0, 0, 0, 0, 0 },
+    { "gpt:micro", 6, 128, 8, 128, 0, 256, 0, 0, 0, 0, 0 },
+    { "gpt:small", 8, 256, 8, 256, 0, 256, 0, 0, 0, 0, 0 },
     /* Radford et al. 2019, Brown et al. 2020 (without its sparse attention), Narayanan et al. 2021. */
-    { "gpt2:124M", 12, 768, 12, 1024, 0, 50257, 0, 0, 0 },
-    { "gpt2:355M", 24, 1024, 16, 1024, 0, 50257, 0, 0, 0 },
-    { "gpt2:774M", 36, 1280, 20, 1024, 0, 50257, 0, 0, 0 },
-    { "gpt2:1.5B", 48, 1600, 25, 1024, 0, 50257, 0, 0, 0 },
-    { "gpt3:175B", 96, 12288, 96, 2048, 0, 50257, 0, 0, 0 },
-    { "gpt:1T", 128, 25600, 160, 2048, 0, 51200, 0, 0, 0 },
-    { "mlp:nano", 4, 64, 0, 0, 32, 10, 0, 0, 0 },
-    { "mlp:micro", 8, 256, 0, 0, 256, 100, 0, 0, 0 },
-    { "cnn:nano", 4, 64, 0, 0, 4, 10, 8, 0, 0 },
-    { "cnn:micro", 6, 128, 0, 0, 4, 16, 16, 0, 0 },
-    { "moe:nano", 4, 64, 4, 64, 0, 256, 0, 8, 2 },
-    { "moe:micro", 6, 128, 8, 128, 0, 256, 0, 16, 2 },
+    { "gpt2:124M", 12, 768, 12, 1024, 0, 50257, 0, 0, 0, 0, 0 },
+    { "gpt2:355M", 24, 1024, 16, 1024, 0, 50257, 0, 0, 0, 0, 0 },
+    { "gpt2:774M", 36, 1280, 20, 1024, 0, 50257, 0, 0, 0, 0, 0 },
+    { "gpt2:1.5B", 48, 1600, 25, 1024, 0, 50257, 0, 0, 0, 0, 0 },
+    { "gpt3:175B", 96, 12288, 96, 2048, 0, 50257, 0, 0, 0, 0, 0 },
+    { "gpt:1T", 128, 25600, 160, 2048, 0, 51200, 0, 0, 0, 0, 0 },
+    { "mlp:nano", 4, 64, 0, 0, 32, 10, 0, 0, 0, 0, 0 },
+    { "mlp:micro", 8, 256, 0, 0, 256, 100, 0, 0, 0, 0, 0 },
+    { "cnn:nano", 4, 64, 0, 0, 4, 10, 8, 0, 0, 0, 0 },
+    { "cnn:micro", 6, 128, 0, 0, 4, 16, 16, 0, 0, 0, 0 },
+    { "moe:nano", 4, 64, 4, 64, 0, 256, 0, 8, 2, 0, 0 },
+    { "moe:micro", 6, 128, 8, 128, 0, 256, 0, 16, 2, 0, 0 },
+    { "llama:nano", 4, 64, 4, 64, 0, 256, 0, 0, 0, 2, 192 },
+    { "llama:micro", 6, 128, 8, 128, 0, 256, 0, 0, 0, 4, 384 },
+    /* Touvron et al. 2023. */
+    { "llama2:7B", 32, 4096, 32, 4096, 0, 32000, 0, 0, 0, 32, 11008 },
+    { "llama2:13B", 40, 5120, 40, 4096, 0, 32000, 0, 0, 0, 40, 13824 },
+    { "llama2:70B", 80, 8192, 64, 4096, 0, 32000, 0, 0, 0, 8, 28672 },
 };
 
 /* An option of the other model would be ignored without a word, so it is refused. */
@@ -74,6 +61,11 @@ static bool has_options(const struct model *m, const struct tr_options *o, struc
     if (!m->experts && of_experts)
         return tr_fail(
             e, "--%s: %s has no experts; legal with --model moe:nano or moe:micro", of_experts, m->name);
+    if (!m->hidden && (sizes->kv_heads || sizes->hidden))
+        return tr_fail(e, "--%s: legal with --model llama:nano or llama:micro, and %s is none",
+            sizes->kv_heads ? "kv-heads" : "hidden", m->name);
+    if (m->hidden && sizes->untied)
+        return tr_fail(e, "--untied: the head of %s has values of its own always; leave it out", m->name);
     if (m->inputs == 0)
         foreign = sizes->inputs ? "inputs" : NULL;
     else if (!m->grid && *data && strcmp(data, "grammar"))
@@ -99,6 +91,30 @@ static const struct model *model_of(const struct tr_options *o)
     return NULL;
 }
 
+static bool fits_device(const struct tr_options *o, struct tr_error *e)
+{
+    if (model_of(o) && model_of(o)->hidden)
+        return tr_fail(e,
+            "--device cuda: %s has RMS norm, RoPE and SwiGLU, which have no kernels on devices; legal is "
+            "--device host, or another model",
+            o->model.name);
+    if (*o->kernels)
+        return tr_fail(e, "--kernels %s is a set of the processor's; legal is --device host, or no --kernels",
+            o->kernels);
+    if (o->plan.numbers.free_order)
+        return tr_fail(e, "--order free has no kernels on devices; legal is --order canonical");
+    return !o->plan.servers.async ||
+           tr_fail(e, "servers that take pushes one by one have no place on devices; legal is --device host");
+}
+
+const struct tr_kernels *tr_options_planned(const struct tr_options *o, struct tr_error *e)
+{
+    if (!o->device)
+        return tr_kernels_planned(o->kernels);
+    const struct tr_cuda_library *library = fits_device(o, e) ? tr_cuda_load(e) : NULL;
+    return library ? library->kernels : NULL;
+}
+
 static int64_t either(int64_t asked, int64_t own)
 {
     return asked ? asked : own;
@@ -116,10 +132,12 @@ static bool make_model(
     sizes.inputs = either(sizes.inputs, m->inputs);
     sizes.vocabulary = either(sizes.vocabulary, m->vocabulary);
     sizes.experts = either(sizes.experts, m->experts), sizes.choices = either(sizes.choices, m->choices);
+    sizes.kv_heads = either(sizes.kv_heads, m->kv_heads), sizes.hidden = either(sizes.hidden, m->hidden);
     tr_plan_model(p, &sizes);
     return has_options(m, o, e) && tr_cnn_options(&sizes, o, m->name, m->grid, e) &&
            (m->grid        ? tr_model_cnn
                : m->inputs ? tr_model_mlp
+               : m->hidden ? tr_model_llama
                            : tr_model_gpt)(g, &sizes, e);
 }
 

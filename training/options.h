@@ -10,7 +10,8 @@
 /* Every model, for --help and for who asks for another one. */
 #define TR_MODELS                                                                                            \
     "gpt:nano, gpt:nano8, gpt:micro, gpt:small, gpt2:124M, gpt2:355M, gpt2:774M, gpt2:1.5B, gpt3:175B, "     \
-    "gpt:1T, mlp:nano, mlp:micro, cnn:nano, cnn:micro, moe:nano, moe:micro"
+    "gpt:1T, llama:nano, llama:micro, llama2:7B, llama2:13B, llama2:70B, mlp:nano, mlp:micro, cnn:nano, "    \
+    "cnn:micro, moe:nano, moe:micro"
 
 /* What the user asks for. A number that the model or the mesh has of itself is 0 where it is not said. */
 struct tr_options {

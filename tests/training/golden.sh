@@ -12,6 +12,7 @@ gpt=training/reference/gpt
 mlp=training/reference/mlp
 cnn=training/reference/cnn
 moe=training/reference/moe
+llama=training/reference/llama
 
 small="layers=1 channels=64 heads=4 context=16 batch=3"
 for model in "tied=1 vocab=70" "tied=0 vocab=33 layers=2" "tied=1 vocab=33 stripes=1"; do
@@ -49,8 +50,17 @@ for model in "layers=1 vocab=70 tensors=17" \
     [ "$tensors" -eq "${model##*=}" ] || fail "moe $model: $tensors tensors were checked"
 done
 
+for model in "layers=2 vocab=70 tensors=15" "layers=1 vocab=33 kv=4 stripes=1 tensors=9" \
+    "layers=1 vocab=33 channels=128 heads=8 kv=2 hidden=64 parts=2 tensors=9"; do
+    # shellcheck disable=SC2086
+    ${llama}64 context=16 batch=2 check=16 ${model% *} >"$scratch/said" ||
+        fail "llama $model: $(tail -n 1 "$scratch/said")"
+    tensors=$(grep -c ' 16 elements: ' "$scratch/said")
+    [ "$tensors" -eq "${model##*=}" ] || fail "llama $model: $tensors tensors were checked"
+done
+
 # The loss of the first step in both precisions: what a float32 can hold.
-for each in $gpt $mlp $cnn $moe; do
+for each in $gpt $mlp $cnn $moe $llama; do
     for precision in "" 64; do
         "$each$precision" steps=1 | awk '{ print $4 }'
     done | awk 'NR == 1 { a = $1 } NR == 2 { d = (a - $1) / $1; exit d > 1e-6 || d < -1e-6 }' ||
@@ -58,18 +68,18 @@ for each in $gpt $mlp $cnn $moe; do
 done
 
 # And in bfloat16 as in float32: what its 8 bits can hold, since every rounding goes to the nearest.
-for each in $gpt $mlp $cnn $moe; do
+for each in $gpt $mlp $cnn $moe $llama; do
     for precision in 0 1; do
         "$each" steps=1 bf16=$precision | awk '{ print $4 }'
     done | awk 'NR == 1 { a = $1 } NR == 2 { d = (a - $1) / $1; exit d == 0 || d > 1e-3 || d < -1e-3 }' ||
         fail "$each: float32 and bfloat16 give a loss that is the same, or far off"
 done
 
-# Bits. "model" lines name the options of gpt, "mlp", "cnn" and "moe" lines those of these, the lines below
+# Bits. "model" lines name the options of gpt, others those of the program that they name, the lines below
 # what they must print.
 while read -r first rest; do
-    if [ "$first" = model ] || [ "$first" = mlp ] || [ "$first" = cnn ] ||
-        [ "$first" = moe ]; then
+    if [ "$first" = model ] || [ "$first" = mlp ] || [ "$first" = cnn ] || [ "$first" = moe ] ||
+        [ "$first" = llama ]; then
         [ "$first" = model ] && program=$gpt || program=training/reference/$first
         # shellcheck disable=SC2086
         $program $rest >"$scratch/said" || fail "$first $rest: exit status $?"
@@ -107,6 +117,14 @@ for wrong in channels=100 context=12 heads=5 vocab=1 batch=0 experts=0 top=9 mic
         fail "moe $wrong was taken"
     elif ! grep -q 'must be\|KEY=VALUE' "$scratch/said"; then
         fail "moe $wrong: $(cat "$scratch/said")"
+    fi
+done
+for wrong in channels=100 context=12 heads=5 heads=64 kv=3 kv=1 hidden=100 vocab=1 batch=0 parts=3 \
+    colour=1 layers; do
+    if $llama $wrong >/dev/null 2>"$scratch/said"; then
+        fail "llama $wrong was taken"
+    elif ! grep -q 'must be\|KEY=VALUE' "$scratch/said"; then
+        fail "llama $wrong: $(cat "$scratch/said")"
     fi
 done
 printf 'abc' >"$scratch/short"

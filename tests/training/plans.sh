@@ -28,6 +28,7 @@ explained='
 --model moe:nano --dp 4 --ep 2 --zero 3 --micro 2 --tape 3
 --model cnn:nano --cp 2 --dp 2 --tape 0
 --model mlp:nano --dp 2 --tp 2 --pp 2 --micro 2 --sp --zero 2
+--model llama:nano --dp 2 --tp 2 --cp 2 --micro 2 --sp --tape 5
 --pp 16 --dp 4 --tp 4 --layers 16 --micro 16 --batch 64
 '
 tests/training/plans >"$scratch/plans" || fail "tests/training/plans failed"

@@ -36,6 +36,9 @@ static const struct tr_model_options normed = {
 static const struct tr_model_options moe_nano = {
     .layers = 4, .channels = 64, .heads = 4, .context = 64, .vocabulary = 256, .experts = 8, .choices = 2
 };
+static const struct tr_model_options llama_nano = {
+    .layers = 4, .channels = 64, .heads = 4, .kv_heads = 2, .hidden = 192, .context = 64, .vocabulary = 256
+};
 /* Experts that are full refuse, and a loss keeps them equally busy. */
 static struct tr_model_options balanced(struct tr_model_options o)
 {
@@ -74,6 +77,13 @@ static struct tr_graph gpt(struct tr_model_options o)
 {
     struct tr_graph g = { 0 };
     cr_assert(tr_model_gpt(&g, &o, &error), "%s", error.text);
+    return g;
+}
+
+static struct tr_graph llama(struct tr_model_options o)
+{
+    struct tr_graph g = { 0 };
+    cr_assert(tr_model_llama(&g, &o, &error), "%s", error.text);
     return g;
 }
 
@@ -169,7 +179,10 @@ static bool has_gradient(const struct tr_graph *g, int tensor)
         case TR_COLUMN:
         case TR_ROW:
         case TR_GELU:
+        case TR_SWIGLU:
         case TR_LAYER_NORM:
+        case TR_RMS_NORM:
+        case TR_ROPE:
         case TR_ATTENTION:
         case TR_SPLIT:
         case TR_ROW_MAX:
@@ -225,6 +238,19 @@ Test(graph, gpt_has_the_parameters_of_the_formula)
     g = gpt(untied);
     cr_assert_eq(parameters(&g), 2 * v * c + t * c + l * (12 * c * c + 13 * c) + 2 * c);
     tr_graph_free(&g);
+}
+
+Test(graph, llama_has_the_parameters_and_the_cost_of_the_formula)
+{
+    struct tr_graph g = llama(llama_nano), in_parts = llama(ring(llama_nano));
+    double l = 4, c = 64, t = 64, v = 256, f = 192, kv = 2 * 16;
+    double matrices = l * (2 * c * c + 2 * kv * c + 3 * f * c) + v * c;
+    cr_assert_eq((double)parameters(&g), matrices + v * c + l * 2 * c + c);
+    cr_assert_float_eq(flops(&g, true), 2 * t * matrices + l * 2 * t * (t + 1) * c, 0.5);
+    cr_assert_float_eq(flops(&in_parts, false), 4 * t * matrices + l * 5 * t * (t + 1) * c, 0.5);
+    each_gradient_once(&g);
+    tr_graph_free(&g);
+    tr_graph_free(&in_parts);
 }
 
 /* The classes are counted as they are, not as they are padded. */
@@ -390,7 +416,7 @@ Test(ops, every_rule_can_be_read)
 {
     struct tr_graph graphs[] = { gpt(gpt_nano), mlp(mlp_nano), gpt(cut(gpt_nano)), gpt(ring(gpt_nano)),
         cnn(cnn_nano), gpt(windows(gpt_nano)), gpt(scores(gpt_nano)), gpt(moe_nano), cnn(cut(cnn_nano)),
-        cnn(normed), gpt(balanced(moe_nano)), gpt(cut(moe_nano)) };
+        cnn(normed), gpt(balanced(moe_nano)), gpt(cut(moe_nano)), llama(llama_nano) };
     int seen = 0, n = sizeof graphs / sizeof *graphs;
     for (int op = 0; op < TR_OPS; op++) {
         const struct tr_node moving = { .op = op, .ins = 1, .outs = 1 };
@@ -448,6 +474,17 @@ Test(graph, illegal_sizes_are_named)
     o = cnn_nano, o.grid = 12;
     cr_assert_not(tr_model_cnn(&g, &o, &error));
     cr_assert(strstr(error.text, "multiples of 8 up to 256"), "%s", error.text);
+    static const struct {
+        int64_t heads, kv_heads, hidden;
+        const char *says;
+    } wrong[] = { { 64, 64, 192, "RoPE turns in pairs: legal is an even number" },
+        { 4, 3, 192, "what divides the 4 heads" }, { 4, 1, 192, "have a multiple of 32 channels" },
+        { 4, 2, 100, "multiples of 64 up to" }, { 5, 1, 192, "what divides the 64 channels" } };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        o = llama_nano, o.heads = wrong[i].heads, o.kv_heads = wrong[i].kv_heads, o.hidden = wrong[i].hidden;
+        cr_assert_not(tr_model_llama(&g, &o, &error));
+        cr_assert(strstr(error.text, wrong[i].says), "%s", error.text);
+    }
     o = gpt_nano, o.heads = 5;
     cr_assert_not(tr_model_gpt(&g, &o, &error));
     cr_assert(strstr(error.text, "what divides the 64 channels"), "%s", error.text);

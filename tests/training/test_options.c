@@ -202,8 +202,9 @@ Test(options, what_a_refusal_names_is_legal)
         "--servers 3 --dp 2", "--model moe:nano --dp 4 --ep 3", "--model moe:nano --dp 4 --ep 8",
         "--ranks 8 --dp 3", "--model cnn:nano --norm group --norm-groups 4 --tp 8",
         "--ranks 5 --dp 3 --servers 1", "--cp 4 --cp-attention ulysses+ring --cp-ulysses 3",
-        "--heads 2 --cp 4 --cp-attention ulysses", "--dp 6 --zero 1 --batch 12" };
-    enum { DRAWN = 600 };
+        "--heads 2 --cp 4 --cp-attention ulysses", "--dp 6 --zero 1 --batch 12", "--model llama:nano --tp 4",
+        "--model llama:nano --cp 4 --cp-attention ulysses" };
+    enum { DRAWN = 700 };
     int named = 0;
     uint64_t state = 38;
     for (size_t i = 0; i < sizeof own / sizeof *own + DRAWN; i++) {

@@ -100,6 +100,14 @@ struct tr_positions {
     int64_t rows;
 };
 
+/* Queries, keys and values of some groups of heads, of tokens that stand where `at` says, whose columns and
+ * rows nobody asks for. Of each group there are the queries of `share` heads, then its keys, then its values,
+ * each of `size` channels. */
+struct tr_rope {
+    struct tr_positions at;
+    int64_t groups, share, size;
+};
+
 struct tr_adamw {
     float rate, decay, scale; /* scale: of the gradient, for clipping */
     float correct1, correct2; /* 1 / (1 - 0.9^t), 1 / (1 - 0.95^t), from float64 */
@@ -187,6 +195,16 @@ struct tr_kernels {
             const float *mean, const float *scale, const struct tr_tokens *t);
     } layer_norm;
 
+    /* The same without a mean and without b: scale is 1 / the root of the mean square. */
+    struct {
+        void (*forward)(struct tr_context *, float *y, float *scale, const float *x, const float *w,
+            int64_t rows, int64_t c);
+        void (*dx)(struct tr_context *, float *dx, const float *dy, const float *x, const float *w,
+            const float *scale, int64_t rows, int64_t c);
+        void (*dw)(struct tr_context *, float *dw, const float *dy, const float *x, const float *scale,
+            const struct tr_tokens *t);
+    } rms_norm;
+
     /* sums[sequences][columns] of x, or of x times itself, a chain of fused multiply-adds. */
     void (*sum_tokens)(struct tr_context *, float *sums, const float *x, const struct tr_tokens *t);
     void (*sum_squares)(struct tr_context *, float *sums, const float *x, const struct tr_tokens *t);
@@ -220,10 +238,26 @@ struct tr_kernels {
     void (*gelu)(struct tr_context *, float *y, const float *x, int64_t count);
     void (*gelu_dx)(
         struct tr_context *, float *dx, const float *dy, const float *x, int64_t count); /* dx may be dy */
+    /* y of each pair of `chunk` gates and as many numbers beside them; dx has both gradients. */
+    struct {
+        void (*forward)(struct tr_context *, float *y, const float *x, int64_t pairs, int64_t chunk);
+        void (*dx)(
+            struct tr_context *, float *dx, const float *dy, const float *x, int64_t pairs, int64_t chunk);
+    } swiglu;
     void (*add)(struct tr_context *, float *out, const float *a, const float *b,
         int64_t count); /* out may be a or b */
     void (*add_bias)(struct tr_context *, float *out, const float *x, const float *b, int64_t rows,
         int64_t columns); /* out may be x */
+
+    /* Queries and keys are turned by the places of their tokens, and qkv[head][3][size] has for each head
+     * the keys and values of its group. dx is the way back: the tree over the heads of a group. */
+    struct {
+        void (*forward)(
+            struct tr_context *, float *qkv, const float *grouped, const struct tr_rope *r, float *scratch);
+        void (*dx)(
+            struct tr_context *, float *grouped, const float *qkv, const struct tr_rope *r, float *scratch);
+        int64_t (*scratch)(const struct tr_rope *r);
+    } rope;
 
     struct {
         /* Of each sequence lse[heads][queries] is kept. dq is the sum over the keys that are here, dkv over

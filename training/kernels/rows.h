@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* rows.h: layer norm, GELU, additions and the embedding: what works on rows of tokens. */
+/* rows.h: layer norm, RMS norm, GELU, SwiGLU, additions and the embedding: what works on rows of tokens. */
 #include "training/kernels/stripes.h"
 
 /* ---- sums along a row: lane i % 16 takes element i, ascending; behind the end, nothing ---- */
@@ -70,6 +70,38 @@ static void layer_norm_dx(CONTEXT, float *dx, const float *dy, const float *x, c
             vec normed = (vec_load_some(x + i, c - i) - m) * r;
             vec g = vec_load_some(dy + i, c - i) * vec_load_some(w + i, c - i);
             vec_store_some(dx + i, (g - a - normed * b) * r + vec_all(0), c - i);
+        }
+    }
+}
+
+/* ---- RMS norm ---- */
+
+static void rms_norm(CONTEXT, float *y, float *scale, const float *x, const float *w, int64_t rows, int64_t c)
+{
+    for (int64_t t = 0; t < rows; t++, x += c, y += c) {
+        scale[t] = 1 / sqrtf(dot_row(x, x, c) / (float)c + 1e-5f);
+        for (int64_t i = 0; i < c; i += WIDTH)
+            vec_store_some(
+                y + i, vec_load_some(x + i, c - i) * vec_all(scale[t]) * vec_load_some(w + i, c - i), c - i);
+    }
+}
+
+/* + 0 as in layer_norm_dx. */
+static void rms_norm_dx(CONTEXT, float *dx, const float *dy, const float *x, const float *w,
+    const float *scale, int64_t rows, int64_t c)
+{
+    for (int64_t t = 0; t < rows; t++, x += c, dy += c, dx += c) {
+        const vec r = vec_all(scale[t]);
+        struct lanes dot = lanes_none();
+        for (int64_t i = 0; i < c; i += LANES)
+            for (int64_t p = 0, at = i; p < PARTS && at < c; p++, at += WIDTH)
+                lanes_product(&dot, p, vec_load_some(dy + at, c - at) * vec_load_some(w + at, c - at),
+                    vec_load_some(x + at, c - at) * r, c - at);
+        const vec along = vec_all(lanes_fold(&dot) / (float)c);
+        for (int64_t i = 0; i < c; i += WIDTH) {
+            vec normed = vec_load_some(x + i, c - i) * r;
+            vec g = vec_load_some(dy + i, c - i) * vec_load_some(w + i, c - i);
+            vec_store_some(dx + i, (g - normed * along) * r + vec_all(0), c - i);
         }
     }
 }
@@ -161,6 +193,34 @@ static void layer_norm_dw(CONTEXT, float *dw, float *db, const float *dy, const 
     }
 }
 
+/* Of one sequence. */
+static void sum_scaled(
+    float *dw, const float *dy, const float *x, const float *scale, const struct tr_tokens *t)
+{
+    int64_t c = t->columns, blocks = t->tokens / t->block;
+    for (int64_t j = 0; j < c; j += STRIP * WIDTH) {
+        struct strip s;
+        for (int64_t b = 0; b < blocks; b++) {
+            strip_clear(&s);
+            for (int64_t n = b * t->block; n < (b + 1) * t->block; n++)
+                for (int64_t v = 0, at = j; v < STRIP && at < c; v++, at += WIDTH)
+                    s.sum[v] = s.sum[v] + vec_load_some(x + n * c + at, c - at) * vec_all(scale[n]) *
+                                              vec_load_some(dy + n * c + at, c - at);
+            strip_count(&s, b, blocks);
+        }
+        strip_store(dw + j, &s, c - j);
+    }
+}
+
+static void rms_norm_dw(
+    CONTEXT, float *dw, const float *dy, const float *x, const float *scale, const struct tr_tokens *t)
+{
+    for (int64_t i = 0; i < t->sequences; i++) {
+        int64_t at = i * t->tokens;
+        sum_scaled(dw + i * t->columns, dy + at * t->columns, x + at * t->columns, scale + at, t);
+    }
+}
+
 /* Each strip has its tree: leaves are read once, and stay as they are. */
 static void fold(CONTEXT, float *to, const float *from, int64_t n, int64_t count, int64_t sequences)
 {
@@ -217,6 +277,32 @@ static void gelu_dx(CONTEXT, float *dx, const float *dy, const float *x, int64_t
         vec slope = half * (one + th) + half * in * (one - th * th) * du;
         vec_store_some(dx + i, vec_load_some(dy + i, count - i) * slope, count - i);
     }
+}
+
+INLINE vec sigmoid(vec x)
+{
+    return vec_all(1) / (exponential(-x) + vec_all(1));
+}
+
+static void swiglu(CONTEXT, float *y, const float *x, int64_t pairs, int64_t chunk)
+{
+    for (int64_t p = 0; p < pairs; p++, y += chunk, x += 2 * chunk)
+        for (int64_t i = 0; i < chunk; i += WIDTH) {
+            vec gate = vec_load_some(x + i, chunk - i), beside = vec_load_some(x + chunk + i, chunk - i);
+            vec_store_some(y + i, gate * sigmoid(gate) * beside, chunk - i);
+        }
+}
+
+static void swiglu_dx(CONTEXT, float *dx, const float *dy, const float *x, int64_t pairs, int64_t chunk)
+{
+    const vec one = vec_all(1);
+    for (int64_t p = 0; p < pairs; p++, dy += chunk, x += 2 * chunk, dx += 2 * chunk)
+        for (int64_t i = 0; i < chunk; i += WIDTH) {
+            vec gate = vec_load_some(x + i, chunk - i), beside = vec_load_some(x + chunk + i, chunk - i);
+            vec d = vec_load_some(dy + i, chunk - i), s = sigmoid(gate);
+            vec_store_some(dx + i, d * beside * (s * (one + gate * (one - s))), chunk - i);
+            vec_store_some(dx + chunk + i, d * (gate * s), chunk - i);
+        }
 }
 
 static void add(CONTEXT, float *out, const float *a, const float *b, int64_t count)

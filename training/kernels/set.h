@@ -8,6 +8,7 @@
 #include "training/kernels/bfloat16.h"
 #include "training/kernels/rows.h"
 #include "training/kernels/group.h"
+#include "training/kernels/rope.h"
 #include "training/kernels/softmax.h"
 #include "training/kernels/attention.h"
 #include "training/kernels/patches.h"
@@ -23,6 +24,7 @@ const struct tr_kernels TR_SET = {
     .fold = fold,
     .fold_parts = fold_parts,
     .layer_norm = { layer_norm, layer_norm_dx, layer_norm_dw },
+    .rms_norm = { rms_norm, rms_norm_dx, rms_norm_dw },
     .sum_tokens = sum_tokens,
     .sum_squares = sum_squares,
     .mean = mean,
@@ -30,8 +32,10 @@ const struct tr_kernels TR_SET = {
     .bfloat16 = { to_float, from_float, add_bfloat16 },
     .gelu = gelu,
     .gelu_dx = gelu_dx,
+    .swiglu = { swiglu, swiglu_dx },
     .add = add,
     .add_bias = add_bias,
+    .rope = { rope, rope_dx, rope_scratch },
     .attention = { attention, attention_part, attention_merge, attention_dx, tr_scratch_attention },
     .patches = patches,
     .embed = { embed, embed_dw, embed_scratch, position, position_dw },

@@ -89,6 +89,18 @@ bool tr_build_legal(const struct tr_model_options *o, struct tr_error *e)
     return true;
 }
 
+bool tr_build_text_legal(const struct tr_model_options *o, struct tr_error *e)
+{
+    if (!tr_build_legal(o, e))
+        return false;
+    if (o->heads < 1 || o->channels % o->heads)
+        return tr_fail(e, "%lld heads: legal is what divides the %lld channels", (long long)o->heads,
+            (long long)o->channels);
+    return (o->context >= TR_BLOCKS && o->context % TR_BLOCKS == 0 && o->context <= 1 << 20) ||
+           tr_fail(
+               e, "a context of %lld tokens: legal are multiples of 8 up to 1048576", (long long)o->context);
+}
+
 bool tr_build_is_second(int64_t l)
 {
     return l % 2 == 1;

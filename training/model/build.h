@@ -45,7 +45,8 @@ int tr_build_attention(struct tr_builder *b, int qkv, const struct tr_model_opti
  * the scores. */
 void tr_build_cross_entropy(struct tr_builder *b, int x, int w);
 
-/* The sizes that all models have. */
+/* The sizes that all models have; and those of all that learn text. */
 bool tr_build_legal(const struct tr_model_options *o, struct tr_error *e);
+bool tr_build_text_legal(const struct tr_model_options *o, struct tr_error *e);
 
 #endif

@@ -69,15 +69,7 @@ static void layer_parameters(struct tr_builder *b, int *w)
 
 static bool legal(const struct tr_model_options *o, struct tr_error *e)
 {
-    if (!tr_build_legal(o, e))
-        return false;
-    if (o->heads < 1 || o->channels % o->heads)
-        return tr_fail(e, "%lld heads: legal is what divides the %lld channels", (long long)o->heads,
-            (long long)o->channels);
-    if (o->context < TR_BLOCKS || o->context % TR_BLOCKS || o->context > 1 << 20)
-        return tr_fail(
-            e, "a context of %lld tokens: legal are multiples of 8 up to 1048576", (long long)o->context);
-    return !o->experts || tr_moe_legal(o, e);
+    return tr_build_text_legal(o, e) && (!o->experts || tr_moe_legal(o, e));
 }
 
 bool tr_model_gpt(struct tr_graph *g, const struct tr_model_options *o, struct tr_error *e)

@@ -81,6 +81,7 @@ struct tr_graph {
         int parts; /* of the keys, which it takes one after the other; 0: all at once */
         bool scores; /* of the queries with each part of the keys are kept for the backward pass */
         int windows; /* of a sequence: it sees no token of another; 0: it sees all before */
+        int64_t kv_heads; /* llama: heads of keys and values; else 0: as many as of queries */
     } attention;
     struct tr_tensor *tensors;
     struct tr_node *nodes;
@@ -109,6 +110,7 @@ struct tr_model_options {
     int64_t layers, channels, vocabulary;
     int64_t heads, context; /* gpt */
     bool untied; /* gpt */
+    int64_t kv_heads, hidden; /* llama: heads of keys and values; channels of the feed-forward part */
     int64_t experts, choices; /* gpt with experts: moe */
     double capacity, balance;
     int64_t inputs; /* mlp */
@@ -126,6 +128,7 @@ struct tr_model_options {
     int windows; /* gpt: attention stays within each of so many parts; 0: one */
 };
 bool tr_model_gpt(struct tr_graph *g, const struct tr_model_options *o, struct tr_error *e);
+bool tr_model_llama(struct tr_graph *g, const struct tr_model_options *o, struct tr_error *e);
 bool tr_model_mlp(struct tr_graph *g, const struct tr_model_options *o, struct tr_error *e);
 bool tr_model_cnn(struct tr_graph *g, const struct tr_model_options *o, struct tr_error *e);
 

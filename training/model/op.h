@@ -99,6 +99,13 @@ enum tr_op {
     TR_ROUND, /* x -> x: a whole sum in float32 becomes bfloat16 */
     TR_EXPERT_DOWN_LEAVES, /* d.down, up, counts -> leaves of dw, of db */
     TR_EXPERT_UP_LEAVES, /* d.up, rows, counts -> leaves of dw, of db */
+    TR_RMS_NORM, /* x, w -> y, scale */
+    TR_RMS_NORM_DX, /* dy, x, w, scale -> dx */
+    TR_RMS_NORM_DW, /* dy, x, scale -> leaves of dw */
+    TR_ROPE, /* qkv of groups of heads -> qkv of each head, queries and keys turned by their places */
+    TR_ROPE_DX, /* dqkv of each head -> that of groups */
+    TR_SWIGLU, /* x -> y: of each chunk of channels, gates and what they let through */
+    TR_SWIGLU_DX, /* dy, x -> dx */
     TR_OPS
 };
 
@@ -147,7 +154,9 @@ extern const struct tr_op_row tr_op_embed, tr_op_position, tr_op_layer_norm, tr_
     tr_op_gate, tr_op_wanted, tr_op_admit, tr_op_dispatch, tr_op_expert_up, tr_op_expert_down, tr_op_combine,
     tr_op_combine_dx, tr_op_expert_down_dx, tr_op_expert_down_dw, tr_op_expert_up_dx, tr_op_expert_up_dw,
     tr_op_dispatch_dx, tr_op_gate_dx, tr_op_balance_dx, tr_op_fold, tr_op_pack, tr_op_unpack, tr_op_arrange,
-    tr_op_deal, tr_op_halves, tr_op_slice, tr_op_round, tr_op_expert_down_leaves, tr_op_expert_up_leaves;
+    tr_op_deal, tr_op_halves, tr_op_slice, tr_op_round, tr_op_expert_down_leaves, tr_op_expert_up_leaves,
+    tr_op_rms_norm, tr_op_rms_norm_dx, tr_op_rms_norm_dw, tr_op_rope, tr_op_rope_dx, tr_op_swiglu,
+    tr_op_swiglu_dx;
 
 const struct tr_op_row *tr_op(int op);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* elementwise.c: what works on each element alone: sums, biases, GELU, rounding; and the tree that folds the
+/* elementwise.c: what works on each element alone: sums, biases, GELU, SwiGLU,
+ * rounding; and the tree that folds the
  * leaves of a gradient. */
 #include "training/model/autodiff.h"
 #include "training/ops/site.h"
@@ -28,6 +29,24 @@ static void gelu(const struct tr_call *c)
 static void gelu_dx(const struct tr_call *c)
 {
     c->k->gelu_dx(c->x, c->out[0].p, c->in[0].p, c->in[1].p, rows_of(c) * c->in[0].d[2]);
+}
+
+/* Chunks of gates lie beside what they gate, so a rank that has some of the chunks has both. */
+static int64_t gates_of(const struct tr_operand *x)
+{
+    return x->of->size[2] / (2 * TR_CUT);
+}
+
+static void swiglu(const struct tr_call *c)
+{
+    int64_t chunk = gates_of(&c->in[0]);
+    c->k->swiglu.forward(c->x, c->out[0].p, c->in[0].p, rows_of(c) * c->in[0].d[2] / (2 * chunk), chunk);
+}
+
+static void swiglu_dx(const struct tr_call *c)
+{
+    int64_t chunk = gates_of(&c->in[1]);
+    c->k->swiglu.dx(c->x, c->out[0].p, c->in[0].p, c->in[1].p, rows_of(c) * c->in[0].d[2] / chunk, chunk);
 }
 
 static void add(const struct tr_call *c)
@@ -62,6 +81,12 @@ static void gelu_gradient(struct tr_backward *p, const struct tr_node *n, int dy
     tr_give(p, x, tr_input_gradient(p, TR_GELU_DX, n->unit, (int[]){ dy, x }, 2, x), n->unit);
 }
 
+static void swiglu_gradient(struct tr_backward *p, const struct tr_node *n, int dy)
+{
+    int x = n->in[0];
+    tr_give(p, x, tr_input_gradient(p, TR_SWIGLU_DX, n->unit, (int[]){ dy, x }, 2, x), n->unit);
+}
+
 static void add_gradient(struct tr_backward *p, const struct tr_node *n, int dy)
 {
     tr_give(p, n->in[0], dy, n->unit);
@@ -85,6 +110,14 @@ const struct tr_op_row tr_op_gelu_dx = { .name = "gelu_dx",
     .rules = { "R R -> R", "Sb Sb -> Sb", "St St -> St", "Sc Sc -> Sc" },
     .in_place = true,
     .run = gelu_dx };
+const struct tr_op_row tr_op_swiglu = { .name = "swiglu",
+    .rules = { "R -> R", "Sb -> Sb", "St -> St", "Sc -> Sc" },
+    .again = TR_RECOMPUTE_GELU,
+    .gradient = swiglu_gradient,
+    .run = swiglu };
+const struct tr_op_row tr_op_swiglu_dx = { .name = "swiglu_dx",
+    .rules = { "R R -> R", "Sb Sb -> Sb", "St St -> St", "Sc Sc -> Sc" },
+    .run = swiglu_dx };
 const struct tr_op_row tr_op_add = { .name = "add",
     .rules = { "R R -> R", "Sb Sb -> Sb", "St St -> St", "Sc Sc -> Sc" },
     .in_place = true,

@@ -86,6 +86,13 @@ static const struct tr_op_row *const rows[TR_OPS] = {
     [TR_ROUND] = &tr_op_round,
     [TR_EXPERT_DOWN_LEAVES] = &tr_op_expert_down_leaves,
     [TR_EXPERT_UP_LEAVES] = &tr_op_expert_up_leaves,
+    [TR_RMS_NORM] = &tr_op_rms_norm,
+    [TR_RMS_NORM_DX] = &tr_op_rms_norm_dx,
+    [TR_RMS_NORM_DW] = &tr_op_rms_norm_dw,
+    [TR_ROPE] = &tr_op_rope,
+    [TR_ROPE_DX] = &tr_op_rope_dx,
+    [TR_SWIGLU] = &tr_op_swiglu,
+    [TR_SWIGLU_DX] = &tr_op_swiglu_dx,
 };
 
 const struct tr_op_row *tr_op(int op)

@@ -158,6 +158,28 @@ static bool check_stripes(const struct tr_plan *p, const struct tr_graph *g, str
     return true;
 }
 
+/* Where ranks exchange tokens for heads; a group of heads has its keys and values on one rank. */
+static bool check_heads(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e)
+{
+    int cu = p->mesh.size[TR_ULYSSES], cp = p->mesh.size[TR_CP] * cu, tp = p->mesh.size[TR_TP];
+    int64_t heads = g->attention.kv_heads ? g->attention.kv_heads : g->heads;
+    const char *of = g->attention.kv_heads ? " of keys and values" : "";
+    if (cu > 1 && heads % (tp * cu))
+        return tr_fail(e,
+                   "--cp-ulysses %d: attention's %lld heads%s are cut into tp x cp-ulysses = %d parts, which "
+                   "must divide them",
+                   cu, (long long)heads, of, tp * cu) ||
+               tr_offer_divisors(e, "cp-ulysses", (long)heads) || tr_offer_divisors(e, "tp", TR_CUT);
+    if (p->tokens.form == TR_CP_ULYSSES && heads % (tp * cp))
+        return tr_fail(e,
+                   "--cp %d --cp-attention ulysses: attention's %lld heads%s are cut into tp x cp = %d "
+                   "parts, "
+                   "which must divide them; --cp-attention gather cuts none",
+                   cp, (long long)heads, of, tp * cp) ||
+               tr_offer_divisors(e, "cp", (long)heads) || tr_offer_divisors(e, "tp", TR_CUT);
+    return true;
+}
+
 static bool check(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e)
 {
     int cu = p->mesh.size[TR_ULYSSES], cp = p->mesh.size[TR_CP] * cu, tp = p->mesh.size[TR_TP];
@@ -177,19 +199,7 @@ static bool check(const struct tr_plan *p, const struct tr_graph *g, struct tr_e
                tr_offer_divisors(e, "cp", TR_BLOCKS / tp) || tr_offer_divisors(e, "tp", TR_BLOCKS / cp);
     if (p->tokens.map == TR_CP_ZIGZAG && !check_map(p, sp, e))
         return false;
-    if (cu > 1 && g->heads % (tp * cu))
-        return tr_fail(e,
-                   "--cp-ulysses %d: attention's %lld heads are cut into tp x cp-ulysses = %d parts, which "
-                   "must divide them",
-                   cu, (long long)g->heads, tp * cu) ||
-               tr_offer_divisors(e, "cp-ulysses", (long)g->heads) || tr_offer_divisors(e, "tp", TR_CUT);
-    if (p->tokens.form == TR_CP_ULYSSES && g->heads % (tp * cp))
-        return tr_fail(e,
-                   "--cp %d --cp-attention ulysses: attention's %lld heads are cut into tp x cp = %d parts, "
-                   "which must divide them; --cp-attention gather cuts none",
-                   cp, (long long)g->heads, tp * cp) ||
-               tr_offer_divisors(e, "cp", (long)g->heads) || tr_offer_divisors(e, "tp", TR_CUT);
-    return true;
+    return check_heads(p, g, e);
 }
 
 const struct tr_paradigm tr_context_parallel = { .word = "cp",

@@ -36,14 +36,14 @@ static void cuts(const struct tr_plan *p, const struct tr_graph *g, char *to, si
 static bool check_heads(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e)
 {
     int tp = p->mesh.size[TR_TP];
-    int64_t parts = TR_CUT;
-    while (g->heads && g->heads % parts)
+    int64_t parts = TR_CUT, heads = g->attention.kv_heads ? g->attention.kv_heads : g->heads;
+    while (heads && heads % parts)
         parts /= 2;
     if (tp <= parts && parts % tp == 0)
         return true;
     if (g->heads)
-        tr_fail(e, "--tp %d: a sum is cut into %d parts, and %lld heads must be cut alike", tp, TR_CUT,
-            (long long)g->heads);
+        tr_fail(e, "--tp %d: a sum is cut into %d parts, and %lld heads%s must be cut alike", tp, TR_CUT,
+            (long long)heads, g->attention.kv_heads ? " of keys and values" : "");
     else
         tr_fail(e, "--tp %d: a sum is cut into %d parts", tp, TR_CUT);
     return tr_offer_divisors(e, "tp", (long)parts);

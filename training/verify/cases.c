@@ -534,18 +534,18 @@ static const char *const more[] = {
     MIXED "--cp 4 --cp-map striped --cp-attention ring --dp 2 --zero 1",
 };
 
-static void add(struct tr_verify_case **list, int *n, const char *options, int steps, bool sgd)
+void tr_verify_add(struct tr_verify_case *list, int *n, const char *options, int steps, bool sgd)
 {
     for (int i = 0; i < *n; i++)
-        if (!strcmp((*list)[i].options, options) && (*list)[i].steps == steps && (*list)[i].sgd == sgd)
+        if (!strcmp(list[i].options, options) && list[i].steps == steps && list[i].sgd == sgd)
             return;
-    struct tr_verify_case *c = &(*list)[(*n)++];
+    struct tr_verify_case *c = &list[(*n)++];
     snprintf(c->options, sizeof c->options, "%s", options);
     c->steps = steps, c->sgd = sgd;
 }
 
 /* Those of dp x tp x pp ranks with every ZeRO, schedule and sequence parallelism that fit beside cp. */
-static void mesh_products(struct tr_verify_case **list, int *n, int dp, int cp, int tp, int pp)
+static void mesh_products(struct tr_verify_case *list, int *n, int dp, int cp, int tp, int pp)
 {
     static const char *const schedules[] = { "gpipe", "1f1b", "zb-h1" };
     int micro = 8 / dp < pp ? 8 / dp : pp;
@@ -558,12 +558,12 @@ static void mesh_products(struct tr_verify_case **list, int *n, int dp, int cp, 
             snprintf(context, sizeof context, "--cp %d ", cp);
         snprintf(text, sizeof text, "%s--dp %d --tp %d --pp %d --micro %d --schedule %s --zero %d%s", context,
             dp, tp, pp, micro, schedules[schedule], zero, sp ? " --sp" : "");
-        add(list, n, text, 2, true);
+        tr_verify_add(list, n, text, 2, true);
     }
 }
 
 /* Products of at most 8 ranks; some were run above already. */
-static void products(struct tr_verify_case **list, int *n)
+static void products(struct tr_verify_case *list, int *n)
 {
     for (int dp = 1; dp <= 8; dp *= 2)
         for (int tp = 1; tp <= 4; tp *= 2)
@@ -577,20 +577,21 @@ struct tr_verify_case *tr_verify_cases(enum tr_verify_extent extent, int *n)
     struct tr_verify_case *list = tr_new(TR_VERIFY_MOST, sizeof *list);
     *n = 0;
     for (size_t i = 0; i < sizeof quick / sizeof *quick; i++)
-        add(&list, n, quick[i], 3, true);
+        tr_verify_add(list, n, quick[i], 3, true);
+    tr_llama_cases(list, n, extent);
     if (extent == TR_VERIFY_QUICK) {
         for (size_t i = 0; i < sizeof quick_adamw / sizeof *quick_adamw; i++)
-            add(&list, n, quick_adamw[i], 4, false);
-        add(&list, n, "--dp 2 --tp 2 --pp 2 --micro 4 --sp --zero 3 --schedule zb-h1", 10, false);
+            tr_verify_add(list, n, quick_adamw[i], 4, false);
+        tr_verify_add(list, n, "--dp 2 --tp 2 --pp 2 --micro 4 --sp --zero 3 --schedule zb-h1", 10, false);
         return list;
     }
     for (size_t i = 0; i < sizeof more / sizeof *more; i++)
-        add(&list, n, more[i], 3, true);
+        tr_verify_add(list, n, more[i], 3, true);
     for (size_t i = 0; i < sizeof long_runs / sizeof *long_runs; i++) {
-        add(&list, n, long_runs[i], 50, false);
-        add(&list, n, long_runs[i], 10, true);
+        tr_verify_add(list, n, long_runs[i], 50, false);
+        tr_verify_add(list, n, long_runs[i], 10, true);
     }
     if (extent == TR_VERIFY_ALL)
-        products(&list, n);
+        products(list, n);
     return list;
 }

@@ -52,6 +52,15 @@ static void __attribute__((format(printf, 2, 3))) say(struct words *w, const cha
     va_end(args);
 }
 
+/* Of a llama: what fc2 has as rows. */
+static int64_t hidden_channels(const struct tr_graph *g)
+{
+    int t = 0;
+    while (strcmp(g->tensors[t].name, "layer0.fc2.weight"))
+        t++;
+    return g->tensors[t].rows;
+}
+
 static void sizes(struct words *w, const struct tr_options *o, const struct tr_graph *g)
 {
     say(w, "layers=%" PRId64, g->layers);
@@ -80,7 +89,11 @@ static void sizes(struct words *w, const struct tr_options *o, const struct tr_g
     say(w, "heads=%" PRId64, g->heads);
     say(w, "context=%" PRId64, g->context);
     say(w, "vocab=%" PRId64, g->vocabulary);
-    say(w, "tied=%d", !o->model.sizes.untied);
+    if (g->attention.kv_heads) {
+        say(w, "kv=%" PRId64, g->attention.kv_heads);
+        say(w, "hidden=%" PRId64, hidden_channels(g));
+    } else
+        say(w, "tied=%d", !o->model.sizes.untied);
     if (g->experts) {
         say(w, "experts=%" PRId64, g->experts);
         say(w, "top=%" PRId64, g->choices);
@@ -140,10 +153,11 @@ static void child(const struct tr_options *o, const struct tr_graph *g, int out,
         argv[i] = w.word[i];
     dup2(out, STDOUT_FILENO);
     bool async = o->plan.pipeline.async != TR_ASYNC_OFF;
-    int status = g->grid      ? (async ? tr_versions_cnn : tr_golden_cnn)(w.n, argv)
-                 : g->inputs  ? (async ? tr_versions_mlp : tr_golden_mlp)(w.n, argv)
-                 : g->experts ? tr_golden_moe(w.n, argv)
-                              : (async ? tr_versions_gpt : tr_golden_gpt)(w.n, argv);
+    int status = g->grid                 ? (async ? tr_versions_cnn : tr_golden_cnn)(w.n, argv)
+                 : g->inputs             ? (async ? tr_versions_mlp : tr_golden_mlp)(w.n, argv)
+                 : g->experts            ? tr_golden_moe(w.n, argv)
+                 : g->attention.kv_heads ? (async ? tr_versions_llama : tr_golden_llama)(w.n, argv)
+                                         : (async ? tr_versions_gpt : tr_golden_gpt)(w.n, argv);
     _exit(status || fflush(stdout));
 }
 

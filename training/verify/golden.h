@@ -24,14 +24,16 @@ void tr_golden_free(struct tr_golden *g);
 /* Where a parameter begins. */
 int64_t tr_golden_offset(const struct tr_graph *graph, int parameter);
 
-/* main of training/reference/gpt.c, mlp.c, cnn.c and moe.c */
+/* main of training/reference/gpt.c, mlp.c, cnn.c, moe.c and llama.c */
 int tr_golden_gpt(int argc, char **argv);
 int tr_golden_mlp(int argc, char **argv);
 int tr_golden_cnn(int argc, char **argv);
 int tr_golden_moe(int argc, char **argv);
+int tr_golden_llama(int argc, char **argv);
 /* of versions.h with these: what an asynchronous pipeline computes */
 int tr_versions_gpt(int argc, char **argv);
 int tr_versions_mlp(int argc, char **argv);
 int tr_versions_cnn(int argc, char **argv);
+int tr_versions_llama(int argc, char **argv);
 
 #endif

@@ -19,10 +19,12 @@ static const struct drawn {
     int percent;
     const char *values;
 } drawn[] = {
-    { "model", 35, "gpt:nano8 mlp:nano cnn:nano moe:nano" },
+    { "model", 35, "gpt:nano8 mlp:nano cnn:nano moe:nano llama:nano llama:nano" },
     { "layers", 8, "1 2 3 5" },
     { "channels", 3, "128 100" },
     { "heads", 4, "1 2 8 3" },
+    { "kv-heads", 4, "1 2 4 3" },
+    { "hidden", 3, "64 320 100" },
     { "context", 5, "8 16 32 20" },
     { "inputs", 2, "7 32" },
     { "experts", 2, "1 4 6 16" },
