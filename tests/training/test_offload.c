@@ -151,7 +151,7 @@ Test(offload, threads_change_no_bit)
         narrow[i] = (uint16_t)(0x3C00 + i % 2500);
     for (int threads = 2; threads <= 8; threads += 3) {
         struct tr_error e = { .text = "" };
-        struct tr_threads *pool = tr_threads_start(threads, &e);
+        struct tr_threads *pool = tr_threads_start(threads, "optimizer-threads", &e);
         cr_assert(pool, "%s", e.text);
         for (int64_t count = 1; count <= MOST; count += count < 300 ? 97 : 2731) {
             for (int i = 0; i < ARRAYS * MOST; i++)
@@ -192,7 +192,7 @@ Test(offload, threads_sleep_between_updates)
     struct tr_context on = { .k = tr_kernels_best() };
     struct tr_update u = { .p = p, .g = g, .count = COUNT, .a = { .rate = 1, .scale = 1 } };
     struct tr_error e = { .text = "" };
-    struct tr_threads *pool = tr_threads_start(2, &e);
+    struct tr_threads *pool = tr_threads_start(2, "optimizer-threads", &e);
     cr_assert(pool, "%s", e.text);
     double begin = cpu_seconds(), spent;
     for (int i = 0; i < ROUNDS; i++) {
@@ -214,6 +214,6 @@ Test(offload, threads_that_cannot_be_started_are_told)
         cr_assert_eq(setgid(65534) | setuid(65534), 0);
     }
     cr_assert_eq(setrlimit(RLIMIT_NPROC, &few), 0);
-    cr_assert_null(tr_threads_start(4, &e));
+    cr_assert_null(tr_threads_start(4, "optimizer-threads", &e));
     cr_expect(strstr(e.text, "--optimizer-threads 4: thread 2 cannot be started"), "%s", e.text);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* threads.c: threads that sleep until there is an update.
+/* threads.c: threads that sleep until there is work.
  *
  * More ranks than cores is a normal case here, so a thread that has nothing to do leaves its core: OpenMP's
  * threads spin between two regions, which takes a whole core from other ranks. An update of few elements is
@@ -19,12 +19,12 @@ enum {
 struct tr_threads {
     pthread_mutex_t lock;
     pthread_cond_t begun, over;
-    int n, parts; /* with the caller; those of this update */
+    int n, parts; /* with the caller; those of this work */
     int started, working; /* without */
-    long round; /* of updates that were handed out */
+    long round; /* of works that were handed out */
     bool ends;
-    struct tr_context *x;
-    const struct tr_update *u;
+    void (*work)(void *what, int part);
+    void *what;
     struct helper {
         struct tr_threads *all;
         int number; /* the caller is 0 */
@@ -32,26 +32,10 @@ struct tr_threads {
     } * helpers;
 };
 
-static void part(struct tr_context *x, const struct tr_update *u, int64_t from, int64_t count)
+void tr_threads_part(int64_t lines, int part, int parts, int64_t *first, int64_t *count)
 {
-    struct tr_update some = *u;
-    some.p += from, some.count = count;
-    if (u->m)
-        some.m += from, some.v += from;
-    if (u->g)
-        some.g += from;
-    else
-        some.narrow += from;
-    x->k->update(x, &some);
-}
-
-/* What thread number i of n updates. */
-static void part_of(struct tr_context *x, const struct tr_update *u, int i, int n)
-{
-    int64_t lines = (u->count + LINE - 1) / LINE, each = (lines + n - 1) / n * LINE, from = i * each;
-    int64_t count = u->count - from < each ? u->count - from : each;
-    if (count > 0)
-        part(x, u, from, count);
+    *first = lines * part / parts;
+    *count = lines * (part + 1) / parts - *first;
 }
 
 static void *help(void *argument)
@@ -66,7 +50,7 @@ static void *help(void *argument)
             break;
         pthread_mutex_unlock(&t->lock);
         if (h->number < t->parts)
-            part_of(t->x, t->u, h->number, t->parts);
+            t->work(t->what, h->number);
         pthread_mutex_lock(&t->lock);
         if (--t->working == 0)
             pthread_cond_signal(&t->over);
@@ -92,7 +76,7 @@ static int start(struct tr_threads *t)
     return status;
 }
 
-struct tr_threads *tr_threads_start(int n, struct tr_error *e)
+struct tr_threads *tr_threads_start(int n, const char *option, struct tr_error *e)
 {
     struct tr_threads *t = tr_new(1, sizeof *t);
     t->n = n;
@@ -103,7 +87,7 @@ struct tr_threads *tr_threads_start(int n, struct tr_error *e)
     int status = start(t);
     if (status == 0)
         return t;
-    tr_fail(e, "--optimizer-threads %d: thread %d cannot be started: %s; fewer may do", n, t->started + 2,
+    tr_fail(e, "--%s %d: thread %d cannot be started: %s; fewer may do", option, n, t->started + 2,
         strerror(status));
     tr_threads_stop(t);
     return NULL;
@@ -126,22 +110,55 @@ void tr_threads_stop(struct tr_threads *t)
     free(t);
 }
 
-void tr_update(struct tr_context *x, const struct tr_update *u, struct tr_threads *t)
+void tr_threads_share(struct tr_threads *t, int parts, void (*work)(void *what, int part), void *what)
 {
-    int64_t parts = u->count / LEAST;
-    if (!t || parts < 2) {
-        part(x, u, 0, u->count);
-        return;
-    }
     pthread_mutex_lock(&t->lock);
-    t->x = x, t->u = u, t->parts = parts < t->n ? (int)parts : t->n;
+    t->work = work, t->what = what, t->parts = parts < t->n ? parts : t->n;
     t->working = t->n - 1;
     t->round++;
     pthread_cond_broadcast(&t->begun);
     pthread_mutex_unlock(&t->lock);
-    part_of(x, u, 0, t->parts);
+    work(what, 0);
     pthread_mutex_lock(&t->lock);
     while (t->working > 0)
         pthread_cond_wait(&t->over, &t->lock);
     pthread_mutex_unlock(&t->lock);
+}
+
+/* ---- updates ---- */
+
+struct update {
+    struct tr_context *x;
+    const struct tr_update *u;
+    int parts;
+};
+
+static void update_part(void *what, int part)
+{
+    const struct update *all = what;
+    int64_t first, lines;
+    tr_threads_part((all->u->count + LINE - 1) / LINE, part, all->parts, &first, &lines);
+    struct tr_update some = *all->u;
+    int64_t from = first * LINE, until = (first + lines) * LINE;
+    some.p += from;
+    some.count = (until < all->u->count ? until : all->u->count) - from;
+    if (some.m)
+        some.m += from, some.v += from;
+    if (some.g)
+        some.g += from;
+    else
+        some.narrow += from;
+    if (some.count > 0)
+        all->x->k->update(all->x, &some);
+}
+
+void tr_update(struct tr_context *x, const struct tr_update *u, struct tr_threads *t)
+{
+    int64_t parts = u->count / LEAST;
+    if (!t || parts < 2) {
+        x->k->update(x, u);
+        return;
+    }
+    struct update all = { x, u, parts < t->n ? (int)parts : t->n };
+    tr_threads_share(t, all.parts, update_part, &all);
 }

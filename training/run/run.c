@@ -103,7 +103,7 @@ bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct t
     if (!tr_copies_open(r, e))
         return false;
     int threads = t->step.host_threads;
-    if (threads > 1 && !(r->threads = tr_threads_start(threads, e)))
+    if (threads > 1 && !(r->threads = tr_threads_start(threads, "optimizer-threads", e)))
         return false;
     if (t->mesh->n == 1 || !world)
         return true;
