@@ -3,6 +3,7 @@
 #include "training/options.h"
 
 #include "training/backend/cuda.h"
+#include "training/backend/threaded.h"
 #include "training/kernels/openblas.h"
 #include "training/parallel/balance.h"
 
@@ -14,7 +15,12 @@ const struct tr_kernels *tr_options_kernels(const struct tr_options *o, struct t
     const struct tr_kernels *k = *o->kernels ? tr_kernels_named(o->kernels) : tr_kernels_best();
     if (!k)
         tr_fail(e, "--kernels %s: legal are generic, avx2, avx512, where the machine has them", o->kernels);
-    return k && o->plan.numbers.free_order ? tr_kernels_free(k) : k;
+    if (k && o->threads > TR_THREADS_MOST) {
+        tr_fail(e, "--threads %ld: legal are 1 to %d", o->threads, TR_THREADS_MOST);
+        return NULL;
+    }
+    k = k && o->plan.numbers.free_order ? tr_kernels_free(k) : k;
+    return k ? tr_kernels_threaded(k, (int)o->threads) : NULL;
 }
 
 struct model {
@@ -101,6 +107,9 @@ static bool fits_device(const struct tr_options *o, struct tr_error *e)
     if (*o->kernels)
         return tr_fail(e, "--kernels %s is a set of the processor's; legal is --device host, or no --kernels",
             o->kernels);
+    if (o->threads > 1)
+        return tr_fail(
+            e, "--threads %ld are of the processor; legal is --device host, or --threads 1", o->threads);
     if (o->plan.numbers.free_order)
         return tr_fail(e, "--order free has no kernels on devices; legal is --order canonical");
     return !o->plan.servers.async ||

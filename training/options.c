@@ -89,6 +89,7 @@ static const struct tr_option last[] = {
     { "rounding", TR_CHOICE, AT(plan.numbers.stochastic),
         "of updated bfloat16 parameters: nearest, or stochastic", TR_NAMES(roundings) },
     { "kernels", TR_TEXT, AT(kernels), "generic, avx2, avx512; without it the best of this machine" },
+    { "threads", TR_WHOLE, AT(threads), "of a rank, which compute together, with the same bits", .least = 1 },
     { "device", TR_CHOICE, AT(device), "where ranks compute: host, or cuda: on GPUs, with the same bits",
         TR_NAMES(devices) },
     { "inject", TR_TEXT, AT(tests.inject),
@@ -155,6 +156,7 @@ void tr_options_default(struct tr_options *o)
             .optimizer = { .rate = 1e-3, .decay = 0.1, .clip = 1 } },
         .steps = 50,
         .seed = 1,
+        .threads = 1,
         .files = { .check_replicas = -1 },
         .shown = { .trace_step = -1, .tape = -1 } };
 }

@@ -42,6 +42,7 @@ struct tr_options {
         char inject[48]; /* an error that is planted */
     } tests;
     char kernels[16];
+    long threads; /* of a rank that compute together */
     bool device; /* ranks compute on devices */
     bool help;
 };
