@@ -284,10 +284,10 @@ BEGIN {
     # Those of training/, likewise. Kernels know no graph, and the golden programs nothing of the rest.
     rooms = split("base page kernels kernels/cuda backend schedule data model parallel ops place tape " \
         "passes check account run planning errors checkpoint weights report options translate commands " \
-        "advice verify compare demo main", order, " ")
+        "advice verify compare demo exercise main", order, " ")
     for (i = 1; i <= rooms; i++)
         level["training/" order[i]] = i
-    hidden["training/demo", "training/compare"] = 1
+    hidden["training/demo", "training/compare"] = hidden["training/exercise", "training/demo"] = 1
     # What a pass noted is not believed, and who runs a list asks nobody how it came about.
     hidden["training/check", "training/passes"] = hidden["training/errors", "training/passes"] = 1
     hidden["training/run", "training/passes"] = hidden["training/run", "training/check"] = 1

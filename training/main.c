@@ -18,6 +18,7 @@ static const struct {
     { "schedule", "show, simulate and check pipeline schedules", tr_command_schedule },
     { "staleness", "how old the weights of asynchronous pipelines are, and the loss", tr_command_staleness },
     { "demo", "a matrix product, or a ring all-reduce, on real ranks", tr_command_demo },
+    { "exercise", "questions of a textbook, answered by running", tr_command_exercise },
     { "simulate", "asynchronous parameter servers on one rank, in a given order", tr_command_simulate },
     { "data", "make a file of tokens of any text", tr_command_data },
     { "export", "a checkpoint as safetensors, with GPT-2's names", tr_command_export },

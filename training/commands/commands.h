@@ -15,6 +15,7 @@ int tr_command_simulate(int argc, char **argv);
 int tr_command_staleness(int argc, char **argv);
 int tr_command_data(int argc, char **argv);
 int tr_command_demo(int argc, char **argv);
+int tr_command_exercise(int argc, char **argv);
 int tr_command_export(int argc, char **argv);
 int tr_command_import(int argc, char **argv);
 int tr_command_translate(int argc, char **argv);

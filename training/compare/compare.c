@@ -163,6 +163,7 @@ static bool open_trials(struct tr_comparison *c, struct tr_trial *trials, int fr
         struct tr_trial *t = &trials[i];
         if (!x->runs)
             continue;
+        k = tr_options_kernels(&x->options, e);
         if (!tr_trial_join(t, x->prepared.run.plan.mesh.n, world, e) ||
             (t->comm && !tr_trial_open(t, &x->prepared, &x->options, &g->runs[g->of[i]], k, e)))
             return false;
@@ -259,6 +260,7 @@ static int turn_end(const struct tr_comparison *c, int from)
 
 struct work {
     struct tr_comparison *comparison;
+    bool (*say)(struct tr_comparison *c, struct tr_error *e);
     const struct tr_goldens *goldens;
 };
 
@@ -324,7 +326,7 @@ static bool run_all(tutti_comm *world, void *context, struct tr_error *e)
         from = to;
     }
     free(trials);
-    return ok && (tutti_comm_rank(world) || say(c, e));
+    return ok && (tutti_comm_rank(world) || w->say(c, e));
 }
 
 /* ---- the command ---- */
@@ -354,7 +356,7 @@ static bool prepare(struct tr_comparison *c, struct tr_error *e)
     return tr_options_kernels(&c->base, e) && tr_compare_make(c, e);
 }
 
-static int run(struct tr_comparison *c)
+int tr_compare_run(struct tr_comparison *c, bool (*say_it)(struct tr_comparison *c, struct tr_error *e))
 {
     struct tr_options *all = tr_new((size_t)c->n, sizeof *all);
     struct tr_goldens goldens = { .n = 0 };
@@ -372,7 +374,7 @@ static int run(struct tr_comparison *c)
     if (!tr_goldens_make(&goldens, all, c->n, &e))
         tr_refuse(1, &e);
     else
-        status = tr_launch((int)c->base.ranks, run_all, &(struct work){ c, &goldens });
+        status = tr_launch((int)c->base.ranks, run_all, &(struct work){ c, say_it, &goldens });
     tr_goldens_free(&goldens);
     free(all);
     return status;
@@ -393,7 +395,7 @@ int tr_command_compare(int argc, char **argv)
         return status;
     if (!*c.base.files.data)
         strcpy(c.base.files.data, "grammar");
-    status = prepare(&c, &e) ? run(&c) : tr_refuse(1, &e);
+    status = prepare(&c, &e) ? tr_compare_run(&c, say) : tr_refuse(1, &e);
     tr_compare_free(&c);
     return status;
 }

@@ -75,6 +75,12 @@ bool tr_compare_words(struct tr_comparison *c, char **words, int n, struct tr_er
  * out. All are prepared: checked, and their bytes known. */
 bool tr_compare_make(struct tr_comparison *c, struct tr_error *e);
 void tr_compare_free(struct tr_comparison *c);
+/* For who chooses configurations itself: room for them, before tr_compare_add, and after it all prepared. */
+void tr_compare_begin(struct tr_comparison *c);
+bool tr_compare_prepare(struct tr_comparison *c, struct tr_error *e);
+/* Runs those that fit, on as many ranks as c->base.ranks says, and has rank 0 say what came of it; the exit
+ * status. */
+int tr_compare_run(struct tr_comparison *c, bool (*say)(struct tr_comparison *c, struct tr_error *e));
 /* One more of them, unless it is illegal; quiet: a variant of what was left out already need not be named. */
 void tr_compare_add(struct tr_comparison *c, const char *name, struct tr_options *o, bool quiet);
 /* What each computes, sends and needs, and what would make it fit. */
@@ -87,6 +93,8 @@ char tr_compare_class(const struct tr_contender *x);
 const char *tr_compare_with(const struct tr_contender *x);
 bool tr_compare_near(
     const struct tr_comparison *c); /* some are not compared with the golden program's bits */
+/* Whether the audit measured what the tapes say, of the rank that needs most. */
+bool tr_compare_as_predicted(const struct tr_contender *x);
 bool tr_compare_equal(const struct tr_contender *x); /* it ran, and no bit differs, or it is near enough */
 
 /* After the steps, on rank 0: each as it would run with a core for each rank. */

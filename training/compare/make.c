@@ -382,6 +382,18 @@ static bool prepare_all(struct tr_comparison *c, const char *inject, struct tr_e
     return !*inject || planted || tr_fail(e, "--inject %s: none of these can have it", inject);
 }
 
+void tr_compare_begin(struct tr_comparison *c)
+{
+    c->all = tr_new(TR_COMPARED, sizeof *c->all);
+    c->left_out = tr_new(TR_COMPARED, sizeof *c->left_out);
+}
+
+bool tr_compare_prepare(struct tr_comparison *c, struct tr_error *e)
+{
+    c->shown = c->n;
+    return prepare_all(c, "", e);
+}
+
 bool tr_compare_make(struct tr_comparison *c, struct tr_error *e)
 {
     if (c->form == TR_COMPARE_ASYNC)
@@ -392,8 +404,7 @@ bool tr_compare_make(struct tr_comparison *c, struct tr_error *e)
     strcpy(inject, c->base.tests.inject);
     *c->base.tests.inject = *one.tests.inject = 0;
     one.ranks = 1, one.plan.pipeline.chunks = 1;
-    c->all = tr_new(TR_COMPARED, sizeof *c->all);
-    c->left_out = tr_new(TR_COMPARED, sizeof *c->left_out);
+    tr_compare_begin(c);
     if ((*inject && !is_injection(inject, e)) || !tr_run_make(&run, &one, e))
         return false;
     int64_t channels = run.graph.channels, experts = run.graph.experts;

@@ -165,7 +165,7 @@ static void memory(const struct tr_contender *x, int index, char *to)
 }
 
 /* The scratch of kernels is planned for the set that needs most. */
-static bool as_predicted(const struct tr_contender *x)
+bool tr_compare_as_predicted(const struct tr_contender *x)
 {
     bool equal = true;
     for (int k = 0; k < TR_MEMORIES; k++)
@@ -178,7 +178,7 @@ static void measured(const struct tr_contender *x, int index, char *to)
 {
     (void)index;
     bool audited = x->touched[TR_MEM_PARAMETER] > 0;
-    snprintf(to, CELL, "%s", !x->runs || !audited ? "-" : as_predicted(x) ? "equal" : "DIFFERS");
+    snprintf(to, CELL, "%s", !x->runs || !audited ? "-" : tr_compare_as_predicted(x) ? "equal" : "DIFFERS");
 }
 
 static void fits(const struct tr_contender *x, int index, char *to)
