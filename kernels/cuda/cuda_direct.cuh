@@ -62,7 +62,8 @@ template <class Number, class Operations> struct direct_fold {
     struct wide sum;
     uint32_t taken;
 
-    MEMBER direct_fold(const tt_direct_params &p)
+    template <class Params>
+    MEMBER direct_fold(const Params &p)
         : row(p.row), is_tree(p.shape == TT_TREE), sum(wide_of_one(vec(0u))), taken(0)
     {
         UNROLL
@@ -121,7 +122,7 @@ INLINE bool travels(const tt_direct_block &block, uint64_t at)
 }
 
 /* All ranks one after the other, each beginning with itself. */
-INLINE uint32_t rank_behind(const tt_direct_params &p, uint32_t i)
+template <class Params> INLINE uint32_t rank_behind(const Params &p, uint32_t i)
 {
     return (p.rank + i) % p.ranks;
 }
@@ -161,7 +162,7 @@ struct ll_slots {
           second_tag(static_cast<uint32_t>(of.epoch + (of.epoch >> 32))), parity(of.epoch & 1)
     {
     }
-    MEMBER void store(const tt_direct_params &p, uint32_t to, uint64_t at, vec v) const
+    template <class Params> MEMBER void store(const Params &p, uint32_t to, uint64_t at, vec v) const
     {
         tt_ll_vector &there = p.pads[to]->ll[parity][p.rank][at / 16];
         UNROLL
@@ -169,14 +170,14 @@ struct ll_slots {
             store_relaxed_halves(there.packet[i],
                 halves{ word_of(v.of[2 * i], first_tag), word_of(v.of[2 * i + 1], second_tag) });
     }
-    MEMBER void store_to_all(const tt_direct_params &p, uint64_t at, vec v) const
+    template <class Params> MEMBER void store_to_all(const Params &p, uint64_t at, vec v) const
     {
         ROLLED
         for (uint32_t i = 0; i < p.ranks; i++)
             store(p, rank_behind(p, i), at, v);
     }
     /* True if it is there. */
-    MEMBER bool load(const tt_direct_params &p, uint32_t from, uint64_t at, vec &v) const
+    template <class Params> MEMBER bool load(const Params &p, uint32_t from, uint64_t at, vec &v) const
     {
         const tt_ll_vector &here = p.pads[p.rank]->ll[parity][from][at / 16];
         bool there = true;
@@ -314,8 +315,8 @@ struct direct_share {
 };
 
 /* What all ranks' operands give, at one offset. */
-template <class Number, class Operations, class Sources>
-INLINE vec folded(const tt_direct_params &p, Sources &sources, uint64_t at)
+template <class Number, class Operations, class Params, class Sources>
+INLINE vec folded(const Params &p, Sources &sources, uint64_t at)
 {
     enum { GROUP = Number::PARTS > 1 ? 2 : static_cast<int>(Sources::GROUP) }; /* four spill on sm_120 */
     direct_fold<Number, Operations> fold(p);
@@ -498,7 +499,7 @@ KERNEL void AT_MOST_THREADS(TT_DIRECT_BLOCK) direct_kernel(const PARAMS tt_direc
     enum { MAPS = Operations::MOVES || sizeof(typename Number::element) > 1 }; /* as tt_direct_maps says */
     SHARED(meeting, m);
     uint64_t epoch = begin_direct(p);
-    patience waits{ epoch, 0, load_relaxed(&p.pads[p.rank]->is_left) != 0 };
+    patience waits{ epoch, p.signature, 0, load_relaxed(&p.pads[p.rank]->is_left) != 0 };
     const bool maps = MAPS && p.maps != 0;
     begin_meetings(m);
     if (maps) {
@@ -523,7 +524,7 @@ KERNEL void AT_MOST_THREADS(TT_DIRECT_BLOCK) direct_kernel(const PARAMS tt_direc
         const uint64_t most = part.piece;
         part.piece = ll ? most : p.segment / p.blocks / 16 * 16;
         if (from > p.begin) {
-            begin_part(p, epoch);
+            begin_part(p, p.signature, epoch);
             slots.waits.epoch = epoch;
         }
         goes = goes && run_part<Number, Operations, releases>(p, m, slots, part, epoch);

@@ -23,6 +23,10 @@
  * parameters but where a rank is mentioned below. Ranks whose calls differ may wait for each other; then
  * both leave, and say so.
  *
+ * One kernel may do several small calls of LL, a list, one after the other: to the others it is as if each
+ * had a kernel of its own, so no rank has to know which calls another one lists. But while it runs nothing
+ * else of its stream does, so what is listed must follow each other on every rank (tt_direct_list_params).
+ *
  * Operands fold in rank order or as the canonical tree: the bits are those of the algorithm `direct`. Where a
  * collective may be done in place, these kernels do it. Pointers are aligned to the element; it is fastest
  * where they are multiples of 16. Results do not depend on the grid, nor on the block. */
@@ -41,7 +45,9 @@ enum {
     TT_PAD_BLOCKS = 66, /* of a grid, at most; it has one row */
     TT_PAD_OPERANDS = 256 << 10, /* bytes of a block's segment, at most */
     TT_PAD_RESULTS = 64 << 10,
-    TT_LL_BYTES = 128 << 10 /* that go from one rank to another, at most */
+    TT_LL_BYTES = 128 << 10, /* that go from one rank to another, at most */
+    TT_LISTED_CALLS = 128, /* of one kernel, at most, */
+    TT_LISTED_BYTES = 16 * TT_DIRECT_BLOCK /* and of each: a vector for each thread of one block */
 };
 
 /* 16 bytes on their way, as two packets of two halves. The low 32 bits of a half are data, the high ones its
@@ -92,8 +98,10 @@ struct tt_direct_words {
     uint64_t done;
     uint64_t left; /* likewise, if it left: its results, and all further calls, are to be given up */
     uint64_t differs; /* why: 1 + a rank that is in another call; else 0 */
-    uint64_t entered; /* the number of the last numbered call whose kernel has begun, */
-    uint64_t over; /* and of the last whose kernel has ended, or left, stored after all that it stores */
+    uint64_t entered; /* the number of the last numbered call whose kernel has begun, or that a list has, */
+    /* and of the last whose kernel has ended, or left, stored after all that it stores; or, of a list that
+     * runs and has not left, of the last call that it has done, without that order */
+    uint64_t over;
     uint64_t unused[2];
 };
 
@@ -136,6 +144,24 @@ struct tt_direct_params { /* 600 bytes */
     uint32_t shares; /* each rank wants the whole result, and folds a part of it for all, but for LL */
     uint32_t maps, reserved;
     struct tt_direct_block send[TT_FUSED_RANKS], receive[TT_FUSED_RANKS]; /* of a fold, all alike */
+};
+
+/* Sums of one type, of all ranks' vectors, for one block of threads: what TT_KERNEL_DIRECT_LIST does. The
+ * fields are as those of tt_direct_params. */
+struct tt_direct_listed {
+    const void *in;
+    void *out;
+    uint32_t bytes; /* 1 to TT_LISTED_BYTES */
+    uint32_t signature;
+};
+struct tt_direct_list_params { /* 3176 bytes */
+    struct tt_pad *pads[TT_FUSED_RANKS];
+    struct tt_direct_words *words;
+    uint64_t call; /* the number of the first call, which those of the others follow; or 0 for all */
+    uint32_t ranks, rank;
+    uint32_t row, shape; /* TT_ROW_SUM */
+    uint32_t divisor, calls; /* 1 to TT_LISTED_CALLS */
+    struct tt_direct_listed listed[TT_LISTED_CALLS];
 };
 
 /* An address of another device, which who launches must not take for one of this one: so it is no address.

@@ -10,7 +10,7 @@ static_assert(sizeof(tt_ll_vector) == 32 && offsetof(tt_pad, flag) == 384 &&
                   sizeof(tt_pad_room) % 128 == 0,
     "");
 static_assert(sizeof(tt_direct_words) == 128 && offsetof(tt_direct_words, begun) == 64 &&
-                  sizeof(tt_direct_params) == 600,
+                  sizeof(tt_direct_params) == 600 && sizeof(tt_direct_list_params) == 3176,
     "");
 
 #if defined(__CUDACC__)
@@ -19,23 +19,26 @@ enum { POLLS_PER_LOOK = 1024 };
 enum { POLLS_PER_LOOK = 32 }; /* emulated, a poll takes as long as other threads run */
 #endif
 
+/* Functions of `Params` serve a call that has a kernel, and a list. */
+
 /* A thread's waits: they end by what they wait for, because the host says so, or because a rank calls
  * something else. */
 struct patience {
     uint64_t epoch; /* the first of this call */
+    uint32_t signature; /* of the call */
     uint32_t polls;
     bool is_over;
 };
 
-INLINE uint64_t call_word(const tt_direct_params &p, uint64_t epoch)
+INLINE uint64_t call_word(uint32_t signature, uint64_t epoch)
 {
-    return static_cast<uint32_t>(epoch) | static_cast<uint64_t>(p.signature) << 32;
+    return static_cast<uint32_t>(epoch) | static_cast<uint64_t>(signature) << 32;
 }
 
 /* A rank that has not begun this call, or has ended it, shows another epoch. */
-INLINE bool calls_differ(const tt_direct_params &p, uint64_t epoch)
+template <class Params> INLINE bool calls_differ(const Params &p, const patience &waits)
 {
-    const uint64_t own = call_word(p, epoch);
+    const uint64_t own = call_word(waits.signature, waits.epoch);
     for (uint32_t k = 0; k < p.ranks; k++) {
         const uint64_t other = k != p.rank ? load_relaxed_64(&p.pads[p.rank]->call[k]) : own;
         if (other != own && static_cast<uint32_t>(other) == static_cast<uint32_t>(own)) {
@@ -47,24 +50,24 @@ INLINE bool calls_differ(const tt_direct_params &p, uint64_t epoch)
 }
 
 /* Is asked in each round of a loop that polls; true: the loop is to end, and so are all waits to come. */
-INLINE bool gives_up(const tt_direct_params &p, patience &waits)
+template <class Params> INLINE bool gives_up(const Params &p, patience &waits)
 {
     poll_pause();
     if (waits.is_over || ++waits.polls % POLLS_PER_LOOK != 0)
         return waits.is_over;
-    waits.is_over = load_relaxed(&p.words->abort) != 0 || calls_differ(p, waits.epoch);
+    waits.is_over = load_relaxed(&p.words->abort) != 0 || calls_differ(p, waits);
     if (waits.is_over)
         store_relaxed(&p.pads[p.rank]->is_left, 1);
     return waits.is_over;
 }
 
-/* A part of this call begins with this epoch, of which all ranks are told. */
-INLINE void begin_part(const tt_direct_params &p, uint64_t epoch)
+/* A part of a call begins with this epoch, of which all ranks are told. */
+template <class Params> INLINE void begin_part(const Params &p, uint32_t signature, uint64_t epoch)
 {
     if (block_index() != 0)
         return;
     for (uint32_t k = thread_index(); k < p.ranks; k += block_threads())
-        store_relaxed_64(&p.pads[k]->call[p.rank], call_word(p, epoch));
+        store_relaxed_64(&p.pads[k]->call[p.rank], call_word(signature, epoch));
     if (thread_index() == 0)
         store_relaxed_64(&p.words->begun, epoch);
 }
@@ -73,7 +76,7 @@ INLINE void begin_part(const tt_direct_params &p, uint64_t epoch)
 INLINE uint64_t begin_direct(const tt_direct_params &p)
 {
     const uint64_t epoch = load_relaxed_64(&p.pads[p.rank]->epoch) + 1;
-    begin_part(p, epoch);
+    begin_part(p, p.signature, epoch);
     if (block_index() == 0 && thread_index() == 0 && p.call != 0)
         store_relaxed_64(&p.words->entered, p.call);
     return epoch;
@@ -175,6 +178,27 @@ INLINE bool find_places(const tt_direct_params &p, meeting &m, patience waits, u
     return all;
 }
 
+/* Sets how far its rank is, and tells it; of the block that ends last. Returns whether a kernel has left. */
+template <bool releases = true, class Params>
+INLINE bool tell_end(const Params &p, uint64_t epoch, uint64_t call)
+{
+    tt_pad *own = p.pads[p.rank];
+    store_relaxed(&own->blocks_over, 0);
+    store_relaxed_64(&own->epoch, epoch);
+    const bool left = load_relaxed(&own->is_left) != 0;
+    uint64_t *told = left ? &p.words->left : &p.words->done;
+    if (call == 0) {
+        store_release_64(told, epoch);
+        return left;
+    }
+    store_relaxed_64(told, epoch);
+    if (releases)
+        store_release_64(&p.words->over, call);
+    else
+        store_relaxed_64(&p.words->over, call);
+    return left;
+}
+
 /* The block that ends last tells that the call is over: all others have read the epoch and count themselves
  * after all that they stored. Where it has told the others of its rank's buffers in its first epoch, and
  * left, they may still read there. */
@@ -185,16 +209,7 @@ INLINE void end_direct(const tt_direct_params &p, uint64_t epoch)
     if (thread_index() != 0 || add_acquire_release(&own->blocks_over, 1) + 1 != grid_blocks())
         return;
     const uint64_t begun = load_relaxed_64(&own->epoch) + 1;
-    store_relaxed(&own->blocks_over, 0);
-    store_relaxed_64(&own->epoch, epoch);
-    const bool left = load_relaxed(&own->is_left) != 0;
-    uint64_t *told = left ? &p.words->left : &p.words->done;
-    if (p.call == 0) {
-        store_release_64(told, epoch);
-    } else {
-        store_relaxed_64(told, epoch);
-        store_release_64(&p.words->over, p.call);
-    }
+    const bool left = tell_end(p, epoch, p.call);
     const bool placed = p.maps != 0 && load_relaxed_64(&own->placed[p.rank]) == begun;
     while (left && placed && load_acquire(&p.words->abort) != TT_DIRECT_RELEASED)
         poll_pause();

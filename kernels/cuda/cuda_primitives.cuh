@@ -166,6 +166,15 @@ INLINE void store_relaxed_halves(void *to, halves value)
                  : "l"(to), "l"(value.first), "l"(value.second)
                  : "memory");
 }
+/* A word of the block's shared memory, which its threads store and load at any time. */
+INLINE uint32_t load_shared(const uint32_t *from)
+{
+    return *static_cast<const volatile uint32_t *>(from);
+}
+INLINE void store_shared(uint32_t *to, uint32_t value)
+{
+    *static_cast<volatile uint32_t *>(to) = value;
+}
 /* What this thread stored before and loads after has its place in one order of all. */
 INLINE void fence_system()
 {
@@ -338,6 +347,14 @@ INLINE void store_relaxed_halves(void *to, halves value)
         __builtin_trap();
     __atomic_store_n(&at->first, value.first, __ATOMIC_RELAXED);
     __atomic_store_n(&at->second, value.second, __ATOMIC_RELAXED);
+}
+INLINE uint32_t load_shared(const uint32_t *from)
+{
+    return load_relaxed(from);
+}
+INLINE void store_shared(uint32_t *to, uint32_t value)
+{
+    store_relaxed(to, value);
 }
 INLINE void fence_system()
 {

@@ -2,7 +2,7 @@
 /* cuda_probe.cu: kernels that use each word of cuda_primitives.cuh that orders something, for tests of the
  * emulator and of what the compiler makes of these words. */
 #include "kernels/cuda/cuda_probe.h"
-#include "kernels/cuda/cuda_direct.cuh"
+#include "kernels/cuda/cuda_list.cuh"
 #include "kernels/cuda/cuda_rect.cuh"
 
 struct exchange_shared {
@@ -109,6 +109,10 @@ template <bool releases> KERNEL void probe_over(const PARAMS tt_fused_params p)
 
 const void *const tt_probe_direct_relaxed =
     KERNEL_FUNCTION(tt_direct_params, direct_kernel<uint8_number, no_operations, false>);
+const void *const tt_probe_list_relaxed =
+    KERNEL_FUNCTION(tt_direct_list_params, list_kernel<float32_number, sum_alone<sum_f32_of_lanes>, 1>);
+const void *const tt_probe_list_apart =
+    KERNEL_FUNCTION(tt_direct_list_params, list_kernel<float32_number, sum_alone<sum_f32_of_lanes>, 2>);
 const void *const tt_probe_exchange = KERNEL_FUNCTION(tt_probe_params, probe_exchange<0>);
 const void *const tt_probe_exchange_unwritten = KERNEL_FUNCTION(tt_probe_params, probe_exchange<1>);
 const void *const tt_probe_exchange_overwritten = KERNEL_FUNCTION(tt_probe_params, probe_exchange<2>);

@@ -271,34 +271,35 @@ struct kernel_run {
     struct block_run blocks[TT_PAD_BLOCKS];
 };
 
-/* When a word says that the kernel is over, its results are there, though its threads are not joined yet. */
-static void start_and_wait(const struct direct_case *c, const struct plan *plan,
-    const struct tt_direct_params *p, struct kernel_run *run)
+static void start(struct kernel_run *run, const struct tt_emulated_launch *launch)
 {
-    struct tt_dev_kernel found = { 0 };
-    const enum tt_kernel kernel = plan->folds ? TT_KERNEL_DIRECT : TT_KERNEL_DIRECT_MOVE;
-    const uint64_t before = ended(p->words, p->call != 0);
-    if (!tt_dev_kernel_find(tt_kernel_number(kernel, c->call.type, c->call.op), &found) ||
-        found.params_bytes != sizeof *p)
-        abort();
-    run->launch = (struct tt_emulated_launch){ .function = c->function != NULL ? c->function : found.function,
-        .params = p,
-        .grid = c->grid,
-        .grid_y = 1,
-        .block = c->block,
-        .way = c->way,
-        .order = (uint32_t)(c->seed + p->rank) % 5 };
-    for (uint32_t i = 0; i < c->grid; i++) {
+    run->launch = *launch;
+    for (uint32_t i = 0; i < launch->grid; i++) {
         run->blocks[i] = (struct block_run){ .launch = &run->launch, .index = i };
         if (pthread_create(&run->blocks[i].thread, NULL, run_block, &run->blocks[i]) != 0)
             abort();
     }
+}
+
+/* Waits for a word to say that the kernel is over: the number of its last call, or, if that is 0, another one
+ * than before. Its results are there then, though its threads are not joined yet. */
+static void await(struct tt_direct_words *words, uint64_t last, uint64_t before)
+{
     struct patience patience = patience_of(60000);
-    while (ended(p->words, p->call != 0) == before) {
+    while (last != 0 ? ended(words, true) != last : ended(words, false) == before) {
         usleep(50);
         if (patience_is_over(&patience))
-            __atomic_store_n(&p->words->abort, 1, __ATOMIC_RELAXED);
+            __atomic_store_n(&words->abort, 1, __ATOMIC_RELAXED);
     }
+}
+
+static const void *function_of(enum tt_kernel kernel, const struct tt_rect_call *call, size_t params_bytes)
+{
+    struct tt_dev_kernel found = { 0 };
+    if (!tt_dev_kernel_find(tt_kernel_number(kernel, call->type, call->op), &found) ||
+        found.params_bytes != params_bytes)
+        abort();
+    return found.function;
 }
 
 static void join(struct kernel_run *run)
@@ -307,57 +308,151 @@ static void join(struct kernel_run *run)
         pthread_join(run->blocks[i].thread, NULL);
 }
 
+/* A call of one rank, with what it should give. */
+struct case_run {
+    struct direct_case c;
+    struct plan plan;
+    struct buffers *b, *want, *before;
+    struct tt_direct_params params;
+};
+
+static void prepare(struct direct_rig *rig, int rank, const struct direct_case *given, struct case_run *r)
+{
+    struct buffers *three = aligned_alloc(64, 3 * sizeof *three), *b = three;
+    r->c = *given;
+    r->b = b;
+    r->want = b + 1;
+    r->before = b + 2;
+    finish(&r->c);
+    make_plan(&r->c, &r->plan);
+    memset(b, 0xc3, sizeof *b);
+    place(b, &r->c, rank);
+    b->factor = factor_at(&r->c, rank);
+    fill(b->in, &r->c, rank, r->plan.plan.extents.in[rank]);
+    memcpy(r->want->memory, b->memory, sizeof b->memory);
+    memcpy(r->before->memory, b->memory, sizeof b->memory);
+    place(r->want, &r->c, rank);
+    for (uint32_t i = 0; i < r->plan.rects.rects; i++)
+        if (r->plan.rects.rect[i].dsts >> rank & 1)
+            expect_rect(&r->c, &r->plan, &r->plan.rects.rect[i], r->want->out);
+    r->params = params_of(rig, rank, &r->c, b, &r->plan);
+}
+
+static void come_late(const struct direct_rig *rig, int rank, uint64_t number)
+{
+    if (rig->late_us > 0 && mixed(number + (uint64_t)rank) % 4 == 0)
+        usleep((useconds_t)(mixed(number * 3 + (uint64_t)rank) % rig->late_us));
+}
+
+/* `told`: of its end. */
+static bool check(const struct direct_rig *rig, int rank, const struct case_run *r, bool told)
+{
+    const struct direct_case *c = &r->c;
+    bool left = rig->words[rank].left != 0;
+    if (!told)
+        fprintf(stderr, "call %llu: rank %d does not tell of it\n", (unsigned long long)c->seed, rank);
+    if (left && !rig->leaves)
+        fprintf(stderr, "call %llu stands still at rank %d\n", (unsigned long long)c->seed, rank);
+    return compare(c, rank, r->b, r->want, left ? r->before : NULL) && (!left || rig->leaves) && told;
+}
+
 static bool run_case(struct direct_rig *rig, int rank, const struct direct_case *given)
 {
-    struct buffers *three = aligned_alloc(64, 3 * sizeof *three), *b = three, *want = b + 1, *before = b + 2;
-    struct direct_case c = *given;
-    struct plan plan;
-    finish(&c);
-    make_plan(&c, &plan);
-    memset(b, 0xc3, sizeof *b);
-    place(b, &c, rank);
-    b->factor = factor_at(&c, rank);
-    fill(b->in, &c, rank, plan.plan.extents.in[rank]);
-    memcpy(want->memory, b->memory, sizeof want->memory);
-    memcpy(before->memory, b->memory, sizeof before->memory);
-    place(want, &c, rank);
-    for (uint32_t i = 0; i < plan.rects.rects; i++)
-        if (plan.rects.rect[i].dsts >> rank & 1)
-            expect_rect(&c, &plan, &plan.rects.rect[i], want->out);
-    struct tt_direct_params params = params_of(rig, rank, &c, b, &plan);
-    if (rig->late_us > 0 && mixed(c.seed + (uint64_t)rank) % 4 == 0)
-        usleep((useconds_t)(mixed(c.seed * 3 + (uint64_t)rank) % rig->late_us));
+    struct case_run r;
     struct kernel_run run = { .launch.grid = 0 };
-    uint64_t kernels = 1, number = params.call;
-    if (params.part > 0 && (c.split >> rank & 1) && params.longest > params.part)
-        kernels = (params.longest + params.part - 1) / params.part;
-    for (uint64_t i = 0; i < kernels && (params.longest > 0 || plan.ll); i++) {
+    struct tt_direct_words *words = &rig->words[rank];
+    prepare(rig, rank, given, &r);
+    struct tt_direct_params *p = &r.params;
+    come_late(rig, rank, r.c.seed);
+    uint64_t kernels = 1, number = p->call;
+    if (p->part > 0 && (r.c.split >> rank & 1) && p->longest > p->part)
+        kernels = (p->longest + p->part - 1) / p->part;
+    const struct tt_emulated_launch launch = {
+        .function =
+            r.c.function != NULL
+                ? r.c.function
+                : function_of(r.plan.folds ? TT_KERNEL_DIRECT : TT_KERNEL_DIRECT_MOVE, &r.c.call, sizeof *p),
+        .params = p,
+        .grid = r.c.grid,
+        .grid_y = 1,
+        .block = r.c.block,
+        .way = r.c.way,
+        .order = (uint32_t)(r.c.seed + p->rank) % 5
+    };
+    for (uint64_t i = 0; i < kernels && (p->longest > 0 || r.plan.ll); i++) {
         if (i > 0)
             join(&run);
-        params.begin = kernels > 1 ? i * params.part : 0;
-        params.end = kernels > 1 ? params.begin + params.part : 0;
-        params.maps = params.maps && i == 0;
-        params.call = number != 0 ? number + i : 0;
-        start_and_wait(&c, &plan, &params, &run);
+        p->begin = kernels > 1 ? i * p->part : 0;
+        p->end = kernels > 1 ? p->begin + p->part : 0;
+        p->maps = p->maps && i == 0;
+        p->call = number != 0 ? number + i : 0;
+        uint64_t before = ended(words, false);
+        start(&run, &launch);
+        await(words, p->call, before);
     }
-    const struct tt_direct_words *words = &rig->words[rank];
-    bool left = words->left != 0, runs = run.launch.grid > 0;
-    bool told = !runs || params.call == 0 || (words->entered == params.call && words->over == params.call);
-    if (!told)
-        fprintf(stderr, "call %llu: rank %d does not tell of it\n", (unsigned long long)c.seed, rank);
-    if (left && !rig->leaves)
-        fprintf(stderr, "call %llu stands still at rank %d\n", (unsigned long long)c.seed, rank);
-    bool right = compare(&c, rank, b, want, left ? before : NULL) && (!left || rig->leaves) && told;
+    bool runs = run.launch.grid > 0;
+    bool told = !runs || p->call == 0 || (words->entered == p->call && words->over == p->call);
+    bool right = check(rig, rank, &r, told);
     join(&run);
-    free(three);
+    free(r.b);
+    return right;
+}
+
+/* Calls that this rank has in one kernel. */
+static bool run_list(struct direct_rig *rig, int rank, const struct direct_case *cases, int count)
+{
+    struct case_run *runs = calloc((size_t)count, sizeof *runs);
+    struct tt_direct_list_params list = { .calls = (uint32_t)count };
+    struct kernel_run run;
+    struct tt_direct_words *words = &rig->words[rank];
+    for (int i = 0; i < count; i++) {
+        prepare(rig, rank, &cases[i], &runs[i]);
+        const struct tt_direct_params *p = &runs[i].params;
+        list.listed[i] = (struct tt_direct_listed){ p->in, p->out, (uint32_t)p->longest, p->signature };
+    }
+    const struct direct_case *c = &runs[0].c;
+    const struct tt_direct_params *p = &runs[0].params;
+    memcpy(list.pads, p->pads, sizeof list.pads);
+    list.words = p->words;
+    list.call = p->call;
+    list.ranks = p->ranks;
+    list.rank = p->rank;
+    list.row = p->row;
+    list.shape = p->shape;
+    list.divisor = p->divisor;
+    come_late(rig, rank, c->seed);
+    const struct tt_emulated_launch launch = {
+        .function = c->list_function != NULL ? c->list_function
+                                             : function_of(TT_KERNEL_DIRECT_LIST, &c->call, sizeof list),
+        .params = &list,
+        .grid = 1,
+        .grid_y = 1,
+        .block = c->block,
+        .way = c->way,
+        .order = (uint32_t)(c->seed + p->rank) % 5
+    };
+    uint64_t before = ended(words, false), last = list.call != 0 ? list.call + (uint64_t)count - 1 : 0;
+    start(&run, &launch);
+    await(words, last, before);
+    bool right = true, told = last == 0 || (words->entered == last && words->over == last);
+    for (int i = 0; i < count; i++)
+        right = check(rig, rank, &runs[i], told) && right;
+    join(&run);
+    for (int i = 0; i < count; i++)
+        free(runs[i].b);
+    free(runs);
     return right;
 }
 
 bool direct_rig_run_rank(struct direct_rig *rig, int rank, const struct direct_case *cases, int count)
 {
     bool right = true;
-    for (int i = 0; i < count; i++)
-        right = run_case(rig, rank, &cases[i]) && right;
+    for (int i = 0, next; i < count; i = next) {
+        for (next = i + 1; next < count && (cases[next].listed >> rank & 1);)
+            next++;
+        right = (next > i + 1 ? run_list(rig, rank, cases + i, next - i) : run_case(rig, rank, &cases[i])) &&
+                right;
+    }
     return right;
 }
 
@@ -436,5 +531,26 @@ struct direct_case direct_rig_draw(int n, uint64_t number, uint32_t most)
     c.segment = 16 * ((uint64_t)n + drawn(&state, 8 * (uint64_t)n));
     c.in_shift = drawn(&state, 2) != 0 ? (uint32_t)drawn(&state, 16 / t->bytes) : 0;
     c.out_shift = drawn(&state, 2) != 0 ? (uint32_t)drawn(&state, 16 / t->bytes) : 0;
+    return c;
+}
+
+struct direct_case direct_rig_draw_listed(int n, uint64_t number, uint32_t most)
+{
+    static const tutti_type kinds[] = { TUTTI_FLOAT16, TUTTI_FLOAT32, TUTTI_BFLOAT16 };
+    uint64_t common = number / 8 * 1000, state = number * 1000 + 500;
+    struct direct_case c = { .seed = number, .ll = true };
+    c.call.collective = TT_ALL_REDUCE;
+    c.call.n = n;
+    c.call.type = kinds[drawn(&common, 3)];
+    c.call.op = drawn(&common, 2) != 0 ? TUTTI_AVG : TUTTI_SUM;
+    c.call.exact = drawn(&common, 2) != 0;
+    const size_t bytes = type_of(c.call.type)->bytes;
+    c.call.total = 1 + drawn(&state, drawn(&state, 3) != 0 ? 24 : most / bytes);
+    c.call.in_place = drawn(&state, 2) != 0 ? (uint32_t)drawn(&state, 256) : 0;
+    c.grid = 1 + (uint32_t)drawn(&state, 2);
+    c.block = 4 + (uint32_t)drawn(&state, 5);
+    c.in_shift = drawn(&state, 2) != 0 ? (uint32_t)drawn(&state, 16 / bytes) : 0;
+    c.out_shift = drawn(&state, 2) != 0 ? (uint32_t)drawn(&state, 16 / bytes) : 0;
+    c.listed = number % 8 != 0 ? (uint32_t)(drawn(&state, 256) | drawn(&state, 256)) : 0;
     return c;
 }

@@ -38,6 +38,8 @@ struct direct_case {
     enum tt_emulation way;
     const void *function; /* NULL: the one that serves the call */
     uint32_t odd_rank; /* 1 + a rank that goes the other way; 0: none does */
+    uint32_t listed; /* bit r: rank r has it in a list with the call before */
+    const void *list_function; /* NULL: the one that serves the list */
 };
 
 /* These calls by all ranks. Operands are drawn, and written just before each call; as soon as a kernel tells
@@ -50,5 +52,8 @@ bool direct_rig_run_rank(struct direct_rig *rig, int rank, const struct direct_c
 /* Draws a call for n ranks that its kernel serves, as the seed says: collective, type, operation, bytes of a
  * block up to `most`, grid, segment, places. */
 struct direct_case direct_rig_draw(int n, uint64_t seed, uint32_t most);
+/* Draws one that may be listed; those of eight numbers from a multiple of 8 on are of one type, and ranks
+ * have several of them in lists, but not the same ones. */
+struct direct_case direct_rig_draw_listed(int n, uint64_t seed, uint32_t most);
 
 #endif

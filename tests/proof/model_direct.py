@@ -4,7 +4,9 @@
 
 LL: a thread of a kernel stores a packet for its fellow on each other device, in the half of the slots that
 its call's parity says, and waits for theirs. A kernel ends with its last thread, and only then the next
-call's begins. Nothing else keeps a rank from storing where another one has not read yet.
+call's begins; or one kernel does a list of calls, and its threads all end one before any begins the next, by
+a barrier, which is the same to all others. So ranks may list different calls. Nothing else keeps a rank from
+storing where another one has not read yet. Threads have no packet where a call has fewer vectors.
 
 PADS: a block of each kernel stores its operand in its own pad, meets the others, folds all operands into its
 result there, meets them again, and gathers all results; then it stores the next operand. To meet is to store
@@ -38,8 +40,9 @@ def but_for_one_pair(sender, receiver):
     return sender != receiver and (sender, receiver) != (1, 0)
 
 
-def ll(n, threads, calls, mutant=None):
-    """Thread t of rank r is number r * threads + t; a slot has the number of the call that stored last."""
+def ll(n, threads, calls, vectors=(), lists=0, mutant=None):
+    """Thread t of rank r is number r * threads + t; a slot has the number of the call that stored last. Call
+    c has vectors[c] of them, or one for each thread. The first `lists` ranks have one kernel for all."""
     kinds = {"only the root sends": from_the_root, "a block is empty": but_for_one_pair}
     wants = kinds.get(mutant, everybody)
     halves = 1 if mutant == "one half" else 2
@@ -52,20 +55,22 @@ def ll(n, threads, calls, mutant=None):
         for me in everyone:
             rank, fellow = divmod(me, threads)
             call = s.call[me]
-            if call == calls or min(s.call[rank * threads:(rank + 1) * threads]) < call:
+            together = rank >= lists or mutant != "no barrier in a list"
+            if call == calls or (together and min(s.call[rank * threads:(rank + 1) * threads]) < call):
                 continue
             is_last = True
+            has_one = fellow < (vectors[call] if vectors else threads)
             for other in range(n):
                 peer = other * threads + fellow
-                if wants(rank, other) and other not in s.sent[me]:
+                if has_one and wants(rank, other) and other not in s.sent[me]:
                     is_last = False
                     at = slot(me, peer, call)
                     was = s.slots[at]
-                    unread = s.call[peer] < was or s.call[peer] == was and rank not in s.heard[peer]
+                    unread = s.call[peer] < was or (s.call[peer] == was and rank not in s.heard[peer])
                     if was >= 0 and unread:
                         raise Wrong("thread %d stores where %d has not read packet %d" % (me, peer, was))
                     yield s._replace(sent=put(s.sent, me, s.sent[me] | {other}), slots=put(s.slots, at, call))
-                if wants(other, rank) and other not in s.heard[me]:
+                if has_one and wants(other, rank) and other not in s.heard[me]:
                     is_last = False
                     if s.slots[slot(peer, me, call)] == call:
                         yield s._replace(heard=put(s.heard, me, s.heard[me] | {other}))
@@ -267,6 +272,10 @@ def main():
     report = Report("model_direct")
     for n, threads, calls in ((2, 1, 6), (2, 2, 4), (3, 1, 4)):
         report.holds("LL, %d ranks of %d threads, %d calls" % (n, threads, calls), ll, n, threads, calls)
+    for n, calls in ((2, (2, 1, 2, 1, 2)), (2, (1, 1, 2, 2)), (3, (1, 1))):
+        report.holds("LL, %d ranks, calls of %s vectors" % (n, calls), ll, n, 2, len(calls), calls)
+    for lists in (1, 2):
+        report.finds("no barrier in a list", "has not read", ll, 2, 2, 3, (2, 1, 2), lists)
     for mutant in ("one half", "only the root sends"):
         report.finds(mutant, "has not read", ll, 2, 1, 4)
     report.finds("a block is empty", "has not read", ll, 3, 1, 4)

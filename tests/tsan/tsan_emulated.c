@@ -18,6 +18,7 @@
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/cuda_probe.h"
 #include "tests/cuda/direct_rig.h"
+#include "tests/cuda/list_rig.h"
 
 enum { THREADS = 40, BYTES = 3000 };
 static uint32_t flag, data[2 * THREADS], result[2 * THREADS];
@@ -147,6 +148,37 @@ bool tsan_direct_kernels(void)
     const uint64_t end = UINT64_C(1) << 32;
     return direct(2, NULL, end / 2 - 20, 40) && direct(3, NULL, end - 20, 40) &&
            direct(4, NULL, 2 * end - 20, 30) && direct(8, NULL, 0, 8);
+}
+
+/* Ranks that list what they like, and a list of calls that take what the one before has left. */
+static bool lists(int n, uint64_t epochs, int count)
+{
+    struct direct_case cases[40];
+    struct direct_rig *rig = direct_rig_create(n, epochs);
+    for (int i = 0; i < count; i++) {
+        cases[i] = direct_rig_draw_listed(n, 80000 * (uint64_t)n + (uint64_t)i, 600);
+        cases[i].way = TT_EMULATE_THREADS;
+    }
+    bool right = direct_rig_run(rig, cases, count);
+    direct_rig_free(rig);
+    return right;
+}
+
+bool tsan_lists(void)
+{
+    const uint64_t end = UINT64_C(1) << 32;
+    return lists(2, end - 20, 40) && lists(3, 0, 24) && lists(8, 0, 8) &&
+           list_rig_chain(NULL, 7, TT_EMULATE_THREADS, 0);
+}
+
+int tsan_lose_list_end(void)
+{
+    return list_rig_chain(tt_probe_list_relaxed, 16, TT_EMULATE_THREADS, 0) ? 0 : 1;
+}
+
+int tsan_lose_barrier(void)
+{
+    return list_rig_chain(tt_probe_list_apart, 7, TT_EMULATE_THREADS, 0) ? 0 : 1;
 }
 
 int tsan_lose_meeting(void)

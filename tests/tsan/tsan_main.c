@@ -399,6 +399,8 @@ static bool end_of_placing(void)
 #define LOST_RELEASE "lost_release"
 #define LOST_END "lost_end"
 #define LOST_MEETING "lost_meeting"
+#define LOST_LIST_END "lost_list_end"
+#define LOST_BARRIER "lost_barrier"
 
 static bool lost_release(void)
 {
@@ -413,6 +415,16 @@ static bool lost_end(void)
 static bool lost_meeting(void)
 {
     return tsan_lost_release_is_reported(LOST_MEETING, "direct_kernel");
+}
+
+static bool lost_list_end(void)
+{
+    return tsan_lost_release_is_reported(LOST_LIST_END, "list_rig_chain");
+}
+
+static bool lost_barrier(void)
+{
+    return tsan_lost_release_is_reported(LOST_BARRIER, "list_kernel");
 }
 
 static const struct {
@@ -435,21 +447,33 @@ static const struct {
     { "end_of_placing", end_of_placing },
     { "emulated_kernels", tsan_emulated_kernels },
     { "direct_kernels", tsan_direct_kernels },
+    { "lists", tsan_lists },
     { "stub", tsan_stub },
     { "device", tsan_device },
     { LOST_RELEASE, lost_release },
     { LOST_END, lost_end },
     { LOST_MEETING, lost_meeting },
+    { LOST_LIST_END, lost_list_end },
+    { LOST_BARRIER, lost_barrier },
+};
+
+/* What it is called again for. */
+static const struct {
+    const char *word;
+    int (*run)(void);
+} mistakes[] = {
+    { LOST_RELEASE, tsan_lose_release },
+    { LOST_END, tsan_lose_end },
+    { LOST_MEETING, tsan_lose_meeting },
+    { LOST_LIST_END, tsan_lose_list_end },
+    { LOST_BARRIER, tsan_lose_barrier },
 };
 
 int main(int argc, char **argv)
 {
-    if (argc > 1 && strcmp(argv[1], LOST_RELEASE) == 0)
-        return tsan_lose_release();
-    if (argc > 1 && strcmp(argv[1], LOST_END) == 0)
-        return tsan_lose_end();
-    if (argc > 1 && strcmp(argv[1], LOST_MEETING) == 0)
-        return tsan_lose_meeting();
+    for (size_t i = 0; argc > 1 && i < sizeof mistakes / sizeof mistakes[0]; i++)
+        if (strcmp(argv[1], mistakes[i].word) == 0)
+            return mistakes[i].run();
     int failures = 0;
     int n = sizeof cases / sizeof cases[0];
     for (int i = 0; i < n; i++) {
