@@ -301,7 +301,10 @@ void tt_local_peers_tell(struct tt_comm *comm, const struct tt_rendezvous *rende
 bool tt_local_peers_share(const struct tt_comm *comm, int rank);
 tutti_status tt_local_peers_await(
     struct tt_comm *comm, const struct tt_rendezvous *rendezvous, uint32_t slices);
-/* The same of one rank. */
+/* As many of all others are, of a collective. */
+bool tt_local_peers_are_there(
+    const struct tt_comm *comm, const struct tt_rendezvous *rendezvous, uint32_t slices);
+/* `await`, of one rank. */
 tutti_status tt_local_peers_await_one(
     struct tt_comm *comm, const struct tt_rendezvous *rendezvous, int rank, uint32_t slices);
 

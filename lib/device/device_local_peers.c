@@ -274,6 +274,14 @@ static bool is_there(const struct tt_comm *comm, int rank, const struct tt_rende
     return (int32_t)(in - m->gate->base - slices) >= 0;
 }
 
+bool tt_local_peers_are_there(const struct tt_comm *comm, const struct tt_rendezvous *m, uint32_t slices)
+{
+    bool all = true;
+    for (int r = 0; r < comm->n && all; r++)
+        all = is_there(comm, r, m, slices);
+    return all;
+}
+
 bool tt_local_peers_share(const struct tt_comm *comm, int rank)
 {
     const struct member *other = &comm->device->local_peers->members[rank];

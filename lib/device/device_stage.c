@@ -298,6 +298,7 @@ tutti_status tt_stage_begin(struct tt_comm_batch *b, struct tt_staged *op, bool 
     if (tt_spin_serves(b->device->spin, call)) {
         op->way = TT_SPIN;
         op->kernels = tt_spin_kernels(b->device->spin, call, op->local.staged);
+        op->lists = tt_spin_lists(b->device->spin, call, op->local.staged);
     } else if (tt_led_serves(call)) {
         op->way = TT_LED;
     }
@@ -371,32 +372,91 @@ void tt_stage_set_rounds(struct tt_comm_batch *b)
     tt_stage_next_round(b);
 }
 
-/* --- Kernels of several devices */
-
-/* Kernels that meet: first this rank says to those of its process that it is here, and launches when all are:
+/* --- Kernels of several devices
+ *
+ * Kernels that meet: first this rank says to those of its process that it is here, and launches when all are:
  * who launches may wait for a lock of the process that another thread holds until a device is idle, and this
- * one's would not be, once its kernel waits. */
-tutti_status tt_stage_spin(struct tt_comm_batch *b, struct tt_staged *op)
+ * one's would not be, once its kernel waits.
+ *
+ * One kernel does what it lists call by call, as ones of their own would, so ranks may list other calls, or
+ * none. But a rank that has a kernel for each may have enqueued something else between two of them. If that
+ * waits for a rank whose kernel lists both, nobody goes on. So a rank lists only calls between which nothing
+ * of the submission comes, and only where that is of one communicator. */
+
+void tt_stage_list(struct tt_comm_batch *b)
 {
-    struct tt_device *d = b->device;
-    const struct tt_spin_call call = { .call = &op->call,
+    int count = 1;
+    for (int i = 1; i < b->calls; i++) {
+        struct tt_staged *op = &b->ops[i], *before = op - 1;
+        op->joins = before->lists && op->lists && count < TT_LISTED_CALLS &&
+                    before->call.type == op->call.type && before->call.op == op->call.op;
+        count = op->joins ? count + 1 : 1;
+    }
+}
+
+static tutti_status enqueued(const struct tt_comm_batch *b, enum tt_dev_error error)
+{
+    if (error == TT_DEV_OK)
+        return TUTTI_OK;
+    return tt_fail(TUTTI_DEVICE_ERROR, "%s: rank %d, device %d: cannot enqueue: %s", b->comm->identity.name,
+        b->comm->rank, b->device->number, b->device->dev->why());
+}
+
+static struct tt_spin_call spin_call(const struct tt_comm_batch *b, const struct tt_staged *op)
+{
+    return (struct tt_spin_call){ .call = &op->call,
         .reached = { op->local.staged[TT_IN], op->local.staged[TT_OUT] },
         .first = b->captured == NULL ? op->staging.gate.spin.first : 0 };
+}
+
+/* Enqueues a kernel for the first calls of the round: those to which all ranks of this process have come. It
+ * must not wait for the others, for a rank that calls one by one may wait for the first before it comes to
+ * the second. */
+static tutti_status enqueue_list(struct tt_comm_batch *b)
+{
+    struct tt_spin_call calls[TT_LISTED_CALLS];
+    struct tt_device *d = b->device;
+    int count = 0;
+    do {
+        calls[count] = spin_call(b, b->turns[b->begin + count]);
+        count++;
+    } while (b->begin + count < b->end &&
+             (b->captured != NULL ||
+                 tt_local_peers_are_there(b->comm, &b->turns[b->begin + count]->rendezvous, 1)));
+    enum tt_dev_error error =
+        tt_spin_enqueue_list(d->spin, calls, count, b->ops[0].stream, &d->marks.enqueued);
+    if (b->captured == NULL)
+        tt_device_mark(d, tt_spin_over(d->spin), (uint32_t)calls[count - 1].first);
+    b->begin += count;
+    return enqueued(b, error);
+}
+
+static tutti_status enqueue_kernel(struct tt_comm_batch *b, uint32_t index)
+{
+    struct tt_device *d = b->device;
+    const struct tt_spin_call call = spin_call(b, b->turns[b->begin]);
+    enum tt_dev_error error = tt_spin_enqueue(d->spin, &call, index, b->ops[0].stream, &d->marks.enqueued);
+    if (b->captured == NULL)
+        tt_device_mark(d, tt_spin_over(d->spin), (uint32_t)(call.first + index));
+    b->begin += index + 1 == b->turns[b->begin]->kernels;
+    return enqueued(b, error);
+}
+
+tutti_status tt_stage_spin(struct tt_comm_batch *b)
+{
+    const struct tt_staged *first = b->turns[b->begin];
     uint32_t step = b->slice++;
     tutti_status status = TUTTI_OK;
     if (step == 0 && b->captured == NULL)
-        tt_local_peers_tell(b->comm, &op->rendezvous, 1);
+        tt_local_peers_tell(b->comm, &b->turns[b->end - 1]->rendezvous, 1);
     if (step == 0)
         return TUTTI_OK;
-    if (step == 1 && b->captured == NULL)
-        status = tt_local_peers_await(b->comm, &op->rendezvous, 1);
-    if (status == TUTTI_OK &&
-        tt_spin_enqueue(d->spin, &call, step - 1, b->ops[0].stream, &d->marks.enqueued) != TT_DEV_OK)
-        status = tt_fail(TUTTI_DEVICE_ERROR, "%s: rank %d, device %d: cannot enqueue: %s",
-            b->comm->identity.name, b->comm->rank, d->number, d->dev->why());
-    if (b->captured == NULL)
-        tt_device_mark(d, tt_spin_over(d->spin), (uint32_t)(call.first + step - 1));
-    if (step == op->kernels) {
+    bool lists = first->joins || b->end - b->begin > 1;
+    if (b->captured == NULL && (lists || step == 1))
+        status = tt_local_peers_await(b->comm, &first->rendezvous, 1);
+    if (status == TUTTI_OK)
+        status = lists ? enqueue_list(b) : enqueue_kernel(b, step - 1);
+    if (status == TUTTI_OK && b->begin == b->end) {
         b->slice = 0;
         tt_stage_next_round(b);
     }

@@ -20,7 +20,8 @@ struct tt_staged { /* one call */
     struct tt_part chunks[2];
     uint64_t offsets[2]; /* of its cells */
     bool packed; /* it is staged in one piece */
-    bool joins, followed; /* it shares the gate of the call before; the next one shares its */
+    /* It shares the gate of the call before, or of TT_SPIN its kernel; the next one shares its gate. */
+    bool joins, followed;
     bool duplex; /* its results have a stream of their own */
     void *stream; /* the caller's */
     struct tt_rendezvous rendezvous;
@@ -29,7 +30,8 @@ struct tt_staged { /* one call */
     uint32_t round;
     uint32_t in; /* slices whose operands are enqueued; */
     uint32_t launched; /* of TT_LED, by the leader: those whose kernels are enqueued, or known to be lost */
-    uint32_t kernels; /* of TT_SPIN */
+    uint32_t kernels; /* of TT_SPIN; */
+    bool lists; /* its kernel may do other calls, too */
 };
 
 struct tt_comm_batch { /* the calls of one communicator */
@@ -79,8 +81,10 @@ bool tt_fuse_has_many(const struct tt_comm_batch *b);
 uint32_t tt_fuse_launches(const struct tt_comm_batch *b);
 enum tt_dev_error tt_fuse_move(struct tt_comm_batch *b, unsigned side);
 
-/* Enqueues the next step of a call that kernels of several devices do, and advances b->slice and b->round. */
-tutti_status tt_stage_spin(struct tt_comm_batch *b, struct tt_staged *op);
+/* Finds which calls share kernels of several devices: of a communicator that has the submission to itself.
+ * Then enqueues the next step of a round of such calls, and advances b->begin, b->slice and b->round. */
+void tt_stage_list(struct tt_comm_batch *b);
+tutti_status tt_stage_spin(struct tt_comm_batch *b);
 
 /* The stream of call i is none of the calls before it: each is joined to the first one, and forked, once. */
 bool tt_stage_has_new_stream(const struct tt_comm_batch *b, int i);

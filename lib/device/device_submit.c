@@ -154,7 +154,7 @@ static tutti_status enqueue_step(struct tt_comm_batch *b)
     if (first->way == TT_LED && !is_p2p(first))
         return enqueue_led_step(b, first);
     if (first->way == TT_SPIN)
-        return tt_stage_spin(b, first);
+        return tt_stage_spin(b);
     if (first->way != TT_BY_HOST && !is_p2p(first)) {
         status = decide(b, first);
         if (first->way == TT_BY_KERNEL)
@@ -293,10 +293,12 @@ static tutti_status begin_batch(struct submission *t, struct tt_comm_batch *b, s
     return status;
 }
 
-/* Finds which calls share gates. */
+/* Finds which calls share gates, or kernels. */
 static void fuse(struct submission *t)
 {
     bool all = true;
+    if (t->count == 1)
+        tt_stage_list(&t->batches[0]);
     for (int i = 0; i < t->count; i++) {
         struct tt_comm_batch *b = &t->batches[i];
         if (b->captured == NULL && !tt_local_decides(b->comm))
@@ -351,6 +353,8 @@ static uint32_t count_pieces(const struct tt_comm_batch *b)
     uint32_t pieces = WORD;
     if (tt_fuse_has_many(b))
         return pieces + tt_fuse_launches(b);
+    if (b->turns[b->begin]->way == TT_SPIN && b->end - b->begin > 1)
+        return pieces + 1;
     for (int i = b->begin; i < b->end; i++)
         pieces += (b->turns[i]->packed && b->turns[i]->way != TT_LED ? PACKED : CUT) +
                   (b->turns[i]->duplex ? DUPLEX : 0);

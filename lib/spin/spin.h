@@ -205,6 +205,12 @@ void tt_spin_take_back(struct tt_spin *spin, uint32_t kernels);
 /* Enqueues one of its kernels, and the copies that it needs; *pieces of work are added. */
 enum tt_dev_error tt_spin_enqueue(
     struct tt_spin *spin, const struct tt_spin_call *call, uint32_t kernel, void *stream, uint64_t *pieces);
+/* True if its kernel may do other calls of that kind, too, of one type and operation: a small sum. Other
+ * ranks may list other ones, or none. `enqueue_list`: that kernel, for so many calls, whose numbers follow
+ * each other. */
+bool tt_spin_lists(const struct tt_spin *spin, const struct tt_call *call, const bool reached[2]);
+enum tt_dev_error tt_spin_enqueue_list(
+    struct tt_spin *spin, const struct tt_spin_call *calls, int count, void *stream, uint64_t *pieces);
 /* Sets where other ranks reach the buffers of a call that is told so; `last`: the number of its last
  * kernel; 0: it is captured, on this stream. */
 enum tt_dev_error tt_spin_place(struct tt_spin *spin, const struct tt_spin_call *call, uint64_t last,

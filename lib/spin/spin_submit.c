@@ -228,6 +228,19 @@ uint32_t tt_spin_kernels(const struct tt_spin *spin, const struct tt_call *call,
     return count_kernels(&p, reached);
 }
 
+bool tt_spin_lists(const struct tt_spin *spin, const struct tt_call *call, const bool reached[2])
+{
+    struct plan plan;
+    const struct tt_spin_call of = { .call = call };
+    if (call->collective != TT_ALL_REDUCE || tt_call_scales(call) ||
+        tt_kernel_number(TT_KERNEL_DIRECT_LIST, call->type, call->op) == 0 ||
+        bytes_of(call) > TT_LISTED_BYTES)
+        return false;
+    make_plan(spin, call, &plan);
+    struct tt_direct_params p = params_of(spin, &of, &plan, 0);
+    return p.way == TT_DIRECT_LL && !needs_cells(&p, reached);
+}
+
 static enum tt_dev_error set_factor(const struct tt_spin *spin, const struct tt_operator *o,
     struct tt_direct_params *p, void *stream, uint64_t *pieces)
 {
@@ -304,4 +317,40 @@ enum tt_dev_error tt_spin_enqueue(
         ++*pieces;
     }
     return error;
+}
+
+/* --- A kernel for several calls */
+
+enum tt_dev_error tt_spin_enqueue_list(
+    struct tt_spin *spin, const struct tt_spin_call *calls, int count, void *stream, uint64_t *pieces)
+{
+    const struct tt_call *first = calls[0].call;
+    struct tt_direct_list_params list = { .call = calls[0].first, .calls = (uint32_t)count };
+    struct tt_direct_params p = { .longest = 0 };
+    uint64_t longest = 0;
+    for (int i = 0; i < count; i++) {
+        struct plan plan;
+        make_plan(spin, calls[i].call, &plan);
+        p = params_of(spin, &calls[i], &plan, 0);
+        longest = p.longest > longest ? p.longest : longest;
+        list.listed[i] = (struct tt_direct_listed){
+            .in = p.in, .out = p.out, .bytes = (uint32_t)p.longest, .signature = p.signature
+        };
+    }
+    memcpy(list.pads, p.pads, sizeof list.pads);
+    list.words = p.words;
+    list.ranks = p.ranks;
+    list.rank = p.rank;
+    list.row = p.row;
+    list.shape = p.shape;
+    list.divisor = p.divisor;
+    p.longest = longest;
+    struct tt_dev_launch what = { .kernel = tt_kernel_number(TT_KERNEL_DIRECT_LIST, first->type, first->op),
+        .grid = 1,
+        .grid_y = 1,
+        .block = threads_of(&p, 1),
+        .params = &list,
+        .params_bytes = sizeof list };
+    ++*pieces;
+    return spin->dev->launch(&what, stream);
 }
