@@ -131,6 +131,31 @@ static void launch(struct bench *b, const struct call *c, uint32_t rank)
     gpu_fine(b->me, b->dev->launch(&what, b->streams[rank]), "launch");
 }
 
+/* Several calls by one kernel. */
+static void launch_list(struct bench *b, const struct call *calls, uint32_t count, uint32_t rank)
+{
+    struct tt_direct_list_params list = { .words = b->words[rank],
+        .ranks = b->n,
+        .rank = rank,
+        .row = TT_ROW_SUM,
+        .shape = calls[0].shape,
+        .divisor = calls[0].op == TUTTI_AVG ? b->n : 1,
+        .calls = count };
+    memcpy(list.pads, b->pads, sizeof list.pads);
+    for (uint32_t i = 0; i < count; i++) {
+        struct tt_direct_params p = params_of(b, &calls[i], rank);
+        list.listed[i] = (struct tt_direct_listed){ p.in, p.out, (uint32_t)p.longest, p.signature };
+    }
+    struct tt_dev_launch what = { .kernel =
+                                      tt_kernel_number(TT_KERNEL_DIRECT_LIST, calls[0].t->type, calls[0].op),
+        .grid = 1,
+        .grid_y = 1,
+        .block = b->slow ? 32 : TT_DIRECT_BLOCK,
+        .params = &list,
+        .params_bytes = sizeof list };
+    gpu_fine(b->me, b->dev->launch(&what, b->streams[rank]), "launch of a list");
+}
+
 /* --- Bits. */
 
 static void upload(struct bench *b, const struct type *t)
@@ -155,14 +180,11 @@ static void compare(struct bench *b, const struct call *c, uint32_t rank, const 
             b->n, c->t->name, c->op, c->shape, c->way, c->count, c->offset, rank, i);
 }
 
-static void run_and_compare(struct bench *b, const struct call *c)
+static void compare_all(struct bench *b, const struct call *c)
 {
     static uint8_t want[RANKS * REGION];
     const size_t bytes = c->count * c->t->bytes, blocks = c->scatters ? b->n : 1;
     const void *sources[RANKS];
-    for (uint32_t k = 0; k < b->n; k++)
-        launch(b, c, k);
-    await(b, c->t->name);
     for (size_t i = 0; i < blocks; i++) {
         for (uint32_t k = 0; k < b->n; k++)
             sources[k] = b->host + (size_t)k * REGION + c->offset + i * bytes;
@@ -171,6 +193,14 @@ static void run_and_compare(struct bench *b, const struct call *c)
     }
     for (uint32_t k = 0; k < b->n; k++)
         compare(b, c, k, want + (c->scatters ? k * bytes : 0), bytes);
+}
+
+static void run_and_compare(struct bench *b, const struct call *c)
+{
+    for (uint32_t k = 0; k < b->n; k++)
+        launch(b, c, k);
+    await(b, c->t->name);
+    compare_all(b, c);
 }
 
 static void run_type(struct bench *b, const struct type *t)
@@ -218,6 +248,52 @@ static void floats(struct gpu_me *me)
     check(me, true);
 }
 
+/* --- Lists: one rank has all calls in a kernel, one has a kernel for each, and others have two lists. */
+
+enum { LISTED = 12, APART = 9000 /* bytes, a multiple of each element */ };
+
+static void run_lists(struct bench *b, const struct type *t, tutti_op op, enum tt_shape shape)
+{
+    struct call c[LISTED];
+    for (uint32_t i = 0; i < LISTED; i++)
+        c[i] = (struct call){ .t = t,
+            .kernel = TT_KERNEL_DIRECT,
+            .op = op,
+            .shape = shape,
+            .way = TT_DIRECT_LL,
+            .count = 1 + random_bits() % (i % 3 == 2 && !b->slow ? TT_LISTED_BYTES / t->bytes : 300),
+            .offset = i * APART + random_bits() % 3 * t->bytes };
+    for (uint32_t k = 0; k < b->n; k++) {
+        uint32_t first = k == 0 ? LISTED : 1 + (uint32_t)(random_bits() % (LISTED - 1));
+        for (uint32_t i = 0; i < LISTED && k == 1; i++)
+            launch(b, &c[i], k);
+        if (k != 1)
+            launch_list(b, c, first, k);
+        if (k != 1 && first < LISTED)
+            launch_list(b, c + first, LISTED - first, k);
+    }
+    await(b, "lists");
+    for (uint32_t i = 0; i < LISTED; i++)
+        compare_all(b, &c[i]);
+}
+
+static void lists(struct gpu_me *me)
+{
+    struct bench b;
+    begin(&b, me);
+    for (uint32_t n = 2; n <= RANKS; n += b.slow ? RANKS : 3) {
+        set_ranks(&b, n);
+        for (int t = 0; t < TYPES; t++)
+            for (int how = 0; how < 4; how++) {
+                tutti_op op = how & 1 ? TUTTI_AVG : TUTTI_SUM;
+                if (tt_kernel_number(TT_KERNEL_DIRECT_LIST, types[t].type, op) == 0)
+                    continue;
+                upload(&b, &types[t]);
+                run_lists(&b, &types[t], op, how & 2 ? TT_TREE : TT_CHAIN);
+            }
+    }
+}
+
 /* --- Order: each sum takes the last one's result, and nothing but the kernels makes ranks wait. */
 
 static void chain(struct gpu_me *me)
@@ -258,14 +334,21 @@ static void chain(struct gpu_me *me)
 
 /* --- Times, of graphs that hold some calls. */
 
-static double time_of(struct bench *b, const struct call *c)
+/* Of each call, where so many are one kernel. */
+static double time_of(struct bench *b, const struct call *c, uint32_t listed)
 {
     const int calls = b->slow ? 2 : 20, replays = b->slow ? 1 : 10;
     void *graphs[RANKS], *runnables[RANKS];
+    struct call same[LISTED];
+    for (uint32_t i = 0; i < LISTED; i++)
+        same[i] = *c;
     for (uint32_t k = 0; k < b->n; k++) {
         gpu_fine(b->me, b->dev->graph.capture_begin(b->streams[k]), "capture_begin");
         for (int i = 0; i < calls; i++)
-            launch(b, c, k);
+            if (listed > 1)
+                launch_list(b, same, listed, k);
+            else
+                launch(b, c, k);
         gpu_fine(b->me, b->dev->graph.capture_end(b->streams[k], &graphs[k]), "capture_end");
         gpu_fine(b->me, b->dev->graph.instantiate(graphs[k], &runnables[k]), "instantiate");
     }
@@ -275,7 +358,7 @@ static double time_of(struct bench *b, const struct call *c)
         for (uint32_t k = 0; k < b->n; k++)
             gpu_fine(b->me, b->dev->graph.launch(runnables[k], b->streams[k]), "launch of a graph");
         await(b, "a graph");
-        double each = (gpu_seconds() - start) / calls;
+        double each = (gpu_seconds() - start) / calls / listed;
         best = each < best ? each : best;
     }
     for (uint32_t k = 0; k < b->n; k++)
@@ -295,7 +378,11 @@ static void times(struct gpu_me *me)
             c.way = i < 2 ? TT_DIRECT_LL : TT_DIRECT_PADS;
             c.count = i == 0 ? 2 : i < 3 ? 16384 : LARGE / 4;
             snprintf(name, sizeof name, "%s_%zu_bytes_n%u_us", i < 2 ? "ll" : "pads", c.count * 4, n);
-            gpu_number(me, name, time_of(&b, &c));
+            gpu_number(me, name, time_of(&b, &c, 1));
+            if (i == 0) {
+                snprintf(name, sizeof name, "list_of_%d_n%u_us", LISTED, n);
+                gpu_number(me, name, time_of(&b, &c, LISTED));
+            }
         }
     }
 }
@@ -326,6 +413,6 @@ static void leaves(struct gpu_me *me)
 int main(int argc, char **argv)
 {
     static const struct gpu_check checks[] = { { "integers", 1, integers }, { "floats", 1, floats },
-        { "chain", 1, chain }, { "times", 1, times }, { "leaves", 1, leaves } };
+        { "lists", 1, lists }, { "chain", 1, chain }, { "times", 1, times }, { "leaves", 1, leaves } };
     return gpu_main("meets", checks, sizeof checks / sizeof checks[0], argc, argv);
 }
