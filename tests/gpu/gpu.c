@@ -136,6 +136,8 @@ static pid_t start(const struct gpu_check *check, struct gpu_me me, const char *
 static void end(struct gpu_notes *notes, int status)
 {
     bool hung = WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM;
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && notes->dies)
+        return;
     if (WIFEXITED(status) && (WEXITSTATUS(status) == 0 || notes->failed || notes->skipped))
         return;
     notes->failed = true;

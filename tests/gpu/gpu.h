@@ -16,6 +16,7 @@ enum { GPU_NUMBERS = 16, GPU_TEXT = 400, GPU_SHARED_BYTES = 65536 };
 
 struct gpu_notes { /* of a check */
     bool failed, skipped;
+    bool dies; /* one of the check's processes is killed, by itself */
     char why[GPU_TEXT];
     int count;
     struct {
