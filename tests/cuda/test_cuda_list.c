@@ -118,6 +118,20 @@ Test(cuda_list, each_call_of_it_is_told)
     direct_rig_free(rig);
 }
 
+enum { MANY = 100 };
+
+/* No call of theirs is over, from the second on, before it is told that they have left. */
+static bool leaves_first(const struct tt_direct_words *words)
+{
+    uint64_t over;
+    bool left = true;
+    do {
+        over = told(&words->over);
+        left = left && (over == 1 || told(&words->left) != 0);
+    } while (over < MANY);
+    return left;
+}
+
 static void *call_once_and_abort(void *of)
 {
     struct direct_rig *rig = of;
@@ -126,8 +140,10 @@ static void *call_once_and_abort(void *of)
     for (int k = 0; k < 2; k++)
         while (told(&rig->words[k].over) != 1 || told(&rig->words[k].begun) != 4 + 2)
             usleep(100);
-    for (int k = 0; k < 2; k++)
+    for (int k = 0; k < 2; k++) {
         __atomic_store_n(&rig->words[k].abort, 1, __ATOMIC_RELAXED);
+        right = leaves_first(&rig->words[k]) && right;
+    }
     return right ? rig : NULL;
 }
 
@@ -135,23 +151,23 @@ static void *call_once_and_abort(void *of)
  * no result that is made up; and so does the kernel that comes behind. */
 Test(cuda_list, lists_leave)
 {
+    static struct direct_case c[MANY + 1];
     struct direct_rig *rig = direct_rig_create(3, 4);
-    struct direct_case c[LISTED + 1];
     pthread_t thread;
     void *right = NULL;
-    for (int i = 0; i <= LISTED; i++)
-        c[i] = sum_of_floats(3, i < LISTED ? 3 : 0, (uint64_t)i * 4);
+    for (int i = 0; i <= MANY; i++)
+        c[i] = sum_of_floats(3, i < MANY ? 3 : 0, (uint64_t)i * 4);
     rig->leaves = true;
     rig->absent = 1U << 2;
     cr_assert_eq(pthread_create(&thread, NULL, call_once_and_abort, rig), 0);
-    cr_expect(direct_rig_run(rig, c, LISTED + 1));
+    cr_expect(direct_rig_run(rig, c, MANY + 1));
     pthread_join(thread, &right);
     cr_expect_not_null(right);
     for (int k = 0; k < 2; k++) {
         cr_expect_eq(rig->words[k].done, 0);
-        cr_expect_eq(rig->words[k].left, 4 + LISTED + 1);
-        cr_expect_eq(rig->words[k].begun, 4 + LISTED + 1, "the kernel behind ran, too");
-        cr_expect_eq(rig->words[k].over, LISTED + 1);
+        cr_expect_eq(rig->words[k].left, 4 + MANY + 1);
+        cr_expect_eq(rig->words[k].begun, 4 + MANY + 1, "the kernel behind ran, too");
+        cr_expect_eq(rig->words[k].over, MANY + 1);
         cr_expect_eq(rig->pads[k]->is_left, 1);
     }
     direct_rig_free(rig);

@@ -138,7 +138,7 @@ static void interrupt(struct ranks_me *me)
     launched(&d, before, 7); /* of the first two one */
     before = d.stub->calls("launch");
     tutti_group_start();
-    for (int i = 0; i < 2 * LISTED + 3; i++)
+    for (int i = 0; i < 2 * LISTED + 1; i++)
         tutti_all_reduce(d.areas[GIVEN], d.areas[GOT], 8, TUTTI_BFLOAT16, TUTTI_AVG, d.comm, local_on(&d));
     ranks_ok(me, tutti_group_end(), "group_end");
     local_settle(&d);
@@ -187,6 +187,40 @@ Test(api_device_list, ranks_group_as_they_like)
     spin_run({ "queues=8", N, 1, group_some, NULL, 0, 0 }, { "queues=1", 4, 2, group_some, NULL, 0, 0 },
         { "queues=2,delay=50", N, N, group_some, NULL, 0, 0 },
         { "queues=8,lock=process", N, N, group_some, NULL, 0, 0 });
+}
+
+/* A rank waits for each call before it makes the next one, and meanwhile allocates and frees, for which a
+ * device must be idle: no kernel may be out that waits for a call which this rank has still to make. */
+static void call_and_free(struct ranks_me *me)
+{
+    struct local_desk d;
+    void *memory;
+    if (!spin_sit_down(me, &d, SPIN_LONG_MS))
+        return;
+    give(&d, 0);
+    ranks_meet(me);
+    if (me->rank != 1)
+        group(&d, 0, CALLS);
+    for (int k = 0; k < CALLS && me->rank == 1; k++) {
+        ranks_ok(me, call(&d, k), "all_reduce");
+        local_fine(&d, d.dev->stream.sync(d.stream));
+        ranks_sleep_us(2000);
+        for (int r = 0; r < me->n; r++) {
+            local_fine(&d, d.dev->use(r));
+            local_fine(&d, d.dev->memory.alloc(64, &memory));
+            local_fine(&d, d.dev->memory.free(memory));
+        }
+        local_fine(&d, d.dev->use(me->rank));
+    }
+    local_settle(&d);
+    is_right(&d, 0);
+    ranks_part(me, d.comm);
+}
+
+Test(api_device_list, devices_are_idle_between_calls)
+{
+    plugin_must_be_stub();
+    spin_run({ "queues=8,lock=process", N, N, call_and_free, NULL, 0, 0 });
 }
 
 /* In a group of two communicators the other one's call comes between two that could be listed. A rank that
