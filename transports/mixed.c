@@ -95,7 +95,8 @@ static bool find_cause(struct tt_endpoint *e, struct tt_cause *cause)
     int n = of(e)->nparts, found = 0;
     while (found < n && !of(e)->parts[found]->control->cause(of(e)->parts[found], cause))
         found++;
-    for (int i = 0; i < n && found < n; i++)
+    bool local = found < n && atomic_load(&of(e)->parts[found]->gone); /* the others go on */
+    for (int i = 0; i < n && found < n && !local; i++)
         if (i != found && !of(e)->parts[i]->control->cause(of(e)->parts[i], &other))
             of(e)->parts[i]->control->abort(of(e)->parts[i], cause);
     return found < n;
@@ -109,6 +110,18 @@ static bool end(struct tt_endpoint *e, const struct tt_cause *cause)
         first = of(e)->parts[i]->control->abort(of(e)->parts[i], cause);
     if (!first) /* by now, another one's may have won in some part */
         find_cause(e, &earlier);
+    return first;
+}
+
+/* The first part decides. A cause that it has not heard of yet came later. */
+static bool end_local(struct tt_endpoint *e, const struct tt_cause *cause)
+{
+    struct tt_cause earlier;
+    if (find_cause(e, &earlier) || atomic_exchange(&e->gone, true))
+        return false;
+    bool first = of(e)->parts[0]->control->abort_local(of(e)->parts[0], cause);
+    for (int i = 1; i < of(e)->nparts && first; i++)
+        of(e)->parts[i]->control->abort_local(of(e)->parts[i], cause);
     return first;
 }
 
@@ -130,6 +143,7 @@ static const struct tt_control_ops control_ops = {
     .note_of = note_of,
     .peer_state = peer_state,
     .abort = end,
+    .abort_local = end_local,
     .cause = find_cause,
     .quiet = quiet,
 };
@@ -195,6 +209,8 @@ static tutti_status open_all(
     m->head.slot_bytes = params->slot_bytes;
     m->head.own_bytes = m->parts[0]->own_bytes;
     m->head.ended = m->parts[0]->ended;
+    m->head.local_aborts = m->parts[0]->local_aborts;
+    m->head.seen = m->parts[0]->seen;
     m->head.inside = m->parts[0]->inside;
     m->head.doorbell = m->parts[0]->doorbell;
     for (int i = 1; i < m->nparts; i++) {
@@ -234,6 +250,7 @@ static void find_limits(struct mixed *m)
     for (int rank = 0; rank < m->head.n; rank++)
         one = one && m->part_of[rank] == 0;
     m->head.ended = first->ended;
+    m->head.local_aborts = first->local_aborts;
     m->head.words = first->words;
     m->head.light = first->light;
     m->head.copy_bytes = first->copy_bytes;

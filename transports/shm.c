@@ -136,6 +136,8 @@ static tutti_status open_endpoint(
     e->head.doorbell = &e->control->bell;
     e->head.inside = &e->control->inside;
     e->head.ended = &e->control->aborted;
+    e->head.local_aborts = e->alone.count = &e->control->local_aborts;
+    e->head.seen = &e->control->seen;
     e->head.own_bytes = e->shape.bytes;
     e->slot_stride = e->shape.slot_stride;
     e->aborted = &e->control->aborted;
@@ -233,6 +235,7 @@ static tutti_status connect_endpoint(struct tt_endpoint *head, const uint8_t *ad
         for (unsigned class = 0; class < TT_CLASSES; class ++)
             tt_shm_channel_init(e, class, rank);
         head->ended = e->aborted = &e->peers[rank].control->aborted;
+        head->local_aborts = e->alone.count = &e->peers[rank].control->local_aborts;
         head->words = e->shape.words > 0 ? tt_shm_at(e->peers[rank].control, e->shape.words) : NULL;
         head->light = head->light && e->peers[rank].control->fences == 1;
     }
@@ -245,7 +248,8 @@ static tutti_status connect_endpoint(struct tt_endpoint *head, const uint8_t *ad
 static void close_endpoint(struct tt_endpoint *head)
 {
     struct tt_shm_endpoint *e = (struct tt_shm_endpoint *)head;
-    atomic_store_explicit(&e->control->left, 1, memory_order_release);
+    if (!atomic_load(&head->gone))
+        atomic_store_explicit(&e->control->left, TT_SHM_CLOSED, memory_order_release);
     tt_doorbell_ring_many(e->bells, e->nbells);
     for (int rank = 0; rank < head->n; rank++)
         if (e->peers[rank].held) {

@@ -27,17 +27,48 @@ static void withdraw(struct tt_shm_endpoint *e)
         atomic_store_explicit(&lines[i].single_reader, false, memory_order_relaxed);
 }
 
+static void ring_all(struct tt_shm_endpoint *e)
+{
+    for (int i = 0; i < e->nbells; i++)
+        tt_doorbell_ring_always(e->bells[i]);
+    tt_doorbell_ring_always(&e->control->bell);
+}
+
+/* Peers that go on find nothing of this rank any more that they would read in place: the flag of such a line
+ * becomes that of its neighbour, which nobody looks for there. Then they are told once more, for a peer that
+ * has seen the abort before may have found a line since. */
+static void withdraw_sources(struct tt_shm_endpoint *e)
+{
+    struct tt_shm_line *lines = tt_shm_at(e->control, e->shape.lines);
+    if (e->alone.withdrawn)
+        return;
+    for (int i = 0; i < TT_CLASSES * e->head.n * TT_SHM_LINES; i++)
+        if (lines[i].path == TT_PATH_MAPPED)
+            atomic_fetch_add_explicit(&lines[i].flag, 1, memory_order_relaxed);
+    e->alone.number = atomic_fetch_add(e->alone.count, 1) + 1;
+    e->alone.withdrawn = true;
+    ring_all(e);
+}
+
+/* True if this peer uses nothing of this rank's: it is outside, or has seen the local abort of this rank. */
+static bool is_outside(const struct tt_shm_endpoint *e, const struct tt_shm_peer *peer)
+{
+    uint32_t seen = atomic_load_explicit(&peer->control->seen, memory_order_acquire);
+    return atomic_load_explicit(&peer->control->inside, memory_order_acquire) == 0 ||
+           (e->alone.withdrawn && (int32_t)(seen - e->alone.number) >= 0) || !tt_arena_alive(peer->arena);
+}
+
 /* Threads are waited for in any case, because what they read may be unmapped next. */
 static bool shm_quiet(struct tt_endpoint *head, bool patient)
 {
     struct tt_shm_endpoint *e = of(head);
     withdraw(e);
+    if (atomic_load(&head->gone))
+        withdraw_sources(e);
     bool fenced = tt_fence_heavy();
     for (int rank = 0; rank < head->n; rank++) {
         const struct tt_shm_peer *peer = &e->peers[rank];
-        if (rank != head->me && peer->control != NULL && (peer->same || patient) &&
-            atomic_load_explicit(&peer->control->inside, memory_order_acquire) != 0 &&
-            tt_arena_alive(peer->arena))
+        if (rank != head->me && peer->control != NULL && (peer->same || patient) && !is_outside(e, peer))
             return false;
     }
     return fenced || !patient;
@@ -195,8 +226,9 @@ static enum tt_peer_state shm_peer_state(struct tt_endpoint *head, int peer, str
 {
     const struct tt_shm_peer *p = &of(head)->peers[peer];
     *place = (struct tt_peer_place){ .process = p->pid };
-    if (atomic_load_explicit(&p->control->left, memory_order_acquire) != 0)
-        return TT_PEER_LEFT;
+    uint32_t left = atomic_load_explicit(&p->control->left, memory_order_acquire);
+    if (left != TT_SHM_STAYS)
+        return left == TT_SHM_ABORTED ? TT_PEER_ABORTED : TT_PEER_LEFT;
     if (tt_arena_alive(p->arena))
         return TT_PEER_ALIVE;
     return tt_arena_exited(p->arena) ? TT_PEER_EXITED : TT_PEER_DEAD;
@@ -211,21 +243,41 @@ static bool shm_abort(struct tt_endpoint *head, const struct tt_cause *cause)
         return false;
     uint32_t nobody = 0;
     pthread_mutex_lock(&e->aborting);
-    bool won = atomic_load_explicit(e->aborted, memory_order_acquire) == 0;
+    bool won = !tt_endpoint_is_over(head);
     if (won) {
         e->control->cause = *cause;
         won = atomic_compare_exchange_strong(e->aborted, &nobody, (uint32_t)head->me + 1);
     }
     pthread_mutex_unlock(&e->aborting);
-    for (int i = 0; i < e->nbells; i++)
-        tt_doorbell_ring_always(e->bells[i]);
-    tt_doorbell_ring_always(&e->control->bell);
+    ring_all(e);
     return won;
+}
+
+static bool shm_abort_local(struct tt_endpoint *head, const struct tt_cause *cause)
+{
+    struct tt_shm_endpoint *e = of(head);
+    if (!e->connected)
+        return false;
+    pthread_mutex_lock(&e->aborting);
+    bool first = !tt_endpoint_is_over(head);
+    if (first) {
+        e->alone.cause = *cause;
+        atomic_store(&head->gone, true);
+        atomic_store_explicit(&e->control->left, TT_SHM_ABORTED, memory_order_release);
+        atomic_fetch_add(e->alone.count, 1);
+    }
+    pthread_mutex_unlock(&e->aborting);
+    ring_all(e);
+    return first;
 }
 
 static bool shm_cause(struct tt_endpoint *head, struct tt_cause *cause)
 {
     struct tt_shm_endpoint *e = of(head);
+    if (atomic_load_explicit(&head->gone, memory_order_acquire)) {
+        *cause = e->alone.cause;
+        return true;
+    }
     uint32_t winner = atomic_load_explicit(e->aborted, memory_order_acquire);
     if (winner == 0)
         return false;
@@ -253,6 +305,7 @@ const struct tt_control_ops tt_shm_control_ops = {
     .note_of = shm_note_of,
     .peer_state = shm_peer_state,
     .abort = shm_abort,
+    .abort_local = shm_abort_local,
     .cause = shm_cause,
     .quiet = shm_quiet,
     .ring = shm_ring,

@@ -3,10 +3,10 @@
  * what the rank keeps for itself.
  *
  * Every endpoint has one control segment in its process's arena. Each word in it has one writer: its owner,
- * but for the doorbell, `holders`, and two things of the lowest rank that is reached, mostly rank 0: the
- * abort word (the first to claim it decides) and the words that all have in common. A message line is written
- * by its sender in the sender's segment, its acknowledgement and its grant by the receiver in the receiver's.
- * What was read is the receiver's until it acknowledges that.
+ * but for the doorbell, `holders`, and three things of the lowest rank that is reached, mostly rank 0: the
+ * abort word (the first to claim it decides), the count of local aborts, and the words that all have in
+ * common. A message line is written by its sender in the sender's segment, its acknowledgement and its grant
+ * by the receiver in the receiver's. What was read is the receiver's until it acknowledges that.
  *
  * A flag is the low 32 bits of number + 1 and is compared for equality only. Lines and acknowledgements
  * start with the flags of the lap before the first number, so that memory of zeros matches nothing.
@@ -24,7 +24,7 @@
 #include "transports/shm_shuttle.h"
 #include "transports/transport.h"
 
-enum { TT_SHM_VERSION = 9, TT_SHM_INLINE_BYTES = 48 };
+enum { TT_SHM_VERSION = 10, TT_SHM_INLINE_BYTES = 48 };
 
 /* A line costs little, so there are more of them than slots for payloads: who sends a message of a line runs
  * that far ahead. */
@@ -89,9 +89,12 @@ struct tt_shm_control {
     uint64_t bytes, slot_bytes, first_number;
     uint32_t fences; /* lightly, where all do (fence.h) */
     struct tt_doorbell bell;
-    _Alignas(64) _Atomic uint32_t aborted; /* of the lowest rank: 1 + the rank whose cause is everybody's */
-    _Alignas(64) _Atomic uint32_t left;
+    /* Of the lowest rank: 1 + the rank whose cause is everybody's; and what was said of local aborts. */
+    _Alignas(64) _Atomic uint32_t aborted;
+    _Atomic uint32_t local_aborts;
+    _Alignas(64) _Atomic uint32_t left; /* enum tt_shm_left */
     _Alignas(64) _Atomic uint32_t inside; /* operations of this rank that may use its peers' memory */
+    _Atomic uint32_t seen; /* of local_aborts */
     _Alignas(64) _Atomic uint64_t completed;
     _Alignas(64) _Atomic uint64_t calls[TT_CALLS_KEPT][TT_SHM_CALL_WORDS];
     _Alignas(64) _Atomic uint64_t wait[TT_SHM_CALL_WORDS]; /* in a message, which has lasted long */
@@ -117,6 +120,8 @@ struct tt_shm_shape {
 };
 
 enum { TT_SHM_GONE = 0, TT_SHM_HELD = 1 };
+
+enum tt_shm_left { TT_SHM_STAYS, TT_SHM_CLOSED, TT_SHM_ABORTED };
 
 /* Messages of one class between me and one peer, in both directions. A tt_link is one of these. */
 struct tt_shm_channel {
@@ -175,6 +180,12 @@ struct tt_shm_endpoint {
     bool connected;
     uint64_t probe; /* a random value that peers try to read */
     pthread_mutex_t aborting;
+    struct { /* a local abort of this rank: why; and, of who waits until it is quiet, which one it is */
+        struct tt_cause cause;
+        _Atomic uint32_t *count; /* the lowest rank's local_aborts; my own until connected */
+        bool withdrawn;
+        uint32_t number;
+    } alone;
     struct tt_shm_deferred_free *deferred;
     void (*copy)(void *dst, const void *src, size_t bytes);
 };

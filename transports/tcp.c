@@ -111,6 +111,8 @@ static struct tcp_endpoint *new_endpoint(const struct tt_endpoint_params *params
         .copy_bytes = TCP_COPY_BYTES,
         .poll_ns = POLL_NS,
         .ended = &e->end.ended,
+        .local_aborts = &e->end.local_aborts,
+        .seen = &e->end.seen,
         .inside = &e->inside,
         .doorbell = &e->bell };
     e->peers = calloc(n, sizeof *e->peers);

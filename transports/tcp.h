@@ -34,7 +34,7 @@
 #include "transports/carrier.h"
 #include "transports/transport.h"
 
-#define TCP_MAGIC UINT64_C(0x0006706374747574) /* "tuttcp", and the version of what follows */
+#define TCP_MAGIC UINT64_C(0x0007706374747574) /* "tuttcp", and the version of what follows */
 enum { TCP_TOKEN_BYTES = 16, TCP_COPY_BYTES = 8 << 10, TCP_BUFFER_BYTES = 16 << 10 };
 enum { TCP_PATH_BYTES = 4096 };
 enum { TCP_CLOSE_MS = 2000 }; /* so long a rank that closes waits for peers to take what it sent */
@@ -131,12 +131,12 @@ enum tcp_kind {
     TCP_REFUSALS,
     TCP_CLAIM, /* "this is the cause, if it is the first": to the rank that decides */
     TCP_CAUSE, /* of the end, as decided: to all */
-    TCP_GOODBYE, /* the last one: this rank closes its endpoint */
+    TCP_GOODBYE, /* the last one: this rank closes its endpoint, or has aborted it alone */
     TCP_KINDS
 };
 struct tcp_frame { /* as on the wire; `bytes` of payload follow */
     uint8_t kind, class;
-    uint16_t reserved;
+    uint16_t aborted; /* of a goodbye: this rank has aborted its end alone; else 0 */
     uint32_t released[TT_CLASSES]; /* a bit for each slot */
     uint32_t signature;
     uint64_t number; /* of a message, an operation; of a claim, a cause: who found it; else: completed */
@@ -160,7 +160,7 @@ struct tcp_carried { /* what a carrier has to do with one peer */
     bool speaking; /* `word` is under way */
     struct tt_carrier_head word;
     /* An answer that counts when so many have been received. */
-    bool promised, leaves;
+    bool promised, leaves, aborted;
     int64_t leaves_ns; /* since when */
     uint32_t count;
     uint64_t completed;
@@ -213,6 +213,8 @@ struct tcp_end { /* how the communicator ends */
     _Atomic uint32_t decided; /* 1 + the rank that found the cause */
     int64_t decided_ns; /* since when; of the rank that decides */
     _Atomic uint32_t ended; /* the same, once the caller is to know */
+    struct tt_cause alone; /* of this rank's local abort */
+    _Atomic uint32_t local_aborts, seen;
 };
 
 struct tcp_endpoint {

@@ -273,5 +273,5 @@ void tt_tcp_keep_promises(struct tcp_endpoint *e, int rank)
     p->answering = false;
     atomic_store(&p->ask, false);
     if (p->carried.leaves)
-        tt_tcp_lose(e, rank, TT_PEER_LEFT);
+        tt_tcp_lose(e, rank, p->carried.aborted ? TT_PEER_ABORTED : TT_PEER_LEFT);
 }

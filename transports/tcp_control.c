@@ -171,7 +171,7 @@ static bool abort_all(struct tt_endpoint *head, const struct tt_cause *cause)
     if (!e->connected)
         return false;
     pthread_mutex_lock(&e->end.aborting);
-    if (atomic_load(&e->end.ended) == 0) {
+    if (!tt_endpoint_is_over(head)) {
         int64_t deadline_ns = tt_deadline_ns(ABORT_MS);
         own = !atomic_load(&e->end.claimed);
         if (own) { /* else the thread has found one before */
@@ -192,10 +192,30 @@ static bool abort_all(struct tt_endpoint *head, const struct tt_cause *cause)
     return own;
 }
 
+/* Waits for nobody: while another thread of this rank waits in abort_all, its cause is the first. The thread
+ * goes on, for peers that come later are to hear a goodbye, too. */
+static bool abort_local(struct tt_endpoint *head, const struct tt_cause *cause)
+{
+    struct tcp_endpoint *e = of(head);
+    if (!e->connected || pthread_mutex_trylock(&e->end.aborting) != 0)
+        return false;
+    bool first = !tt_endpoint_is_over(head);
+    if (first) {
+        e->end.alone = *cause;
+        atomic_store(&head->gone, true);
+        atomic_fetch_add(&e->end.local_aborts, 1);
+    }
+    pthread_mutex_unlock(&e->end.aborting);
+    tt_doorbell_ring_always(head->doorbell);
+    tt_tcp_wake(e);
+    return first;
+}
+
 /* Ends the communicator for what this rank's thread has found, if nothing was found before. */
 static void end_for(struct tcp_endpoint *e, const struct tt_cause *cause)
 {
-    if (atomic_load(&e->end.decided) != 0 || pthread_mutex_trylock(&e->end.aborting) != 0)
+    if (atomic_load(&e->end.decided) != 0 || atomic_load(&e->head.gone) ||
+        pthread_mutex_trylock(&e->end.aborting) != 0)
         return;
     if (!atomic_load(&e->end.claimed)) {
         e->end.claim = *cause;
@@ -250,6 +270,10 @@ void tt_tcp_claim_lack(struct tcp_endpoint *e, int number)
 static bool cause_of(struct tt_endpoint *head, struct tt_cause *cause)
 {
     struct tcp_endpoint *e = of(head);
+    if (atomic_load_explicit(&head->gone, memory_order_acquire)) {
+        *cause = e->end.alone;
+        return true;
+    }
     if (atomic_load_explicit(&e->end.ended, memory_order_acquire) == 0)
         return false;
     *cause = e->end.cause;
@@ -306,6 +330,7 @@ const struct tt_control_ops tt_tcp_control_ops = {
     .note_of = note_of,
     .peer_state = peer_state,
     .abort = abort_all,
+    .abort_local = abort_local,
     .cause = cause_of,
     .quiet = is_quiet,
 };

@@ -33,6 +33,12 @@ enum { TELL_MS = 1000 }; /* so long the rank that decides waits for others to ta
 
 /* --- The end of a communicator */
 
+/* This rank says goodbye: it closes its endpoint, or has aborted it alone. */
+static bool is_leaving(const struct tcp_endpoint *e)
+{
+    return atomic_load(&e->closing) || atomic_load(&e->head.gone);
+}
+
 static int lowest_living(const struct tcp_endpoint *e)
 {
     int rank = 0;
@@ -72,7 +78,7 @@ void tt_tcp_decide(struct tcp_endpoint *e)
         claim(e, &e->end.claim, e->head.me);
     if (atomic_load(&e->end.impatient))
         decide(e, &e->end.claim, e->head.me);
-    else if (e->end.first_claimer != TT_NONE && lowest_living(e) == e->head.me && !atomic_load(&e->closing))
+    else if (e->end.first_claimer != TT_NONE && lowest_living(e) == e->head.me && !is_leaving(e))
         decide(e, &e->end.first_claim, e->end.first_claimer);
 }
 
@@ -184,6 +190,7 @@ static void take(struct tcp_endpoint *e, int rank, const struct tcp_transfer *t)
     case TCP_GOODBYE:
         p->carried.promised = true;
         p->carried.leaves = f->kind == TCP_GOODBYE;
+        p->carried.aborted = f->aborted != 0;
         p->carried.count = f->signature;
         p->carried.completed = f->number;
         p->carried.leaves_ns = tt_now_ns();
@@ -452,14 +459,14 @@ static bool refusals_are_news(const struct tcp_endpoint *e, const struct tcp_pee
     return version != 0 && version % 2 == 0 && version != p->told.refusals;
 }
 
-/* Says goodbye to those that this rank talks with; and to all, if it refused a call: they are to have its
- * words. */
+/* Says goodbye to those that this rank talks with, or that come to talk; and to all, if it refused a call:
+ * they are to have its words. */
 static bool goodbye_is_news(struct tcp_endpoint *e, const struct tcp_peer *p)
 {
     uint8_t class;
     if (e->carrier != NULL && (tt_tcp_find_full(e, p->address.rank, &class) != NULL || tt_tcp_is_greeting(p)))
         return false;
-    return atomic_load(&e->closing) && !p->goodbye &&
+    return is_leaving(e) && !p->goodbye &&
            (atomic_load(&p->connection) == TCP_OPEN || refusals_are_news(e, p));
 }
 
@@ -520,7 +527,10 @@ static bool next_frame(struct tcp_endpoint *e, int rank)
     if (closing && tell_refusals(e, rank))
         return true;
     p->goodbye = p->goodbye || closing;
-    struct tcp_frame frame = { .kind = TCP_GOODBYE, .signature = p->carried.sent, .number = completed };
+    struct tcp_frame frame = { .kind = TCP_GOODBYE,
+        .aborted = atomic_load(&e->head.gone),
+        .signature = p->carried.sent,
+        .number = completed };
     return closing && begin(e, rank, frame, NULL);
 }
 

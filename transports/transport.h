@@ -138,6 +138,7 @@ struct tt_cause {
 enum tt_peer_state {
     TT_PEER_ALIVE,
     TT_PEER_LEFT, /* destroyed its end */
+    TT_PEER_ABORTED, /* aborted its end alone */
     TT_PEER_EXITED, /* its process has ended by itself */
     TT_PEER_DEAD, /* it has ended, and did not say so */
     TT_PEER_GONE, /* it ended, or destroyed its end, before this rank had met it: nobody can say which */
@@ -240,11 +241,17 @@ struct tt_control_ops {
     bool (*abort)(struct tt_endpoint *e, const struct tt_cause *cause);
     bool (*cause)(struct tt_endpoint *e, struct tt_cause *cause);
 
+    /* Ends it at this rank alone, unless it has ended: from now on `cause` tells this here, and peers find
+     * this rank ABORTED. True if so. Waits for nobody; any thread. NULL: it cannot. */
+    bool (*abort_local)(struct tt_endpoint *e, const struct tt_cause *cause);
+
     /* Ranks that are threads of one process read each other's private memory, and any rank may store where
      * another one granted, or spoil what it sent once. So a rank that gives an operation up must not return
      * while a peer may still be at it, which is between tt_endpoint_enter and tt_endpoint_leave. quiet: no
      * peer is, and what this rank granted is granted no more, nor is anything spoilt; `patient`: no peer of
-     * another process is either, if it lives. */
+     * another process is either, if it lives. Where this rank alone has ended, peers go on, and stay inside:
+     * then those count as outside that have seen it (tt_endpoint_look), and what they could read in place is
+     * there no more. */
     bool (*quiet)(struct tt_endpoint *e, bool patient);
 
     /* Wakes a peer that shares memory with this rank, for that has something new there. Else NULL. */
@@ -301,6 +308,9 @@ struct tt_endpoint {
     uint64_t own_bytes; /* of memory that it has for messages, whether they have used it or not */
     uint64_t path_bytes[TT_PATHS]; /* counted by the sender */
     const _Atomic uint32_t *ended; /* not 0: the communicator has */
+    _Atomic bool gone; /* at this rank alone it has */
+    const _Atomic uint32_t *local_aborts; /* how often a rank that shares memory with this one said so */
+    _Atomic uint32_t *seen; /* of them; only who uses the endpoint writes */
     _Atomic uint32_t *inside; /* operations of this rank that may use its peers' memory; it alone writes */
     bool light; /* all ranks may fence lightly (fence.h) */
     uint64_t post_bytes; /* the longest message that post takes */
@@ -324,16 +334,44 @@ static inline struct tt_link *tt_link_to(const struct tt_endpoint *e, enum tt_cl
     return e->links[(unsigned)class * (unsigned)e->n + (unsigned)peer];
 }
 
+/* True unless there is something to see: the communicator has ended, or a rank has aborted its end alone. */
+static inline bool tt_endpoint_is_calm(const struct tt_endpoint *e)
+{
+    return atomic_load_explicit(e->ended, memory_order_acquire) == 0 &&
+           atomic_load_explicit(e->local_aborts, memory_order_acquire) ==
+               atomic_load_explicit(e->seen, memory_order_relaxed);
+}
+
+/* True if it has ended, for all or for this rank. */
+static inline bool tt_endpoint_is_over(const struct tt_endpoint *e)
+{
+    return atomic_load_explicit(e->ended, memory_order_acquire) != 0 ||
+           atomic_load_explicit(&e->gone, memory_order_acquire);
+}
+
+/* Between two uses of peers' memory, none of which is held any more: who has aborted by now is not read from,
+ * and not stored to, from here on, and may know that. False if it was this rank. */
+static inline bool tt_endpoint_look(struct tt_endpoint *e)
+{
+    uint32_t now = atomic_load_explicit(e->local_aborts, memory_order_acquire);
+    if (now == atomic_load_explicit(e->seen, memory_order_relaxed))
+        return true;
+    if (atomic_load_explicit(&e->gone, memory_order_acquire))
+        return false;
+    atomic_store_explicit(e->seen, now, memory_order_release);
+    return true;
+}
+
 /* Enter and leave stand around everything that uses peers' memory, and nest; enter is false, and nothing must
- * be used, once the communicator has ended. The fence is against the one of who gives up (`quiet`): either
- * this rank sees that the communicator has ended, or that one sees that this rank is inside. */
+ * be used, once the communicator has ended, for all or for this rank. The fence is against the one of who
+ * gives up (`quiet`): either this rank sees that, or that one sees that this rank is inside. */
 static inline bool tt_endpoint_enter(struct tt_endpoint *e)
 {
     uint32_t inside = atomic_load_explicit(e->inside, memory_order_relaxed);
     atomic_store_explicit(e->inside, inside + 1, memory_order_relaxed);
     if (inside == 0)
         tt_fence_light(e->light);
-    return atomic_load_explicit(e->ended, memory_order_acquire) == 0;
+    return atomic_load_explicit(e->ended, memory_order_acquire) == 0 && tt_endpoint_look(e);
 }
 
 static inline void tt_endpoint_leave(struct tt_endpoint *e)

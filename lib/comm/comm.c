@@ -151,7 +151,7 @@ static bool is_in_vain(void *context, int rank)
 {
     struct tt_comm *comm = context;
     struct tt_peer_place place;
-    return rank >= comm->n || atomic_load_explicit(comm->endpoint->ended, memory_order_acquire) != 0 ||
+    return rank >= comm->n || tt_endpoint_is_over(comm->endpoint) ||
            comm->endpoint->control->peer_state(comm->endpoint, rank, &place) != TT_PEER_ALIVE;
 }
 

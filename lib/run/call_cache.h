@@ -150,12 +150,12 @@ static inline struct tt_cached *tt_cached_at(const struct tt_comm *comm, uint64_
 }
 _Static_assert(TT_CACHED_CALLS == 1 << 6, "six bits of the hash choose an entry");
 
-/* True if a call may start at once: the communicator has not ended, no refusal is pending, and nothing is
+/* True if a call may start at once: nothing has ended, no refusal is pending, and nothing is
  * queued before it. */
 static inline bool tt_cached_may_start(const struct tt_comm *comm)
 {
     return atomic_load_explicit(&comm->streams.queued, memory_order_acquire) == 0 && comm->known &&
-           atomic_load_explicit(comm->endpoint->ended, memory_order_acquire) == 0;
+           tt_endpoint_is_calm(comm->endpoint);
 }
 
 static inline bool tt_cached_is_shared(const struct tt_cached *cached, const void *pointer)

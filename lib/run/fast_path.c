@@ -62,7 +62,7 @@ static bool linger(struct fast_run *t)
     const struct tt_endpoint *e = t->comm->endpoint;
     bool serves =
         t->comm->waiting.on_wait != NULL && tt_wait_is_asleep(&t->wait); /* which the executor's wait does */
-    if (!serves && !tt_wait_idle(&t->wait) && atomic_load_explicit(e->ended, memory_order_acquire) == 0)
+    if (!serves && !tt_wait_idle(&t->wait) && tt_endpoint_is_calm(e))
         return true;
     if (e->doorbell != NULL)
         tt_doorbell_ring_always(e->doorbell); /* the wait ends for another reason than a ring */

@@ -205,6 +205,7 @@ static tutti_status tell_gone(
     const struct tt_pending *p, int peer, enum tt_peer_state state, const struct tt_peer_place *place)
 {
     static const char *const ways[] = { [TT_PEER_LEFT] = "destroyed its communicator without taking part",
+        [TT_PEER_ABORTED] = "aborted its end of the communicator (tutti_comm_abort_local)",
         [TT_PEER_EXITED] = "ended without tutti_comm_destroy",
         [TT_PEER_DEAD] = "died or became another program",
         [TT_PEER_GONE] = "has ended, or destroyed its communicator, without taking part",

@@ -90,6 +90,10 @@ static bool step(const struct runner *r, struct tt_pending *p, tutti_status *sta
         *status = start(p);
         return true;
     }
+    if (!tt_endpoint_look(p->op->endpoint)) {
+        *status = tt_comm_check(p->call.comm);
+        return true;
+    }
     switch (tt_exec_progress(p->op)) {
     case TT_IDLE:
         return false;
@@ -366,9 +370,12 @@ tutti_status tt_run(struct tt_pending *pending, int count)
     if (count == 1 && pending->op != NULL) {
         uint32_t idle = 0, enough = pending->call.comm->waiting.policy.keen_polls;
         enum tt_progress now;
-        while ((now = tt_exec_progress(pending->op)) == TT_MOVED || (now == TT_IDLE && idle++ < enough))
+        while ((now = tt_exec_progress(pending->op)) == TT_MOVED || (now == TT_IDLE && idle++ < enough)) {
             if (now == TT_IDLE)
                 tt_look_again();
+            if (!tt_endpoint_is_calm(pending->op->endpoint))
+                break;
+        }
         if (now == TT_DONE) {
             end_done(pending, false);
             return TUTTI_OK;

@@ -78,6 +78,8 @@ static tutti_status sim_open(
         .me = params->me,
         .slot_bytes = params->slot_bytes,
         .ended = &e->ended,
+        .local_aborts = &e->local_aborts,
+        .seen = &e->local_aborts,
         .inside = &e->inside };
     e->sim = world;
     e->completed = params->first_number;

@@ -95,7 +95,7 @@ struct tt_sim_endpoint {
     struct tt_sim_parcels out, in;
     bool called; /* with costs: an event is under way that lets it go on */
     uint64_t completed;
-    _Atomic uint32_t ended, inside; /* ended: never */
+    _Atomic uint32_t ended, inside, local_aborts; /* ended: never; local_aborts: none */
     struct tt_call_record calls[TT_CALLS_KEPT];
 };
 
