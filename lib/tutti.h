@@ -32,8 +32,9 @@
  * one order, but may spread several communicators over streams as they like.
  *
  * Threads. Every function may be called from any thread. One communicator is used by one thread at a time
- * (the threads of streams do not count), except tutti_comm_abort, tutti_comm_state, tutti_comm_get_error and
- * tutti_query of the "recorder", which any thread may call at any moment before tutti_comm_destroy.
+ * (the threads of streams do not count), except tutti_comm_abort, tutti_comm_abort_local, tutti_comm_state,
+ * tutti_comm_get_error and tutti_query of the "recorder", which any thread may call at any moment before
+ * tutti_comm_destroy.
  * A stream may be used by any number of threads. Groups and last errors belong to the thread.
  *
  * Ends. A rank is lost when its process ends, by whatever signal, or becomes another program (exec): the
@@ -49,7 +50,8 @@
  * TUTTI_UNSUPPORTED and TUTTI_OUT_OF_MEMORY nothing was done at this rank and the communicator goes on.
  * Its peers may be in the same call already, and wait for it: this rank has a second to make it right
  * (setting `refusal`); then the communicator ends, on all ranks, with INVALID_USAGE and this rank's reason.
- * The others are sticky: the communicator is over, every rank gets the same first cause, and only abort,
+ * The others are sticky: the communicator is over, every rank gets the same first cause (but for one that
+ * ended it for itself, by tutti_comm_abort_local), and only abort,
  * state, get_error, get_last_error, traffic, rank, size, op_destroy and destroy are left. Of a call with
  * a stream, what can be told from the arguments is returned at once, as of any other; a later failure
  * ends the communicator (even for want of memory), and the points of the stream tell it. Outputs are set
@@ -92,7 +94,7 @@ typedef enum {
     TUTTI_SYSTEM_ERROR = -5, /* -5 and below are sticky, with the same cause on every rank */
     TUTTI_DEVICE_ERROR = -6,
     TUTTI_MISMATCH = -7, /* ranks called different things */
-    TUTTI_PEER_LOST = -8, /* a rank died, or destroyed its end too early */
+    TUTTI_PEER_LOST = -8, /* a rank died, or destroyed or aborted its end too early */
     TUTTI_TIMEOUT = -9,
     TUTTI_ABORTED = -10,
     TUTTI_INTERNAL_ERROR = -11
@@ -146,7 +148,8 @@ enum {
  * thread that made the call, then again and again, at first a millisecond apart, later ten. Calls with a
  * stream return at once and so do not run it, nor does a thread of the library's. If it answers anything but
  * 0 the communicator ends, on all ranks, with TUTTI_ABORTED. It must not call this library, but for
- * tutti_comm_abort, tutti_comm_state, tutti_comm_get_error and tutti_query of the "recorder".
+ * tutti_comm_abort, tutti_comm_abort_local, tutti_comm_state, tutti_comm_get_error and tutti_query of the
+ * "recorder".
  *
  * device is the CUDA device of the communicator, and beats the setting `device`, in options, too. The default
  * takes a device only where the process uses CUDA already and the thread has one. TUTTI_DEVICE_CURRENT asks
@@ -390,9 +393,10 @@ tutti_status tutti_comm_split(
  * tutti_comm_split is; excluded is read now. Source: ncclCommShrink.
  *
  * Errors: INVALID_ARGUMENT (comm, child; excluded: not of comm, twice, or this rank; count, flags, config),
- * INVALID_USAGE (made before a fork), UNSUPPORTED (NONBLOCKING), PEER_LOST (the lowest of the
- * ranks that are left has ended), TIMEOUT (as tutti_comm_init_rank: some have not called it, or with other
- * ranks), those of tutti_comm_init_rank, and sticky ones of comm, without TUTTI_SHRINK_ABORT. */
+ * INVALID_USAGE (made before a fork; this rank has called tutti_comm_abort_local), UNSUPPORTED
+ * (NONBLOCKING), PEER_LOST (the lowest of the ranks that are left has ended), TIMEOUT (as
+ * tutti_comm_init_rank: some have not called it, or with other ranks), those of tutti_comm_init_rank, and
+ * sticky ones of comm, without TUTTI_SHRINK_ABORT. */
 enum { TUTTI_SHRINK_ABORT = 1 };
 tutti_status tutti_comm_shrink(tutti_comm *comm, const int *excluded, int count, uint64_t flags,
     const tutti_config *config, tutti_comm **child);
@@ -468,6 +472,17 @@ tutti_status tutti_comm_finalize_within(tutti_comm *comm, int64_t timeout_ms);
  * thread may call it. It waits for nobody and frees nothing: tutti_comm_destroy does. Errors:
  * INVALID_ARGUMENT, INVALID_USAGE (made before a fork). */
 tutti_status tutti_comm_abort(tutti_comm *comm);
+
+/* The same at this rank alone, unless the communicator ended before: its calls end with TUTTI_ABORTED, on
+ * streams, too, and only what is left after an error is legal here, not even a shrink of it. The other ranks
+ * go on, with messages between two of them, or a shrink without this one. One that needs this rank, for a
+ * message of it or a collective that it has not completed, gets PEER_LOST within a second or so, which ends
+ * the communicator for all that are left. When a call that was ended so has returned, no peer uses its
+ * buffers any more, as after any error; a group returns when its calls on other communicators are over, too.
+ * A rank whose communicator has a device ends it on all ranks, as tutti_comm_abort does, for kernels of one
+ * rank may read and write the memory of others. Any thread may call it, in a group, too, where it acts at
+ * once. It waits for nobody and frees nothing. Errors: as tutti_comm_abort. Source: ncclCommAbort. */
+tutti_status tutti_comm_abort_local(tutti_comm *comm);
 
 /* Tells the peers that this rank refused a call. It is for a layer between a program and this library that
  * checks arguments itself: on the peers, who may be in theirs, the refusal has the effect of one by the

@@ -98,12 +98,12 @@ tutti_status tutti_comm_finalize_within(tutti_comm *comm, int64_t timeout_ms)
     return status == TUTTI_OK && !over ? TUTTI_IN_PROGRESS : status;
 }
 
-static void end(struct tt_comm *c, const char *operation, const char *text)
+static struct tt_cause abortion(const struct tt_comm *c, const char *operation, const char *text)
 {
     struct tt_cause cause = { .status = TUTTI_ABORTED, .rank = c->rank, .peer = TT_NONE };
     snprintf(cause.operation, sizeof cause.operation, "%s", operation);
     tt_cause_say(&cause, "%s: %s by rank %d", c->identity.name, text, c->rank);
-    tt_comm_fail(c, &cause);
+    return cause;
 }
 
 tutti_status tutti_comm_abort(tutti_comm *comm)
@@ -113,7 +113,20 @@ tutti_status tutti_comm_abort(tutti_comm *comm)
     struct tt_comm *c = tt_comm_find(comm);
     if (c == NULL)
         return tt_handle_fault(comm);
-    end(c, "abort", "aborted");
+    struct tt_cause cause = abortion(c, "abort", "aborted");
+    tt_comm_fail(c, &cause);
+    return TUTTI_OK;
+}
+
+tutti_status tutti_comm_abort_local(tutti_comm *comm)
+{
+    if (tt_async_init_abort(comm))
+        return TUTTI_OK;
+    struct tt_comm *c = tt_comm_find(comm);
+    if (c == NULL)
+        return tt_handle_fault(comm);
+    struct tt_cause cause = abortion(c, "abort_local", "aborted");
+    tt_comm_fail_local(c, &cause);
     return TUTTI_OK;
 }
 
@@ -129,8 +142,10 @@ tutti_status tutti_comm_destroy(tutti_comm *comm)
     bool busy = atomic_load(&c->streams.queued) > 0 || (c->device != NULL && tt_replays_run(c->device));
     bool flushed = !busy || (c->device != NULL && tt_device_flush(c)); /* others may abort it meanwhile */
     tt_comm_take(comm);
-    if (!flushed)
-        end(c, "destroy", "destroyed, with calls in streams,");
+    if (!flushed) {
+        struct tt_cause cause = abortion(c, "destroy", "destroyed, with calls in streams,");
+        tt_comm_fail(c, &cause);
+    }
     tt_comm_let_go(c);
     return TUTTI_OK;
 }

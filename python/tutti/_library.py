@@ -92,6 +92,7 @@ _FUNCTIONS = {
     "comm_flush": ("i", "pl"),
     "comm_finalize": ("i", "p"),
     "comm_abort": ("i", "p"),
+    "comm_abort_local": ("i", "p"),
     "comm_refuse": ("i", "pis"),
     "comm_destroy": ("i", "p"),
     "mem_alloc": ("i", "zip"),

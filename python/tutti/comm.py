@@ -240,9 +240,11 @@ class Comm(Blocks):
             settle(status, "flush", (self,))
         return True
 
-    def abort(self) -> None:
-        """End the communicator on all ranks, now; wakes every wait. Any thread may do so."""
-        status = library.tutti_comm_abort(self._opened("abort"))
+    def abort(self, *, local: bool = False) -> None:
+        """End the communicator on all ranks, now; wakes every wait. Any thread may do so. local: for this
+        rank alone; peers go on until they need it, and get PeerLost then."""
+        end = library.tutti_comm_abort_local if local else library.tutti_comm_abort
+        status = end(self._opened("abort"))
         if status:
             raise failure(status, "abort")
 

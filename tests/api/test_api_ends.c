@@ -469,3 +469,24 @@ Test(api_ends, who_waits_for_a_cancelled_init_is_told)
 {
     ranks_run(&(struct ranks_plan){ .n = 2, .kind = RANKS_PROCESSES, .run = cancel_tells_of_an_init });
 }
+
+/* One that has ended stays as it ended, and a handle that is none is told. */
+static void alone_after_the_end(struct ranks_me *me)
+{
+    tutti_comm *comm = ranks_join(me, NULL);
+    if (comm == NULL)
+        return;
+    ranks_refused(me, tutti_comm_abort_local(NULL), TUTTI_INVALID_ARGUMENT, "abort_local", "");
+    if (me->rank == 1)
+        ranks_ok(me, tutti_comm_abort(comm), "abort");
+    ranks_meet(me);
+    ranks_ok(me, tutti_comm_abort_local(comm), "abort_local");
+    ranks_same_error(me, comm, TUTTI_ABORTED, "aborted by rank 1");
+    ranks_part(me, comm);
+    ranks_refused(me, tutti_comm_abort_local(comm), TUTTI_INVALID_ARGUMENT, "abort_local", "");
+}
+
+Test(api_ends, abort_local_after_the_end)
+{
+    ranks_run(&(struct ranks_plan){ .n = 3, .run = alone_after_the_end });
+}

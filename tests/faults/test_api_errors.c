@@ -381,6 +381,7 @@ static void refuse_handle(struct ranks_me *me, tutti_comm *comm, const char *wor
     ranks_at(me, "a handle: %s", words);
     ranks_refused(me, tutti_comm_finalize(comm), TUTTI_INVALID_ARGUMENT, "finalize", words);
     ranks_refused(me, tutti_comm_abort(comm), TUTTI_INVALID_ARGUMENT, "abort", words);
+    ranks_refused(me, tutti_comm_abort_local(comm), TUTTI_INVALID_ARGUMENT, "abort_local", words);
     ranks_refused(me, tutti_comm_refuse(comm, -1, "why"), TUTTI_INVALID_ARGUMENT, "refuse", words);
     ranks_refused(me, tutti_comm_state(comm), TUTTI_INVALID_ARGUMENT, "state", words);
     ranks_refused(me, tutti_comm_get_error(comm, &error), TUTTI_INVALID_ARGUMENT, "get_error", words);

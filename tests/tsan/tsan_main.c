@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/config.h"
 #include "base/log.h"
 #include "base/status.h"
@@ -160,6 +161,52 @@ static bool abort_from_outside(void)
     bool right = true;
     for (int i = 0; i < 20; i++) {
         right &= tutti_comm_init_all(THREADS, NULL, NULL, comms) == TUTTI_OK && run_threads(aborted_rank);
+        for (int r = 0; r < THREADS; r++)
+            right &= tutti_comm_destroy(comms[r]) == TUTTI_OK;
+    }
+    return right;
+}
+
+/* Ranks exchange long messages in pairs, read in place where they lie. A thread of its own ends that for
+ * rank 0 alone; its buffer goes when its call has returned, and ranks 2 and 3 go on until rank 1 has found
+ * out. */
+static void *abort_alone(void *unused)
+{
+    (void)unused;
+    tt_sleep_ms(1);
+    return tutti_comm_abort_local(comms[0]) == TUTTI_OK ? NULL : &comms[0];
+}
+
+static void *left_alone_rank(void *number)
+{
+    enum { BYTES = 1 << 20, ROUNDS = 40 };
+    int rank = *(int *)number, peer = rank ^ 1;
+    uint8_t *out = calloc(1, BYTES), *in = malloc(BYTES);
+    tutti_status status = TUTTI_OK;
+    pthread_t thread;
+    if (rank == 0)
+        pthread_create(&thread, NULL, abort_alone, NULL);
+    for (int i = 0; status == TUTTI_OK && (rank < 2 || i < ROUNDS); i++) {
+        tutti_group_start();
+        tutti_send(out, BYTES, TUTTI_UINT8, peer, comms[rank], tutti_no_stream());
+        tutti_recv(in, BYTES, TUTTI_UINT8, peer, comms[rank], tutti_no_stream());
+        status = tutti_group_end();
+    }
+    memset(out, rank, BYTES);
+    free(out);
+    free(in);
+    void *wrong = NULL;
+    if (rank == 0)
+        pthread_join(thread, &wrong);
+    bool right = status == (rank == 0 ? TUTTI_ABORTED : TUTTI_PEER_LOST) || (rank > 1 && status == TUTTI_OK);
+    return right && wrong == NULL ? NULL : number;
+}
+
+static bool abort_of_one(void)
+{
+    bool right = true;
+    for (int i = 0; i < 10; i++) {
+        right &= tutti_comm_init_all(THREADS, NULL, NULL, comms) == TUTTI_OK && run_threads(left_alone_rank);
         for (int r = 0; r < THREADS; r++)
             right &= tutti_comm_destroy(comms[r]) == TUTTI_OK;
     }
@@ -440,6 +487,7 @@ static const struct {
     { "calls", calls },
     { "collectives", collectives },
     { "abort_from_outside", abort_from_outside },
+    { "abort_of_one", abort_of_one },
     { "streams", streams },
     { "shared_stream", shared_stream },
     { "fused_calls", fused_calls },
