@@ -92,15 +92,15 @@ PUBLIC(ncclResult_t, CommDestroy, (ncclComm_t comm))
     return tt_nccl_group != NULL ? destroy_later(comm) : tt_nccl_destroy_now(comm);
 }
 
-/* Every call on it returns, on all ranks, and none enters any more. */
-static void revoke(ncclComm_t comm)
+/* Every call on it returns, and none enters any more. */
+static void revoke(ncclComm_t comm, tutti_status (*abort)(tutti_comm *))
 {
     comm->revoked = true;
     atomic_fetch_or(&comm->users, TT_NCCL_ENDING);
-    tutti_comm_abort(comm->tutti);
+    abort(comm->tutti);
 }
 
-/* Partly: on all ranks. */
+/* Partly: of a communicator on a GPU on all ranks. */
 PUBLIC(ncclResult_t, CommAbort, (ncclComm_t comm))
 {
     if (comm == NULL || give_up_child(comm))
@@ -108,7 +108,7 @@ PUBLIC(ncclResult_t, CommAbort, (ncclComm_t comm))
     ncclResult_t result = tt_nccl_check("ncclCommAbort", comm);
     if (result != ncclSuccess)
         return result;
-    revoke(comm);
+    revoke(comm, tutti_comm_abort_local);
     return tt_nccl_group != NULL ? destroy_later(comm) : tt_nccl_destroy_now(comm);
 }
 
@@ -121,7 +121,7 @@ PUBLIC(ncclResult_t, CommRevoke, (ncclComm_t comm, int flags))
     if (flags != NCCL_REVOKE_DEFAULT)
         return tt_nccl_fail(
             ncclInvalidArgument, "ncclCommRevoke: revokeFlags is %d; legal: NCCL_REVOKE_DEFAULT", flags);
-    revoke(comm);
+    revoke(comm, tutti_comm_abort);
     return ncclSuccess;
 }
 
