@@ -98,7 +98,7 @@ static void stay_away(struct ranks_me *me)
         struct local_desk d;
         bool sends = k % 2 != 0, grouped = k > 1;
         ranks_at(me, "rank 1 never %s, %s", sends ? "receives" : "sends", grouped ? "grouped" : "alone");
-        if (!led_sit_down(me, &d, 300))
+        if (!led_sit_down(me, &d, 1000))
             return;
         local_poison(&d);
         int64_t since = tt_now_ns();
@@ -134,7 +134,7 @@ static void take_time(struct ranks_me *me)
 {
     struct local_desk d;
     void *memory = NULL;
-    if (!led_sit_down(me, &d, 300) || !local_fine(&d, d.dev->memory.alloc_pinned(64, &memory)))
+    if (!led_sit_down(me, &d, 1000) || !local_fine(&d, d.dev->memory.alloc_pinned(64, &memory)))
         return;
     uint32_t *word = memory;
     *word = 0;
