@@ -252,7 +252,7 @@ static bool schedule(struct tr_run *r, struct tr_error *e)
 static bool make(struct tr_run *r, const struct tr_options *o, struct tr_error *e)
 {
     *r = (struct tr_run){ .plan = { .batch = 0 } };
-    if (!plan(&r->plan, o, e) || !make_model(&r->graph, o, &r->plan, e))
+    if (!plan(&r->plan, o, e) || !tr_rate_check(&r->plan, e) || !make_model(&r->graph, o, &r->plan, e))
         return false;
     if (tr_cut_layers(r->plan.pipeline.stage_layers, &r->graph,
             r->plan.mesh.size[TR_PP] * r->plan.pipeline.chunks, r->plan.pipeline.list,
@@ -260,6 +260,8 @@ static bool make(struct tr_run *r, const struct tr_options *o, struct tr_error *
         tr_plan_check(&r->plan, &r->graph, e) && schedule(r, e)) {
         r->plan.pipeline.vee = r->schedule.vee,
         r->plan.pipeline.no_flush = r->schedule.no_flush && r->plan.mesh.size[TR_PP] > 1;
+        if (r->plan.optimizer.curve != TR_CURVE_CONSTANT && !r->plan.optimizer.until)
+            r->plan.optimizer.until = o->steps * tr_updates(&r->plan);
         if (!r->plan.pipeline.no_flush || r->plan.optimizer.clip == 0)
             return true;
         tr_fail(e,

@@ -60,7 +60,13 @@ static const struct tr_option first[] = {
     { "steps", TR_WHOLE, AT(steps), "optimizer steps" },
     { "batch", TR_WHOLE, AT(plan.batch), "sequences of all ranks in a step", .least = 1 },
     { "optimizer", TR_CHOICE, AT(plan.optimizer.sgd), "adamw or sgd", TR_NAMES(optimizers) },
-    { "rate", TR_REAL, AT(plan.optimizer.rate), "learning rate; --lr is the same" },
+    { "rate", TR_REAL, AT(plan.optimizer.rate),
+        "learning rate; --lr is the same, and --lr-min that of --rate-min" },
+    { "rate-schedule", TR_CHOICE, AT(plan.optimizer.curve), "how it goes down: constant, linear or cosine",
+        TR_NAMES(tr_curve_names) },
+    { "warmup", TR_WHOLE, AT(plan.optimizer.warmup), "steps in which it rises to --rate" },
+    { "rate-steps", TR_WHOLE, AT(plan.optimizer.until), "when it is down; without it after --steps" },
+    { "rate-min", TR_REAL, AT(plan.optimizer.least), "what it goes down to" },
     { "decay", TR_REAL, AT(plan.optimizer.decay), "weight decay of matrices" },
     { "clip", TR_REAL, AT(plan.optimizer.clip), "largest norm of the gradient; 0: any" },
     { "seed", TR_WHOLE, AT(seed), "of initial values and of the choice of sequences" },
@@ -201,8 +207,11 @@ static bool find(struct tr_option *to, const char *name, struct tr_error *e)
 {
     const char *nearest = "";
     int best = 100;
-    if (!strcmp(name, "lr")) /* its usual name */
-        name = "rate";
+    char usual[64];
+    if (!strncmp(name, "lr", 2) && (!name[2] || name[2] == '-')) { /* its usual name */
+        snprintf(usual, sizeof usual, "rate%s", name + 2);
+        name = usual;
+    }
     for (int i = 0; option_at(to, i); i++) {
         int far = to->kind == TR_HEADING ? 100 : distance(name, to->name);
         if (far == 0)

@@ -41,7 +41,8 @@ static bool differs(const struct copy *c, const struct tr_tape *t)
             a->micro != b->micro || a->axes != b->axes || a->shift != b->shift || a->peer != b->peer ||
             a->edge != b->edge || a->fold != b->fold || a->count != b->count || a->place != b->place ||
             a->first != b->first || a->second != b->second || a->striped != b->striped ||
-            a->valid != b->valid || a->scale < b->scale || a->scale > b->scale || a->update != b->update ||
+            a->valid != b->valid || a->optimizer.warmup != b->optimizer.warmup || a->scale < b->scale ||
+            a->scale > b->scale || a->update != b->update ||
             memcmp(&a->optimizer.decay, &b->optimizer.decay, sizeof a->optimizer.decay))
             return true;
     }
@@ -175,6 +176,9 @@ Test(errors, an_update_goes_by_the_plan_and_a_load_has_a_micro_batch)
     expect_types(t, NULL);
     i->optimizer.sgd = true, expect_types(t, "sgd with rate 0.001"), *i = before;
     i->optimizer.rate = 0.5, expect_types(t, "adamw with rate 0.5"), *i = before;
+    i->optimizer.until = 7, expect_types(t, "its rate goes another way"), *i = before;
+    i->optimizer.curve = TR_CURVE_COSINE, expect_types(t, "its rate goes another way"), *i = before;
+    i->optimizer.least = 1e-4, expect_types(t, "its rate goes another way"), *i = before;
     i->optimizer.clip = 0.5, expect_types(t, "clip 0.5 updates it; on every rank it is adamw"), *i = before;
     i = &t->instrs[tr_find(t, &load, 0)];
     i->times--;

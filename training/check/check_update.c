@@ -34,6 +34,12 @@ static bool differ(double a, double b)
     return fabs(a - b) > 0;
 }
 
+static bool same_rates(const struct tr_optimizer *a, const struct tr_optimizer *b)
+{
+    return a->curve == b->curve && a->warmup == b->warmup && a->until == b->until &&
+           !differ(a->least, b->least);
+}
+
 bool tr_check_optimizer(const struct tr_checking *c, int n, struct tr_error *e)
 {
     const struct tr_instr *i = &c->t->instrs[n];
@@ -41,8 +47,10 @@ bool tr_check_optimizer(const struct tr_checking *c, int n, struct tr_error *e)
     double decay = c->g->tensors[i->parameter].dims > 1 ? due->decay : 0;
     char text[256];
     if (is->sgd == due->sgd && !differ(is->rate, due->rate) && !differ(is->decay, decay) &&
-        !differ(is->clip, due->clip))
+        !differ(is->clip, due->clip) && same_rates(is, due))
         return of_its_update(c, n, e);
+    if (!same_rates(is, due))
+        return tr_checked_wrong(c, n, e, "its rate goes another way than on the other ranks");
     snprintf(text, sizeof text,
         "%s with rate %g, decay %g and clip %g updates it; on every rank it is %s with %g, %g and %g",
         is->sgd ? "sgd" : "adamw", is->rate, is->decay, is->clip, due->sgd ? "sgd" : "adamw", due->rate,

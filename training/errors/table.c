@@ -390,6 +390,8 @@ const struct tr_planting tr_plantings[] = {
     /* ---- what an update says of itself ---- */
     { BY_TYPES("no-decay-on-one-rank", "on the last rank a weight does not decay", "--dp 2"), TR_ON_LAST,
         tr_set, .at = { .code = TR_UPDATE, .tail = "qkv.weight" }, SET(optimizer.decay, 0) },
+    { BY_TYPES("no-warmup-on-one-rank", "on the last rank the rate does not rise", "--dp 2 --warmup 2"),
+        TR_ON_LAST, tr_set, .at = { .code = TR_UPDATE, .tail = "qkv.weight" }, SET(optimizer.warmup, 0) },
     { BY_TYPES("each-as-the-first", "each update of a step is corrected for its bias as the first one",
           "--pp 2 --micro 4 --async stash --untied --clip 0"),
         TR_ON_ANY, tr_set, .at = { .code = TR_UPDATE }, .every = true, SET(update, 0) },

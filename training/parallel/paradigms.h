@@ -84,11 +84,17 @@ struct tr_sizes {
     long servers;
 };
 
-/* How parameters are updated. Biases and norms do not decay. */
+/* How parameters are updated. Biases and norms do not decay. The rate rises over the first `warmup` updates,
+ * and then goes along a curve that is at `least` from update `until` on. */
+enum tr_rate_curve { TR_CURVE_CONSTANT, TR_CURVE_LINEAR, TR_CURVE_COSINE, TR_CURVES };
+extern const char *const tr_curve_names[TR_CURVES];
 struct tr_optimizer {
     bool sgd; /* else AdamW */
     double rate, decay;
     double clip; /* of the gradient's norm; 0: none */
+    enum tr_rate_curve curve;
+    long warmup, until;
+    double least;
 };
 
 /* Which paradigms there are in a run, and what each was asked for. */
@@ -158,6 +164,10 @@ struct tr_plan {
     } numbers;
     struct tr_optimizer optimizer;
 };
+
+/* Of an update, counted from 0; and whether its options fit each other. */
+double tr_rate(const struct tr_optimizer *o, int64_t update);
+bool tr_rate_check(const struct tr_plan *p, struct tr_error *e);
 
 /* The rank of the pipeline that has a stage. */
 int tr_plan_rank(const struct tr_plan *p, int stage);

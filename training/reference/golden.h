@@ -35,6 +35,8 @@ enum { CHUNKS = 8, LANES = 16, SQUARE_LANES = 256 };
 /* What the words of the command line say. */
 static long steps, sgd, seed, check, delay, bf16, stochastic;
 static double lr, clip, decay;
+static long curve, warmup, until; /* of the rate, as in gpt.c */
+static double least;
 static char grads_path[4096], params_path[4096];
 
 /* ---- numbers and sums ---- */
@@ -260,9 +262,22 @@ static double gradient_norm(void)
     return sqrt(total);
 }
 
+/* As in gpt.c. */
+static double rate_at(long n)
+{
+    double far = until > warmup ? (double)(n - warmup) / (double)(until - warmup) : 1;
+    if (n < warmup)
+        return lr * (double)(n + 1) / (double)warmup;
+    if (!curve)
+        return lr;
+    far = far < 1 ? far : 1;
+    return least + (lr - least) * (curve == 1 ? 1 - far : 0.5 * (1 + cos(3.14159265358979323846 * far)));
+}
+
 static void update(long step, double length)
 {
-    real s = length > clip ? (real)(clip / length) : 1, b1 = (real)0.9, b2 = (real)0.95, rate = (real)lr;
+    real s = length > clip ? (real)(clip / length) : 1, b1 = (real)0.9, b2 = (real)0.95,
+         rate = (real)rate_at(step);
     real i1 = (real)(1 / (1 - pow(0.9, (double)step + 1)));
     real i2 = (real)(1 / (1 - pow(0.95, (double)step + 1)));
     for (long t = 0; t < n_own; t++) {
@@ -331,15 +346,23 @@ typedef struct {
     void *to;
 } option;
 
+static const option of_all[] = { { "curve=%ld", &curve }, { "warmup=%ld", &warmup }, { "until=%ld", &until },
+    { "least=%lf", &least } };
+enum { OF_ALL = sizeof of_all / sizeof *of_all };
+
 /* What a word says goes where the option of its form says. */
 static int take(const char *word, const option *options, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
-        if (sscanf(word, options[i].form, options[i].to) == 1)
+    for (size_t i = 0; i < n + OF_ALL; i++) {
+        const option *o = i < n ? &options[i] : &of_all[i - n];
+        if (sscanf(word, o->form, o->to) == 1)
             return 1;
+    }
     fprintf(stderr, NAME ": %s is not known; KEY=VALUE with one of:", word);
-    for (size_t i = 0; i < n; i++)
-        fprintf(stderr, " %.*s", (int)strcspn(options[i].form, "="), options[i].form);
+    for (size_t i = 0; i < n + OF_ALL; i++) {
+        const char *form = i < n ? options[i].form : of_all[i - n].form;
+        fprintf(stderr, " %.*s", (int)strcspn(form, "="), form);
+    }
     fprintf(stderr, "\n");
     return 0;
 }

@@ -70,6 +70,8 @@ static long parts = 1; /* of a sequence: attention sees no other part than its o
 static long stripes; /* 1: a block has every eighth token, so that each rank's see as many keys */
 static long bf16, stochastic; /* 1: mixed precision; and parameters are rounded by chance */
 static double lr = 1e-3, clip = 1, decay = 0.1;
+static long curve, warmup, until; /* of the rate */
+static double least;
 static const char *data_path, *grads_path, *params_path;
 static long head_size, block; /* C / H; tokens of a block */
 static real score_scale; /* 1 / the root of head_size */
@@ -921,11 +923,24 @@ static double gradient_norm(void)
     return sqrt(sum);
 }
 
+/* The rate of update n, from 0: it rises over `warmup` updates, and then is lr, or goes down to `least` at
+ * update `until` and behind it: curve=1 along a line, curve=2 along half a cosine. */
+static double rate_at(long n)
+{
+    double far = until > warmup ? (double)(n - warmup) / (double)(until - warmup) : 1;
+    if (n < warmup)
+        return lr * (double)(n + 1) / (double)warmup;
+    if (!curve)
+        return lr;
+    far = far < 1 ? far : 1;
+    return least + (lr - least) * (curve == 1 ? 1 - far : 0.5 * (1 + cos(3.14159265358979323846 * far)));
+}
+
 /* AdamW (Loshchilov, Hutter 2019), or SGD; matrices decay, biases and layer norms do not. */
 static void update(long step, double norm)
 {
-    real s = norm > clip ? (real)(clip / norm) : 1, b1 = (real)0.9, b2 = (real)0.95, rate = (real)lr,
-         eps = (real)1e-8;
+    real s = norm > clip ? (real)(clip / norm) : 1, b1 = (real)0.9, b2 = (real)0.95,
+         rate = (real)rate_at(step), eps = (real)1e-8;
     real i1 = (real)(1 / (1 - pow(0.9, (double)step + 1))),
          i2 = (real)(1 / (1 - pow(0.95, (double)step + 1)));
     for (long t = 0; t < n_tensors; t++) {
@@ -1022,8 +1037,9 @@ static void parse(const char *word)
         { "context", &T, 0, 0 }, { "vocab", &V, 0, 0 }, { "batch", &B, 0, 0 }, { "steps", &steps, 0, 0 },
         { "tied", &tied, 0, 0 }, { "sgd", &sgd, 0, 0 }, { "seed", &seed, 0, 0 }, { "check", &check, 0, 0 },
         { "parts", &parts, 0, 0 }, { "stripes", &stripes, 0, 0 }, { "delay", &delay, 0, 0 },
-        { "bf16", &bf16, 0, 0 }, { "stochastic", &stochastic, 0, 0 }, { "lr", 0, &lr, 0 },
-        { "clip", 0, &clip, 0 }, { "decay", 0, &decay, 0 }, { "data", 0, 0, &data_path },
+        { "bf16", &bf16, 0, 0 }, { "stochastic", &stochastic, 0, 0 }, { "curve", &curve, 0, 0 },
+        { "warmup", &warmup, 0, 0 }, { "until", &until, 0, 0 }, { "least", 0, &least, 0 },
+        { "lr", 0, &lr, 0 }, { "clip", 0, &clip, 0 }, { "decay", 0, &decay, 0 }, { "data", 0, 0, &data_path },
         { "grads", 0, 0, &grads_path }, { "params", 0, 0, &params_path } };
     const char *value = strchr(word, '=');
     for (size_t i = 0; value && i < sizeof keys / sizeof *keys; i++)

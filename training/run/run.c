@@ -350,7 +350,7 @@ static void run_update(struct tr_runner *r, const struct tr_instr *i)
     double norm = delayed ? r->before.norm : r->result.norm,
            step = (double)(r->step * t->step.updates + i->update + !delayed);
     bool none_waits = delayed && r->step == 0;
-    struct tr_adamw a = { .rate = (float)o->rate,
+    struct tr_adamw a = { .rate = (float)tr_rate(o, (int64_t)step - 1),
         .scale = o->clip > 0 && norm > o->clip ? (float)(o->clip / norm) : 1,
         .decay = (float)o->decay,
         .correct1 = (float)(1 / (1 - pow(0.9, step))),

@@ -128,6 +128,7 @@ static const char *const quick[] = {
     MLP "--dp 2 --pp 4 --batch 16 --micro 8 --async stash --clip 0",
     "--untied --tp 2 --pp 2 --micro 2",
     "--untied --dp 2 --zero 3",
+    "--dp 2 --pp 2 --micro 2 --zero 1 --rate-schedule linear --rate-min 0.01 --warmup 2",
     "--vocabulary 257 --tp 4 --sp",
     "--vocabulary 257 --dp 2 --tp 2 --zero 1",
     "--vocabulary 300 --untied --tp 2 --pp 2 --micro 2 --sp",

@@ -65,7 +65,7 @@ void tr_llama_cases(struct tr_verify_case *list, int *n, enum tr_verify_extent e
 {
     for (size_t i = 0; i < sizeof quick / sizeof *quick; i++)
         tr_verify_add(list, n, quick[i], 3, true);
-    tr_verify_add(list, n, LLAMA "--dp 2 --zero 1 --micro 2", 4, false);
+    tr_verify_add(list, n, LLAMA "--dp 2 --zero 1 --micro 2 --rate-schedule cosine --rate-steps 3", 5, false);
     for (size_t i = 0; i < sizeof more / sizeof *more && extent != TR_VERIFY_QUICK; i++)
         tr_verify_add(list, n, more[i], 3, true);
     if (extent != TR_VERIFY_QUICK)

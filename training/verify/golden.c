@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { WORDS = 32, WORD = 600 };
+enum { WORDS = 40, WORD = 600 };
 
 int64_t tr_golden_offset(const struct tr_graph *graph, int parameter)
 {
@@ -121,6 +121,15 @@ static void groups(struct words *w, const struct tr_options *o)
     tr_run_free(&run);
 }
 
+static void rates(struct words *w, const struct tr_options *o)
+{
+    const struct tr_optimizer *p = &o->plan.optimizer;
+    say(w, "curve=%d", p->curve);
+    say(w, "warmup=%ld", p->warmup);
+    say(w, "until=%ld", p->until ? p->until : o->steps * updates(o));
+    say(w, "least=%a", p->least);
+}
+
 /* The child: its output goes into the pipe, its arrays into memory files. */
 static void child(const struct tr_options *o, const struct tr_graph *g, int out, int grads, int params)
 {
@@ -135,6 +144,8 @@ static void child(const struct tr_options *o, const struct tr_graph *g, int out,
     say(&w, "seed=%ld", o->seed);
     say(&w, "sgd=%d", o->plan.optimizer.sgd);
     say(&w, "lr=%a", o->plan.optimizer.rate);
+    if (o->plan.optimizer.curve != TR_CURVE_CONSTANT || o->plan.optimizer.warmup)
+        rates(&w, o);
     say(&w, "clip=%a", o->plan.optimizer.clip > 0 ? o->plan.optimizer.clip : INFINITY);
     say(&w, "decay=%a", o->plan.optimizer.decay);
     say(&w, "delay=%d", o->plan.offload.delay);

@@ -35,6 +35,8 @@ static const struct drawn {
     { "untied", 5, "" },
     { "batch", 15, "4 8 8 16 7" },
     { "optimizer", 50, "sgd" },
+    { "rate-schedule", 6, "linear cosine" },
+    { "warmup", 6, "1 2 5" },
     { "clip", 15, "0.01 100 0" },
     { "dp", 55, "2 2 2 2 4 4 8 6" },
     { "ep", 12, "2 2 2 4 8 3" },
