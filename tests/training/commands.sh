@@ -194,7 +194,35 @@ for how in "-n 2" "-n 3 --count 5" "-n 8 --count 8" "-n 5 --count 64"; do
     said 0 "equal to Tutti's all_reduce, on all ranks" demo ring $how
 done
 
+# --- demo: the pictures of textbooks, equal to what one device does.
+said 0 'model parallel: a layer on each' demo paradigms
+[ "$(grep -c '^  equal to one device$' "$scratch/said")" -eq 3 ] || fail "paradigms: not three are equal"
+grep -q '^    rank 0: a part  *-14  *-15  *4  *-17$' "$scratch/said" || fail "paradigms: no part of a sum"
+said 0 'equal to one device' demo sequence
+grep -q '^    rank 2  *3  *2  *1  *-$' "$scratch/said" || fail "sequence: $(cat "$scratch/said")"
+for n in 2 3 8; do
+    said 0 'equal to one device' demo sequence -n $n
+    said 0 "equal to an update with Tutti's all_reduce, on all ranks" demo server -n $n
+    said 0 'equal to an update of all parameters on every rank' demo zero -n $n
+done
+said 0 'here the server had 48 in and 48 out' demo server -n 4
+[ "$(grep -c '^    worker [0-2]  *94  *88  *82  *76$' "$scratch/said")" -eq 3 ] ||
+    fail "server: not all pulled"
+said 0 'stage 3: parameters, too' demo zero
+for line in 'rank 3  WWWWWWWW  GGGGGGGG  ......OO  20 numbers' \
+    'rank 1  ..WW....  ..GG....  ..OO....  8 numbers'; do
+    grep -qF -- "$line" "$scratch/said" || fail "zero: no \"$line\""
+done
+said 0 '96 units of time, 75 % of it idle' demo pipeline
+grep -q '33 units of time, 27 % of it idle, at most 4 micro' "$scratch/said" || fail "pipeline: 1F1B"
+grep -qxF 'r2|..0...aa    |' "$scratch/said" || fail "pipeline: no picture of one batch"
+
 # --- demo: what is wrong.
+said 2 'it takes no option' demo paradigms -n 2
+said 2 'legal is 2 to 8' demo sequence -n 9
+said 2 'legal is 2 to 8' demo server -n 1
+said 2 'legal are -n, each with a value' demo zero --count 4
+said 2 '-n needs a value' demo pipeline -n
 said 0 'usage: tutti-train demo matmul' demo --help
 said 2 'legal are matmul, ring' demo
 said 2 'colour is not known; legal are matmul, ring' demo colour

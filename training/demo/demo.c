@@ -17,6 +17,8 @@
 static const char help[] =
     "usage: tutti-train demo matmul [--x 4x5] [--w 5x8] [-n 2] [--split x0|w1|w0]\n"
     "       tutti-train demo ring [-n 4] [--count 8]\n"
+    "       tutti-train demo paradigms\n"
+    "       tutti-train demo sequence|server|zero|pipeline [-n 4]\n"
     "\n"
     "Runs a small computation on n processes that Tutti joins, and shows every number that a rank has.\n"
     "\n"
@@ -29,20 +31,34 @@ static const char help[] =
     "  ring      the all-reduce that has no centre: each rank sends to its right neighbour only. After n - 1 "
     "steps\n"
     "            each rank has one chunk of the sum, after n - 1 more all of it\n"
+    "  paradigms a net of two layers on two devices by model, data and tensor parallelism\n"
+    "  sequence  tokens of a sequence over ranks: keys and values go round\n"
+    "  server    a parameter server and n - 1 workers: push, update, pull\n"
+    "  zero      what each rank keeps by the stages of ZeRO, and an update in parts\n"
+    "  pipeline  layers in a row, without and with micro-batches (drawn, no rank runs)\n"
     "\n"
     "What does not divide evenly is cut by Tutti's rule: the first chunks have one element more.\n";
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+} demos[] = { { "matmul", tr_demo_matmul }, { "ring", tr_demo_ring }, { "paradigms", tr_demo_paradigms },
+    { "sequence", tr_demo_sequence }, { "server", tr_demo_server }, { "zero", tr_demo_zero },
+    { "pipeline", tr_demo_pipeline } };
 
 int tr_command_demo(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
-    if (strcmp(name, "matmul") == 0)
-        return tr_demo_matmul(argc - 1, argv + 1);
-    if (strcmp(name, "ring") == 0)
-        return tr_demo_ring(argc - 1, argv + 1);
+    for (size_t i = 0; i < sizeof demos / sizeof *demos; i++)
+        if (strcmp(name, demos[i].name) == 0)
+            return demos[i].run(argc - 1, argv + 1);
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
         return fputs(help, stdout) < 0;
-    fprintf(stderr, "tutti-train demo: %s%s; legal are matmul, ring and --help\n", name,
+    fprintf(stderr, "tutti-train demo: %s%s; legal are", name,
         *name ? " is not known" : "which demonstration is not said");
+    for (size_t i = 0; i < sizeof demos / sizeof *demos; i++)
+        fprintf(stderr, " %s,", demos[i].name);
+    fprintf(stderr, " and --help\n");
     return 2;
 }
 
@@ -53,9 +69,38 @@ int tr_demo_unknown(const char *command, const char *word, bool last, const char
     char sought[64];
     snprintf(sought, sizeof sought, " %s ", word);
     bool known = last && strstr(options, sought) != NULL;
-    fprintf(stderr, "tutti-train demo %s: %s %s; legal are %s, each with a value\n", command, word,
-        known ? "needs a value" : "is not known", legal);
+    if (strcmp(legal, "none") == 0)
+        fprintf(stderr, "tutti-train demo %s: %s is not known; it takes no option\n", command, word);
+    else
+        fprintf(stderr, "tutti-train demo %s: %s %s; legal are %s, each with a value\n", command, word,
+            known ? "needs a value" : "is not known", legal);
     return 2;
+}
+
+int tr_demo_ranks(const char *command, int argc, char **argv, int n, int most)
+{
+    for (int i = 1; i < argc; i += 2) {
+        if (i + 1 == argc || strcmp(argv[i], "-n") != 0)
+            return tr_demo_unknown(command, argv[i], i + 1 == argc, "-n"), -1;
+        n = tr_demo_number(argv[i + 1]);
+        if (n >= 2 && n <= most)
+            continue;
+        fprintf(stderr, "tutti-train demo %s: -n %s; legal is 2 to %d\n", command, argv[i + 1], most);
+        return -1;
+    }
+    return n;
+}
+
+int tr_demo_failed(const struct tr_error *e)
+{
+    fprintf(stderr, "tutti-train demo: %s\n", e->text);
+    return 1;
+}
+
+int tr_demo_no_memory(void)
+{
+    fprintf(stderr, "tutti-train demo: there is no memory\n");
+    return 1;
 }
 
 int tr_demo_number(const char *text)

@@ -22,7 +22,17 @@ int tr_demo_start(int c, int n, int count);
 /* --x and --w as ROWSxCOLUMNS; split: x0, w1 or w0. */
 int tr_demo_matmul(int argc, char **argv);
 int tr_demo_ring(int argc, char **argv);
+int tr_demo_paradigms(int argc, char **argv);
+int tr_demo_sequence(int argc, char **argv);
+int tr_demo_server(int argc, char **argv);
+int tr_demo_zero(int argc, char **argv);
+int tr_demo_pipeline(int argc, char **argv);
 
+/* The number of -n, or n; -1 where something else is said, or a number that is not from 2 to `most`. */
+int tr_demo_ranks(const char *command, int argc, char **argv, int n, int most);
+/* Says what went wrong, and returns 1. */
+int tr_demo_failed(const struct tr_error *e);
+int tr_demo_no_memory(void);
 /* A word that is not an option of this command, or lacks its value: says which are legal, and returns 2. */
 int tr_demo_unknown(const char *command, const char *word, bool last, const char *legal);
 /* All of `text` as a number; -1 if it is none of 0 to 9999. */
