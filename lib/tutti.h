@@ -299,8 +299,9 @@ const char *tutti_get_last_error(const tutti_comm *comm);
  * for the length, and then for the text, gets all of one text. Questions: "version", "config" (settings),
  * "variables" (of the environment), "transports", "cpu", "algorithms COLLECTIVE", "choice COLLECTIVE BYTES",
  * "why COLLECTIVE BYTES [N [exact] [TOPOLOGY]]" (all predicted times and the choice, of comm or of N ranks
- * here), "price COLLECTIVE BYTES" (the predicted microseconds of a call of comm on host memory: "12.345"),
- * "price group" (of all calls of this thread's group so far, one after the other), "schedule COLLECTIVE
+ * here), "price COLLECTIVE BYTES" (the predicted microseconds of a call of comm, "12.345": on CUDA
+ * streams, by the way that would serve it, if comm has a device, else on host memory), "price group" (of all
+ * calls of this thread's group so far, each on its stream, one after the other), "schedule COLLECTIVE
  * ALGORITHM N ROOT RANK in_place|out_of_place [exact]", "paths" (bytes that this rank sent, by path), "name"
  * (of comm), "memory" (of comm, what it has here for itself: "host=N pinned=N device=N" bytes), "hosts" (the
  * ranks of each, as 0-3/4-7), "executor" (of comm on CUDA streams, where it can: L: one kernel

@@ -452,8 +452,11 @@ bool tt_group_price(uint64_t *price)
     *price = 0;
     if (queue.depth == 0 || add_as_calls(queue.messages, &queue.item) != TUTTI_OK)
         return false;
-    for (int i = 0; queue.item != NULL && i < queue.item->batch->count; i++)
-        *price = tt_costs_sum(*price, tt_call_price(&queue.item->batch->calls[i].call));
+    for (int i = 0; queue.item != NULL && i < queue.item->batch->count; i++) {
+        const struct tt_call *call = &queue.item->batch->calls[i].call;
+        bool on_device = call->stream.kind == TUTTI_STREAM_CUDA && call->comm->device != NULL;
+        *price = tt_costs_sum(*price, on_device ? tt_device_call_price(call) : tt_call_price(call));
+    }
     return true;
 }
 

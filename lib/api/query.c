@@ -325,8 +325,9 @@ static bool answer_paths(const struct tt_comm *comm, const char *rest, struct tt
     return true;
 }
 
-/* Answers "price all_reduce BYTES": how many microseconds a call on host memory is predicted to take; and
- * "price group": those of all calls of this thread's group, one after the other. */
+/* Answers "price all_reduce BYTES": how many microseconds a call is predicted to take, on streams of the
+ * communicator's device if it has one; and "price group": those of all calls of this thread's group, one
+ * after the other. */
 static bool answer_price(const struct tt_comm *comm, const char *rest, struct tt_text *a)
 {
     char name[32], size[32];
@@ -338,7 +339,11 @@ static bool answer_price(const struct tt_comm *comm, const char *rest, struct tt
     }
     if (comm == NULL || sscanf(rest, "%31s %31s", name, size) != 2)
         return false;
-    if (request_of(comm, name, size, &request) && (price = tt_request_price(&request)) != 0)
+    if (!request_of(comm, name, size, &request))
+        return true;
+    price = comm->device != NULL ? tt_device_price(comm, request.collective, request.bytes)
+                                 : tt_request_price(&request);
+    if (price != 0)
         tt_put(a, "%.3f", 1e-9 * (double)price);
     return true;
 }

@@ -165,6 +165,10 @@ tutti_status tt_device_find_capture(const struct tt_batch *batch, struct tt_dev_
 const char *tt_device_executor(const struct tt_comm *comm);
 /* What its communicator has of the device's memory, for itself. */
 uint64_t tt_device_bytes(const struct tt_comm *comm);
+/* Return what a collective of so many bytes, or this call, is predicted to take on streams of the device, in
+ * femtoseconds, by the way that would serve it. */
+uint64_t tt_device_price(const struct tt_comm *comm, enum tt_collective collective, uint64_t bytes);
+uint64_t tt_device_call_price(const struct tt_call *call);
 void tt_device_why(
     const struct tt_comm *comm, enum tt_collective collective, uint64_t bytes, struct tt_text *text);
 

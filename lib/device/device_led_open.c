@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "device/device_local.h"
 #include "select/led.h"
 #include "select/spin.h"
 #include "transports/arena.h"
@@ -477,4 +478,41 @@ void tt_device_why(
                             : "W, a leader's kernel",
         tt_led_has(collective) ? "" : "; a leader's kernel does not do this collective");
     tt_led_put(settings, led->n, bytes, led->pad_bytes, a);
+}
+
+/* A copy, if both ends are in this process; else a kernel of the receiver's, if that pays. */
+static uint64_t price_of_message(const struct tt_comm *comm, int peer, bool receives, uint64_t bytes)
+{
+    const struct tt_settings *settings = &comm->settings;
+    const struct tt_pairs *pairs = tt_local_peers_pairs(comm);
+    const struct tt_led *pair = serves(comm) ? tt_led_pair(comm->device->led, peer, receives) : NULL;
+    if (pairs != NULL && atomic_load(&pairs->pairs[tt_device_gate(peer, receives)]) != NULL)
+        return tt_mapped_time(&settings->costs, 2, bytes);
+    if (pair != NULL && tt_led_pays(settings, pair->n, bytes, pair->pad_bytes))
+        return tt_led_time(settings, pair->n, bytes, pair->pad_bytes);
+    return tt_staged_time(&settings->costs, 2, bytes);
+}
+
+uint64_t tt_device_price(const struct tt_comm *comm, enum tt_collective collective, uint64_t bytes)
+{
+    const struct tt_settings *settings = &comm->settings;
+    const struct tt_costs *costs = &settings->costs;
+    const struct tt_spin *spin = comm->device->spin;
+    const struct tt_led *led = comm->device->led;
+    int n = comm->n;
+    if (tt_local_decides(comm)) /* which reaches them without having mapped them */
+        return tt_mapped_time(costs, n, bytes);
+    if (spin != NULL && spin->serves && tt_spin_has(collective) && tt_spin_pays(settings, n, bytes))
+        return tt_spin_time(costs, n, bytes);
+    if (serves(comm) && tt_led_has(collective) && tt_led_pays(settings, n, bytes, led->pad_bytes))
+        return tt_led_time(settings, n, bytes, led->pad_bytes);
+    return tt_staged_time(costs, n, bytes);
+}
+
+uint64_t tt_device_call_price(const struct tt_call *call)
+{
+    uint64_t bytes = call->collective == TT_BARRIER ? 0 : call->total * tutti_type_bytes(call->type);
+    if (!tt_collectives[call->collective].p2p)
+        return tt_device_price(call->comm, call->collective, bytes);
+    return price_of_message(call->comm, call->root, call->collective == TT_P2P_RECV, bytes);
 }

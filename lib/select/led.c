@@ -26,21 +26,25 @@ bool tt_led_prefers_pad(const struct tt_costs *costs, int n, uint64_t bytes)
     return of_pads(costs, n, bytes, bytes) < of_cells(costs, n, bytes);
 }
 
-static uint64_t of_staged(const struct tt_costs *c, int n, uint64_t bytes)
+uint64_t tt_staged_time(const struct tt_costs *c, int n, uint64_t bytes)
 {
     return tt_costs_sum(c->staged.call, of_bytes(c->staged.byte, n, bytes));
 }
 
-static uint64_t of_mapped(const struct tt_costs *c, int n, uint64_t bytes)
+uint64_t tt_mapped_time(const struct tt_costs *c, int n, uint64_t bytes)
 {
     return tt_costs_sum(c->mapped.call, of_bytes(c->mapped.byte, n, bytes));
 }
 
-bool tt_led_pays(const struct tt_settings *settings, int n, uint64_t bytes, uint64_t pad_bytes)
+uint64_t tt_led_time(const struct tt_settings *settings, int n, uint64_t bytes, uint64_t pad_bytes)
 {
     const struct tt_costs *c = &settings->costs;
     uint64_t pads = of_pads(c, n, bytes, pad_bytes), cells = of_cells(c, n, bytes);
-    uint64_t led = settings->device_mapped ? of_mapped(c, n, bytes) : pads < cells ? pads : cells;
+    return settings->device_mapped ? tt_mapped_time(c, n, bytes) : pads < cells ? pads : cells;
+}
+
+bool tt_led_pays(const struct tt_settings *settings, int n, uint64_t bytes, uint64_t pad_bytes)
+{
     switch ((enum tt_executor)settings->executor) {
     case TT_EXECUTOR_HOST:
         return false;
@@ -50,7 +54,7 @@ bool tt_led_pays(const struct tt_settings *settings, int n, uint64_t bytes, uint
     case TT_EXECUTOR_SPIN:
         break;
     }
-    return led < of_staged(c, n, bytes);
+    return tt_led_time(settings, n, bytes, pad_bytes) < tt_staged_time(&settings->costs, n, bytes);
 }
 
 static void put_time(struct tt_text *text, const char *way, uint64_t femtoseconds)
@@ -63,8 +67,8 @@ void tt_led_put(
     const struct tt_settings *settings, int n, uint64_t bytes, uint64_t pad_bytes, struct tt_text *text)
 {
     const struct tt_costs *c = &settings->costs;
-    put_time(text, "by the host's memory", of_staged(c, n, bytes));
+    put_time(text, "by the host's memory", tt_staged_time(c, n, bytes));
     put_time(text, "by a leader's kernel and pinned cells", of_cells(c, n, bytes));
     put_time(text, "by a leader's kernel and pads", of_pads(c, n, bytes, pad_bytes));
-    put_time(text, "by a leader's kernel and memory that it has mapped", of_mapped(c, n, bytes));
+    put_time(text, "by a leader's kernel and memory that it has mapped", tt_mapped_time(c, n, bytes));
 }

@@ -9,6 +9,11 @@
 #define TT_SELECT_LED_H
 #include "base/config.h"
 
+/* Return what a vector of so many bytes takes of n ranks, in femtoseconds: by the host's memory; by a kernel
+ * that reaches the buffers of all; and by a leader's kernel, at the place that is priced. */
+uint64_t tt_staged_time(const struct tt_costs *costs, int n, uint64_t bytes);
+uint64_t tt_mapped_time(const struct tt_costs *costs, int n, uint64_t bytes);
+uint64_t tt_led_time(const struct tt_settings *settings, int n, uint64_t bytes, uint64_t pad_bytes);
 /* `bytes` of the vector, `pad_bytes` of a pad for operands, and as much for results; 0: there are none. */
 bool tt_led_pays(const struct tt_settings *settings, int n, uint64_t bytes, uint64_t pad_bytes);
 /* Writes what the ways cost, as tt_led_pays has it. */

@@ -105,3 +105,12 @@ void local_drains(const struct local_desk *d)
     }
     ranks_expect(d->me, error == TT_DEV_OK, "the stream is not through");
 }
+
+double local_price(struct ranks_me *me, const tutti_comm *comm, const char *question)
+{
+    char text[64] = "", *end = text;
+    tutti_query(comm, question, text, sizeof text);
+    double us = strtod(text, &end);
+    ranks_expect(me, end != text && *end == '\0', "%s: \"%s\"", question, text);
+    return us;
+}

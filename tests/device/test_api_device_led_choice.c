@@ -32,6 +32,30 @@ static void says(const struct local_desk *d, const char *question, const char *w
 
 static char rules[] = "/tmp/tutti-led-XXXXXX";
 
+/* What is told is the price of the way that serves; a group adds up its calls, each on its own stream. */
+static void price_of_led(const struct local_desk *d, bool by_default)
+{
+    double us = local_price(d->me, d->comm, "price all_reduce 10000"), barrier, two;
+    double host = 30 + 10000 * 2 * 52.5e-6, cells = 35 + 10000 * 2 * 66.8e-6;
+    double expected = by_default ? host : cells;
+    ranks_expect(d->me, us > expected - 0.01 && us < expected + 0.01, "%g us, not %g", us, expected);
+    barrier = local_price(d->me, d->comm, "price barrier 0"); /* which a leader's kernel does not do */
+    ranks_expect(d->me, barrier == (by_default ? 30 : 9000), "a barrier takes %g us", barrier);
+    tutti_group_start();
+    tutti_all_reduce(d->areas[GIVEN], d->areas[GOT], 2500, TUTTI_UINT32, TUTTI_SUM, d->comm, local_on(d));
+    double one = local_price(d->me, NULL, "price group");
+    ranks_expect(d->me, one == us, "in a group it takes %g us, alone %g", one, us);
+    tutti_send(d->areas[GIVEN], 100, TUTTI_UINT8, !d->me->rank, d->comm, local_on(d));
+    two = local_price(d->me, NULL, "price group");
+    ranks_expect(d->me, two > one + 29, "with a message it takes %g us, without %g", two, one);
+    tutti_group_cancel();
+    tutti_group_start();
+    tutti_barrier(d->comm, tutti_no_stream());
+    two = local_price(d->me, NULL, "price group");
+    ranks_expect(d->me, two > 0 && two < barrier, "a barrier of the host takes %g us", two);
+    tutti_group_cancel();
+}
+
 /* Calls by the host are dear by these costs; then as they are by default, when a call so short goes by it. */
 static void choose(struct ranks_me *me)
 {
@@ -44,6 +68,7 @@ static void choose(struct ranks_me *me)
             return;
         uint64_t before = d.stub->calls("launch");
         says(&d, "executor", "W");
+        price_of_led(&d, by_default != 0);
         says(&d, "why all_reduce 10000",
             by_default ? "on CUDA streams: H, by the host's memory"
                        : "on CUDA streams: W, a leader's kernel");

@@ -313,3 +313,37 @@ Test(api_device_local_mixed, a_long_group_before_the_host)
 {
     run_groups("queues=8", 1100);
 }
+
+/* --- Prices */
+
+/* One kernel for all ranks, and one copy for a message, are priced as what reaches the buffers of all; where
+ * the setting has all go by the host, that is. */
+static void prices(struct ranks_me *me)
+{
+    struct local_desk d;
+    if (!local_prepare(me, &d))
+        return;
+    for (int by_host = 0; by_host < 2; by_host++) {
+        tutti_comm *comm = local_join(me, by_host ? ";executor=host" : "", 60000);
+        if (comm == NULL)
+            return;
+        double us = local_price(me, comm, "price all_reduce 1M");
+        double expected = by_host ? 30 + me->n * 1048576 * 52.5e-6 : 15 + me->n * 1048576 * 0.515e-6;
+        ranks_expect(me, us > expected - 0.01 && us < expected + 0.01, "%g us, not %g", us, expected);
+        tutti_group_start();
+        tutti_send(d.areas[GIVEN], 10000, TUTTI_UINT8, (me->rank + 1) % me->n, comm, local_on(&d));
+        us = local_price(me, NULL, "price group");
+        expected = by_host ? 30 + 2 * 10000 * 52.5e-6 : 15 + 2 * 10000 * 0.515e-6;
+        ranks_expect(
+            me, us > expected - 0.01 && us < expected + 0.01, "a message: %g us, not %g", us, expected);
+        tutti_group_cancel();
+        ranks_meet(me);
+        ranks_ok(me, tutti_comm_destroy(comm), "tutti_comm_destroy");
+    }
+}
+
+Test(api_device_local_mixed, prices)
+{
+    plugin_must_be_stub();
+    local_run_threads("queues=8", 3, prices);
+}

@@ -150,6 +150,9 @@ static void choose(struct ranks_me *me)
             k == 3   ? "not S, kernels of several devices: the setting executor is host"
             : k == 1 ? "on CUDA streams: H, by the host's memory"
                      : "on CUDA streams: S, kernels of several devices");
+        double us = local_price(me, comm, "price all_reduce 10000");
+        double expected = k == 0 || k == 2 ? 2 * 1.5 + 10000 * 5e-6 : 30 + 2 * 10000 * 52.5e-6;
+        ranks_expect(me, us > expected - 0.01 && us < expected + 0.01, "%d: %g us, not %g", k, us, expected);
         if (k == 0)
             spin_says(me, comm, "why all_to_all_v 10000", "do not do this collective");
         uint64_t kernels = add_up(&d, comm);
