@@ -21,7 +21,7 @@ static const char *const norms[] = { "none", "group" }, *const optimizers[] = { 
                          *const orders[] = { "canonical", "free" },
                          *const precisions[] = { "float32", "bfloat16" },
                          *const roundings[] = { "nearest", "stochastic" },
-                         *const devices[] = { "host", "cuda" };
+                         *const devices[] = { "host", "cuda" }, *const graphs[] = { "on", "off" };
 
 /* Those of paradigms, which are in the registry, stand between these and the last. */
 static const struct tr_option first[] = {
@@ -98,6 +98,8 @@ static const struct tr_option last[] = {
     { "threads", TR_WHOLE, AT(threads), "of a rank, which compute together, with the same bits", .least = 1 },
     { "device", TR_CHOICE, AT(device), "where ranks compute: host, or cuda: on GPUs, with the same bits",
         TR_NAMES(devices) },
+    { "graphs", TR_CHOICE, AT(no_graphs),
+        "with --device cuda: on: steps are CUDA graphs where they can be; off: never", TR_NAMES(graphs) },
     { "inject", TR_TEXT, AT(tests.inject),
         "plant an error by name, to see it caught; 'list' tells the names" },
     { "machine", TR_TEXT, AT(shown.machine),

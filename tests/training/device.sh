@@ -51,7 +51,7 @@ counted()
     rm -f "$scratch/counts"
     TRAIN_STUB_COUNTS=$scratch/counts "$train" --device cuda --quiet "$@" --steps "$steps" \
         >"$scratch/out" 2>"$scratch/said" || fail "$*: $(cat "$scratch/said")"
-    grep -q 'timed 0$' "$scratch/counts" || fail "$*: there are times that nobody asked for"
+    grep -q 'timed 0 ' "$scratch/counts" || fail "$*: there are times that nobody asked for"
     sed -n 's/^syncs \([0-9]*\) waits \([0-9]*\) .*/\1 \2/p' "$scratch/counts"
 }
 
@@ -67,6 +67,16 @@ waits()
         fail "$*: in a step the processor waits $each times, for all and for a point, and not $syncs $points"
 }
 
+# replays GRAPHS OPTIONS: so many graphs in a step, but for the first one.
+replays()
+{
+    graphs=$1
+    shift
+    counted 3 "$@" >"$scratch/waits"
+    [ "$(sed -n 's/.* replays //p' "$scratch/counts")" -eq $((2 * graphs)) ] ||
+        fail "$*: $(cat "$scratch/counts") in three steps, and not $graphs graphs in each but the first"
+}
+
 # shellcheck disable=SC2086 # options are words
 {
     same $gpt
@@ -76,15 +86,31 @@ waits()
     same $mlp --pp 2 --micro 2
     same $mlp --offload optimizer
     same $mlp --offload both --micro 2 --steps 4
-    same $gpt --offload activations --steps 3
+    same $gpt --offload activations --steps 4
+    same $gpt --graphs off --micro 2 --steps 3
+    same $mlp --pp 2 --micro 2 --steps 5
+    same $mlp --tp 2 --sp --clip 0.5 --steps 5
+    same $gpt --precision bfloat16 --dp 2 --zero 1 --steps 4
+    same $mlp --optimizer sgd --micro 2 --dp 2 --zero 2 --overlap --steps 4
+    same $mlp --schedule zb-h2 --clip 0 --pp 2 --micro 4 --steps 4
     same $gpt --offload both --offload-delay 1 --precision bfloat16 --steps 3
     same --model cnn:nano --batch 1 --steps 1
     same --model moe:nano --data grammar --layers 1 --heads 2 --context 8 --batch 2 --steps 1
 
     # The processor waits for the device once a step, and for what it computes itself.
     waits 1 0 $gpt
+    waits 1 0 $gpt --graphs off
     waits 1 0 $mlp --offload activations
     waits 1 9 $mlp --offload optimizer
+
+    # A step is one graph for what comes before the processor adds up, and one for the updates behind it; where
+    # the processor has a part of it, and where it is not to be, it is none.
+    replays 2 $gpt
+    replays 2 $mlp --offload activations
+    replays 0 $gpt --graphs off
+    replays 0 $mlp --offload optimizer
+    replays 0 $gpt --precision bfloat16 --rounding stochastic
+    replays 0 --model moe:nano --data grammar --layers 1 --heads 2 --context 8 --batch 2
 
     # A trace has the device's times: no instruction, the one that waits for all before it neither, takes as
     # long as half of them; and what ran beside the list has rows of its own.

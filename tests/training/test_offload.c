@@ -157,8 +157,8 @@ Test(offload, threads_change_no_bit)
             for (int i = 0; i < ARRAYS * MOST; i++)
                 one[i / MOST][i % MOST] = many[i / MOST][i % MOST] = (float)(i * 7919 % 1000) / 1000;
             struct tr_adamw step = { 1e-3f, 0.1f, 0.5f, 1.2f, 1.1f };
-            struct tr_update a = { one[0], one[1], one[2], one[3], NULL, count, step };
-            struct tr_update b = { many[0], many[1], many[2], many[3], NULL, count, step };
+            struct tr_update a = { one[0], one[1], one[2], one[3], NULL, count, step, NULL };
+            struct tr_update b = { many[0], many[1], many[2], many[3], NULL, count, step, NULL };
             tr_update(&on, &a, NULL);
             tr_update(&on, &b, pool);
             cr_assert_arr_eq(one, many, sizeof one, "%ld elements, %d threads", (long)count, threads);

@@ -41,6 +41,14 @@ struct tr_backend {
     tutti_status (*after)(struct tr_context *x, tutti_stream later, tutti_stream earlier, uint64_t point);
     tutti_status (*wait)(struct tr_context *x, tutti_stream earlier, uint64_t point); /* the processor does */
 
+    /* A graph: what is begun between `keep` and `kept`, on any stream, is not done, but kept, and each replay
+     * begins all of it, behind what the context's own stream has. What comes later waits for it there. NULL:
+     * this back end keeps nothing; kept: it failed. */
+    bool (*keep)(struct tr_context *x, struct tr_error *e);
+    void *(*kept)(struct tr_context *x, struct tr_error *e);
+    void (*replay)(struct tr_context *x, void *graph);
+    void (*drop)(struct tr_context *x, void *graph);
+
     /* Times by a clock of its own; NULL: things are over when they return, and the processor's tells. A mark is
      * when what was given to the stream so far is over. `times` waits for all that were set since the last
      * time, and gives each in ns after mark 0, which was one of them; -1: it was not set. */

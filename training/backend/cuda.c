@@ -6,6 +6,11 @@
  * number in its stream, and an event; each stream has a ring of these. Who asks for a point whose event was
  * recorded again waits for a later one of the same stream, and so for more than he must, never for less.
  *
+ * Devices have few queues, over which streams are spread in the order in which they are made, and a stream
+ * that waits for another rank holds up those behind it in its queue: a send that waits would keep the receive
+ * from being reached that its peer waits for. So the streams of a context are made together, which gives each
+ * a queue of its own, and before communicators make some.
+ *
  * Memory of the host that the device does not know goes by way of some that it knows, in pieces. */
 #include "training/backend/cuda.h"
 
@@ -17,12 +22,14 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LINES = 24, EVENTS = 64, BLOCKS = 8, BOUNCE_BYTES = 1 << 18 };
+enum { LINES = 24, FIRST_LINES = 8, EVENTS = 64, BLOCKS = 8, BOUNCE_BYTES = 1 << 18 };
 
 struct line {
     void *stream; /* NULL: it was ended */
     void *events[EVENTS];
     uint64_t last;
+    uint64_t over; /* points up to this one are before all that comes */
+    bool used;
 };
 
 struct on_device {
@@ -170,7 +177,11 @@ static bool open_device(struct tr_context *x, struct tr_error *e)
     d->cuda.launch = device->library->launch;
     d->cuda.multiprocessors = device->facts.multiprocessors;
     d->cuda.workspace_floats = TR_CUDA_WORKSPACE_LEAST;
-    bool ok = add_line(x) && begun(x, d->library->pin((void **)&d->bounce, BOUNCE_BYTES));
+    bool ok = true;
+    for (int i = 0; i < FIRST_LINES && ok; i++)
+        ok = add_line(x);
+    d->lines[0].used = ok;
+    ok = ok && begun(x, d->library->pin((void **)&d->bounce, BOUNCE_BYTES));
     ok = ok ? tutti_mem_alloc(TR_DEVICE_OWN_BYTES, TUTTI_MEM_CUDA, &workspace) == TUTTI_OK ||
                   tr_fail(e, "%s", tutti_get_last_error(NULL))
             : told(x, e);
@@ -211,7 +222,7 @@ static void sync_all(struct tr_context *x)
 {
     struct on_device *d = of(x);
     for (int i = 0; i < d->n_lines; i++)
-        if (d->lines[i].stream)
+        if (d->lines[i].used)
             begun(x, d->library->sync(d->lines[i].stream));
 }
 
@@ -293,11 +304,15 @@ static void clear(struct tr_context *x, void *to, int byte, int64_t bytes)
 static bool make_stream(struct tr_context *x, tutti_stream *made, struct tr_error *e)
 {
     struct on_device *d = of(x);
-    if (d->n_lines == LINES)
+    int i = 0;
+    while (i < d->n_lines && (d->lines[i].used || !d->lines[i].stream))
+        i++;
+    if (i == LINES)
         return tr_fail(e, "there are %d streams; no more are legal", LINES);
-    if (!add_line(x))
+    if (i == d->n_lines && !add_line(x))
         return told(x, e);
-    *made = tutti_cuda_stream(d->lines[d->n_lines - 1].stream);
+    d->lines[i].used = true;
+    *made = tutti_cuda_stream(d->lines[i].stream);
     return true;
 }
 
@@ -330,7 +345,7 @@ static tutti_status record(struct tr_context *x, tutti_stream stream, uint64_t *
 static tutti_status after(struct tr_context *x, tutti_stream later, tutti_stream earlier, uint64_t point)
 {
     struct line *line = line_of(of(x), earlier);
-    if (!x->status && later.handle != earlier.handle)
+    if (!x->status && later.handle != earlier.handle && point > line->over)
         begun(x, of(x)->library->await(later.handle, line->events[point % EVENTS]));
     return TUTTI_OK;
 }
@@ -340,6 +355,60 @@ static tutti_status wait(struct tr_context *x, tutti_stream earlier, uint64_t po
     if (!x->status)
         begun(x, of(x)->library->wait(line_of(of(x), earlier)->events[point % EVENTS]));
     return TUTTI_OK;
+}
+
+/* ---- graphs ---- */
+
+/* What was begun before is over or before all of the graph, as its streams are joined at both ends; and no
+ * event of outside may be waited for inside, nor the other way round. */
+static void forget_points(struct on_device *d)
+{
+    for (int i = 0; i < d->n_lines; i++)
+        d->lines[i].over = d->lines[i].last;
+}
+
+/* Each stream waits for the context's own, or this one for each. */
+static void join_streams(struct tr_context *x, bool own_waits)
+{
+    struct on_device *d = of(x);
+    tutti_stream own = stream(x);
+    uint64_t point;
+    for (int i = 1; i < d->n_lines; i++) {
+        tutti_stream beside = tutti_cuda_stream(d->lines[i].stream);
+        if (!d->lines[i].used || !beside.handle)
+            continue;
+        record(x, own_waits ? beside : own, &point);
+        after(x, own_waits ? own : beside, own_waits ? beside : own, point);
+    }
+}
+
+static bool keep(struct tr_context *x, struct tr_error *e)
+{
+    if (begun(x, of(x)->library->keep(of(x)->cuda.stream))) {
+        forget_points(of(x));
+        join_streams(x, false);
+    }
+    return told(x, e);
+}
+
+static void *kept(struct tr_context *x, struct tr_error *e)
+{
+    void *graph = NULL;
+    join_streams(x, true);
+    begun(x, of(x)->library->kept(of(x)->cuda.stream, &graph));
+    forget_points(of(x));
+    return told(x, e) ? graph : NULL;
+}
+
+static void replay(struct tr_context *x, void *graph)
+{
+    if (!x->status)
+        begun(x, of(x)->library->replay(graph, of(x)->cuda.stream));
+}
+
+static void drop(struct tr_context *x, void *graph)
+{
+    begun(x, of(x)->library->drop(graph));
 }
 
 /* ---- times ---- */
@@ -392,6 +461,10 @@ const struct tr_backend tr_backend_cuda = { .name = "cuda",
     .record = record,
     .after = after,
     .wait = wait,
+    .keep = keep,
+    .kept = kept,
+    .replay = replay,
+    .drop = drop,
     .make_marks = make_marks,
     .mark = mark,
     .times = times };

@@ -214,6 +214,7 @@ static bool train(tutti_comm *world, void *context, struct tr_error *e)
     if (ok) {
         data.hash = *o->files.save || *o->files.load ? tr_data_hash(&data) : 0;
         ok = tr_runner_open(&runner, tape, seat.kernels, &data, seat.ranks, e) && tr_slow_down(&runner, o, e);
+        runner.replay.wanted = ok && !o->no_graphs && !tr_replay_not(&runner);
         if (ok && rank == 0)
             say_begin(o, &p, tape, &data);
         struct tr_checkpointing keeper = { .ranks = NULL };

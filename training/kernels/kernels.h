@@ -120,6 +120,7 @@ struct tr_update {
     const uint16_t *narrow; /* g in bfloat16, if that is NULL */
     int64_t count;
     struct tr_adamw a;
+    const struct tr_adamw *at; /* NULL; of a device: where `a` lies in its memory when the update runs */
 };
 
 /* Rounding by chance: up with the probability that makes the mean what was rounded, by a hash of key and of

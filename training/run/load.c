@@ -85,7 +85,7 @@ static void *next_place(struct tr_staged *staged, int64_t bytes)
     return place;
 }
 
-void tr_run_load(struct tr_runner *r, const struct tr_instr *i)
+void *tr_stage_load(struct tr_runner *r, const struct tr_instr *i)
 {
     const struct tr_tape *t = r->tape;
     const struct tr_graph *g = t->placed->g;
@@ -94,5 +94,11 @@ void tr_run_load(struct tr_runner *r, const struct tr_instr *i)
     load *some = g->grid ? load_picture : g->inputs ? load_rows : load_tokens;
     for (int s = 0; s < i->times; s++)
         some(r, i, drawn(r, i, s), s, targets, to);
-    r->arena.b->copy_later(r->x, r->own, tr_at(r, i->out[0]), to, t->values[i->out[0]].bytes);
+    return to;
+}
+
+void tr_run_load(struct tr_runner *r, const struct tr_instr *i)
+{
+    void *staged = tr_stage_load(r, i);
+    r->arena.b->copy_later(r->x, r->own, tr_at(r, i->out[0]), staged, r->tape->values[i->out[0]].bytes);
 }

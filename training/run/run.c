@@ -39,15 +39,15 @@ static int64_t operands_bytes(const struct tr_tape *t, const struct tr_kernels *
     return most;
 }
 
-/* Room for what two steps read of the data: before a place is used again, the end of a whole step was waited
- * for, and so the copy from there is over. */
+/* Room for what a step reads of the data: it begins when the processor has waited for the leaves of the one
+ * before, and so the copies from there are over. */
 static int64_t staged_bytes(const struct tr_tape *t)
 {
     int64_t all = 0;
     for (int n = 0; n < t->n_instrs; n++)
         if (t->instrs[n].code == TR_LOAD)
             all += tr_staged_bytes(t, &t->instrs[n]);
-    return 2 * all;
+    return all;
 }
 
 /* All memory of a step. */
@@ -64,6 +64,7 @@ static bool take_memory(struct tr_runner *r, struct tr_error *e)
     if (operands > 0)
         r->staged.operands = b->alloc(r->x, operands, true);
     r->own = b->stream(r->x);
+    bool replays = tr_replay_open(r);
     r->points = tr_new((size_t)t->n_values, sizeof *r->points);
     r->clock = tr_new((size_t)t->n_instrs + 1, sizeof *r->clock);
     r->n_updates = t->step.updates;
@@ -71,7 +72,7 @@ static bool take_memory(struct tr_runner *r, struct tr_error *e)
     r->used = tr_new((size_t)t->n_values, sizeof *r->used);
     for (int v = 0; v < t->n_values; v++)
         r->used[v] = -1;
-    return (r->staged.at && r->staged.sums && (!operands || r->staged.operands)) ||
+    return (replays && r->staged.at && r->staged.sums && (!operands || r->staged.operands)) ||
            tr_fail(e, "rank %d: there is no memory on the host for what goes to the device", t->rank);
 }
 
@@ -123,6 +124,7 @@ void tr_runner_close(struct tr_runner *r)
             b->end_stream(r->x, r->sends[i]);
     if (r->beside.handle)
         b->end_stream(r->x, r->beside);
+    tr_replay_close(r);
     tr_copies_close(r);
     tr_groups_free(&r->groups);
     tr_threads_stop(r->threads);
@@ -341,20 +343,44 @@ static void run_losses(struct tr_runner *r, const struct tr_instr *i)
     r->x->k->copy(r->x, to, from, &leaves);
 }
 
+/* The gradient of the step before, where there was one. */
+static bool is_delayed(const struct tr_runner *r, const struct tr_instr *i)
+{
+    return r->tape->values[i->in[0]].lasts;
+}
+
+/* As many as there will have been. */
+static int64_t updates(const struct tr_runner *r, const struct tr_instr *i)
+{
+    return r->step * r->tape->step.updates + i->update + !is_delayed(r, i);
+}
+
+struct tr_adamw tr_update_rates(const struct tr_runner *r, const struct tr_instr *i)
+{
+    const struct tr_optimizer *o = &i->optimizer;
+    double norm = is_delayed(r, i) ? r->before.norm : r->result.norm, step = (double)updates(r, i);
+    return (struct tr_adamw){ .rate = (float)tr_rate(o, (int64_t)step - 1),
+        .scale = o->clip > 0 && norm > o->clip ? (float)(o->clip / norm) : 1,
+        .decay = (float)o->decay,
+        .correct1 = (float)(1 / (1 - pow(0.9, step))),
+        .correct2 = (float)(1 / (1 - pow(0.95, step))) };
+}
+
+/* Where a graph finds what its update multiplies by: its number is that of the updates before it. */
+static const struct tr_adamw *rates_there(const struct tr_runner *r, const struct tr_instr *i)
+{
+    const struct tr_adamw *at = r->replay.there;
+    for (const struct tr_instr *before = r->tape->instrs; before < i; before++)
+        at += before->code == TR_UPDATE;
+    return r->replay.keeps ? at : NULL;
+}
+
 static void run_update(struct tr_runner *r, const struct tr_instr *i)
 {
     const struct tr_tape *t = r->tape;
     const struct tr_optimizer *o = &i->optimizer;
     const struct tr_param_state *h = tr_param_state_of((struct tr_tape *)t, i->parameter);
-    bool delayed = t->values[i->in[0]].lasts; /* the gradient of the step before, where there was one */
-    double norm = delayed ? r->before.norm : r->result.norm,
-           step = (double)(r->step * t->step.updates + i->update + !delayed);
-    bool none_waits = delayed && r->step == 0;
-    struct tr_adamw a = { .rate = (float)tr_rate(o, (int64_t)step - 1),
-        .scale = o->clip > 0 && norm > o->clip ? (float)(o->clip / norm) : 1,
-        .decay = (float)o->decay,
-        .correct1 = (float)(1 / (1 - pow(0.9, step))),
-        .correct2 = (float)(1 / (1 - pow(0.95, step))) };
+    bool none_waits = is_delayed(r, i) && r->step == 0;
     int states = o->sgd ? 0 : 2, old = i->ins > 1 + states ? i->in[1 + states] : i->out[0];
     if (old != i->out[0]) /* another version, which others still read */
         tr_copy_bytes(r->x, tr_at(r, i->out[0]), tr_at(r, old), t->values[old].bytes);
@@ -366,14 +392,15 @@ static void run_update(struct tr_runner *r, const struct tr_instr *i)
         .g = mixed ? NULL : tr_at(r, i->in[0]),
         .narrow = tr_at(r, i->in[0]),
         .count = i->count,
-        .a = a };
+        .a = tr_update_rates(r, i),
+        .at = rates_there(r, i) };
     if (offloaded)
         tr_copies_wait(r, i);
     if (!none_waits)
         tr_update(offloaded ? &r->host : r->x, &u, offloaded ? r->threads : NULL);
     if (mixed) /* the optimizer goes over the masters, and the values are their rounding */
         tr_round_masters(r, offloaded ? &r->host : r->x, i->parameter, (uint16_t *)tr_at(r, i->out[0]) + from,
-            u.p, tr_updated_from(t, h), i->count, (int64_t)step);
+            u.p, tr_updated_from(t, h), i->count, updates(r, i));
 }
 
 bool tr_runner_do(struct tr_runner *r, int n, struct tr_error *e)

@@ -10,8 +10,23 @@
 #include "training/account/ledger.h"
 #include "training/tape/waits.h"
 
+enum { TR_GRAPHS = 4 };
+
 struct tr_result {
     double loss, norm;
+};
+
+/* A step as graphs of a device: one for each part of the list, which ends where the processor adds up. They
+ * are kept when a step has run without, and what one step has that others have not lies in memory. */
+struct tr_replay {
+    bool wanted; /* steps are to run so, if tr_replay_not says nothing */
+    bool warm; /* a step has run */
+    bool keeps; /* what is begun is kept, and not done */
+    int n;
+    void *graphs[TR_GRAPHS];
+    struct tr_adamw *rates, *there; /* of each update of a step: on the host, and on the device */
+    struct tr_ledger counted, copies; /* messages and copies of a step */
+    double flops;
 };
 
 struct tr_runner {
@@ -45,8 +60,11 @@ struct tr_runner {
     struct tr_result *updates; /* of each update of the last step */
     int n_updates;
     struct tr_result result, before; /* of the last update, and of the one before that */
-    int peer; /* of an asynchronous server: whose push it takes, or to whom it gives */
-    const void *ticket; /* what already came of that push; NULL */
+    struct { /* of an asynchronous server */
+        int peer; /* whose push it takes, or to whom it gives */
+        const void *ticket; /* what already came of that push; NULL */
+    } push;
+    struct tr_replay replay;
     double slow; /* a worker takes so many times as long to compute; 0: as long as it takes */
     double flops; /* of what was computed since the step began */
     struct tr_ledger predicted, counted; /* messages of a step; equal after it, or it fails */
@@ -76,6 +94,13 @@ bool tr_runner_instr(struct tr_runner *r, int n, struct tr_error *e);
 bool tr_runner_do(struct tr_runner *r, int n, struct tr_error *e);
 /* The calls of a collective; each is counted, if there is where. */
 tutti_status tr_runner_calls(const struct tr_runner *r, const struct tr_instr *i, struct tr_ledger *counted);
+/* Memory for replays of a step; false: there is none. */
+bool tr_replay_open(struct tr_runner *r);
+void tr_replay_close(struct tr_runner *r);
+/* Why steps of this list cannot be graphs; NULL: they can. */
+const char *tr_replay_not(const struct tr_runner *r);
+/* What an update of this step multiplies by. */
+struct tr_adamw tr_update_rates(const struct tr_runner *r, const struct tr_instr *i);
 /* The next step is timed. */
 bool tr_runner_time(struct tr_runner *r, struct tr_error *e);
 /* In a timed step: what the instruction does on this stream, beside the list, begins here, or ends. */

@@ -38,7 +38,7 @@ bool tr_server_message(struct tr_runner *r, const struct tr_instr *i, struct tr_
     bool sends = i->code == TR_SEND;
     int value = sends ? i->in[0] : i->out[0];
     enum tr_element element = r->tape->values[value].element;
-    tutti_comm *pair = r->groups.pairs[i->peer < 0 ? r->peer : i->peer];
+    tutti_comm *pair = r->groups.pairs[i->peer < 0 ? r->push.peer : i->peer];
     size_t count = (size_t)i->count, bytes = (size_t)tr_element_bytes(element);
     unsigned char *at = tr_at(r, value);
     at += (size_t)i->place * bytes;
@@ -46,8 +46,8 @@ bool tr_server_message(struct tr_runner *r, const struct tr_instr *i, struct tr_
     tutti_type type = tr_element_type(element);
     tutti_status s = TUTTI_OK;
     be_slow(r, i);
-    if (r->ticket && i == r->tape->instrs)
-        tr_copy_bytes(r->x, at, r->ticket, (int64_t)(count * bytes));
+    if (r->push.ticket && i == r->tape->instrs)
+        tr_copy_bytes(r->x, at, r->push.ticket, (int64_t)(count * bytes));
     else if (sends)
         s = tutti_send(at, count, type, peer, pair, r->own);
     else
@@ -130,7 +130,7 @@ static bool is_finite(const struct tr_runner *r, struct tr_error *e)
            tr_fail(e,
                "server %d: push %lld, of worker %d, has the loss %g and the norm %g; nothing of it was "
                "applied",
-               r->tape->server, (long long)r->step, r->peer, r->result.loss, r->result.norm);
+               r->tape->server, (long long)r->step, r->push.peer, r->result.loss, r->result.norm);
 }
 
 /* The instructions that take a push and apply it, or those that give. */
@@ -146,7 +146,7 @@ static bool run(struct tr_server *s, bool gives, struct tr_error *e)
 
 static bool give(struct tr_server *s, int worker, struct tr_error *e)
 {
-    s->r->peer = worker;
+    s->r->push.peer = worker;
     s->waits[worker] = false;
     s->given[worker] = s->r->step;
     return run(s, true, e) && post(s, worker, e);
@@ -159,8 +159,8 @@ bool tr_server_next(struct tr_server *s, struct tr_push *push, struct tr_error *
     int w = s->order ? s->order[number] : 0;
     if (!s->order && !whoever_comes(s, &w, e))
         return false;
-    r->peer = w;
-    r->ticket = s->order ? NULL : ticket(s, w);
+    r->push.peer = w;
+    r->push.ticket = s->order ? NULL : ticket(s, w);
     long ahead = tr_ahead(s->clocks, s->workers, w);
     if (staleness >= 0 && ahead > staleness)
         return tr_fail(e,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* cases_device.c: the cut that verify --device cuda --quick runs: small models, each paradigm and many of
- * their products, so that it is done within minutes where devices are emulated. */
+ * their products, so that it is done within minutes where devices are emulated. Of three steps the second is
+ * a graph where it can be one, and the last is audited. */
 #include "training/verify/verify.h"
 
 #include "training/error.h"
@@ -61,7 +62,7 @@ struct tr_verify_case *tr_verify_device_cases(int *n)
     *n = sizeof cases / sizeof *cases;
     struct tr_verify_case *list = tr_new((size_t)*n, sizeof *list);
     for (int i = 0; i < *n; i++) {
-        list[i] = (struct tr_verify_case){ .steps = 2, .sgd = i % 2 };
+        list[i] = (struct tr_verify_case){ .steps = 3, .sgd = i % 2 };
         snprintf(list[i].options, sizeof list[i].options, "%s", cases[i]);
     }
     return list;

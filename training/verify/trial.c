@@ -171,8 +171,11 @@ bool tr_trial_open(struct tr_trial *t, const struct tr_prepared *p, const struct
     int rank = tutti_comm_rank(t->comm), n = p->run.plan.mesh.n;
     t->prepared = p, t->golden = g, t->steps = o->steps;
     t->opened = tr_open_data(&t->data, o, &p->run.graph, e);
-    return t->opened &&
-           tr_runner_open(&t->runner, tr_tapes_of(p->tapes, rank), k, &t->data, n > 1 ? t->comm : NULL, e);
+    if (!t->opened ||
+        !tr_runner_open(&t->runner, tr_tapes_of(p->tapes, rank), k, &t->data, n > 1 ? t->comm : NULL, e))
+        return false;
+    t->runner.replay.wanted = !o->no_graphs && !tr_replay_not(&t->runner);
+    return true;
 }
 
 bool tr_trial_step(struct tr_trial *t, struct tr_error *e)

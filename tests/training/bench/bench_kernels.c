@@ -196,7 +196,7 @@ static void run_square_leaves(const struct work *w)
 static void run_adamw(const struct work *w)
 {
     struct tr_adamw a = { 1e-3f, 0.1f, 1, 1, 1 };
-    struct tr_update u = { w->d, w->b, w->c, w->a, NULL, ELEMENTS, a };
+    struct tr_update u = { w->d, w->b, w->c, w->a, NULL, ELEMENTS, a, NULL };
     w->set->update(w->on, &u);
 }
 

@@ -15,14 +15,14 @@
 #include "training/kernels/cuda/cublas.h"
 #include "training/kernels/cuda/tune.h"
 
-enum { SAID_BYTES = 300 };
+enum { SAID_BYTES = 300, MOST_PARAMS = 512 };
 
 static const struct tt_dev *dev;
 static const struct tt_stub *stub;
 static char said[SAID_BYTES]; /* of the last error */
 
 /* How often the processor waited, and events that tell times: at the end of the process a line of the file that TRAIN_STUB_COUNTS names. */
-static atomic_int syncs, waits, timed;
+static atomic_int syncs, waits, timed, replays;
 
 __attribute__((destructor)) static void tell(void)
 {
@@ -30,8 +30,8 @@ __attribute__((destructor)) static void tell(void)
     FILE *to = path != NULL ? fopen(path, "a") : NULL;
     if (to == NULL)
         return;
-    fprintf(
-        to, "syncs %d waits %d timed %d\n", atomic_load(&syncs), atomic_load(&waits), atomic_load(&timed));
+    fprintf(to, "syncs %d waits %d timed %d replays %d\n", atomic_load(&syncs), atomic_load(&waits),
+        atomic_load(&timed), atomic_load(&replays));
     fclose(to);
 }
 
@@ -70,17 +70,17 @@ static bool find(void)
 
 struct work {
     struct tt_emulated_launch launch;
+    bool kept; /* by a graph, which runs it again */
     int64_t params_bytes;
     uintptr_t params[];
 };
 
 /* Where the stub has what a parameter points to. */
-static void follow(struct work *w)
+static void follow(const struct work *w, uintptr_t *params)
 {
-    for (size_t i = 0; i < (size_t)w->params_bytes / sizeof *w->params; i++) {
+    for (size_t i = 0; i <= (size_t)w->params_bytes / sizeof *params; i++) {
         uintptr_t seen = (uintptr_t)stub->look((void *)w->params[i]);
-        if (seen != 0)
-            w->params[i] = seen;
+        params[i] = seen != 0 ? seen : w->params[i];
     }
 }
 
@@ -89,27 +89,37 @@ static void run(void *argument)
 {
     static uint32_t order;
     struct work *w = argument;
-    w->launch.order = order++ % 5;
-    follow(w);
-    tt_emulate_grid(&w->launch);
-    free(w);
+    struct tt_emulated_launch now = w->launch;
+    uintptr_t params[MOST_PARAMS];
+    follow(w, params);
+    now.order = order++ % 5;
+    now.params = params;
+    tt_emulate_grid(&now);
+    if (!w->kept)
+        free(w);
 }
 
 static int launch(struct tr_cuda *c, const struct tr_cuda_launch *l)
 {
     struct work *w = calloc(1, sizeof *w + (size_t)l->params_bytes + sizeof(uintptr_t));
-    if (w == NULL)
-        return told(TT_DEV_NO_MEMORY);
+    if (w == NULL || (size_t)l->params_bytes >= MOST_PARAMS * sizeof(uintptr_t)) {
+        free(w);
+        return TT_DEV_NO_MEMORY;
+    }
     w->params_bytes = l->params_bytes;
     memcpy(w->params, l->params, (size_t)l->params_bytes);
-    w->launch = (struct tt_emulated_launch){ .function = l->function,
-        .params = w->params,
-        .grid = l->grid,
-        .grid_y = 1,
-        .block = l->block,
-        .way = TT_EMULATE_FIBERS };
-    int status = told(dev->host_call(c->stream, run, w));
-    if (status != 0)
+    w->launch = (struct tt_emulated_launch){
+        .function = l->function, .grid = l->grid, .grid_y = 1, .block = l->block, .way = TT_EMULATE_FIBERS
+    };
+    struct tt_dev_capture capture;
+    int status = told(dev->stream.capture(c->stream, &capture));
+    w->kept = status == 0 && capture.active;
+    if (w->kept)
+        status = told(dev->graph.retain(capture.graph, free, w));
+    bool owned = w->kept && status == 0;
+    if (status == 0)
+        status = told(dev->host_call(c->stream, run, w));
+    if (status != 0 && !owned)
         free(w);
     return status;
 }
@@ -212,11 +222,38 @@ static int sync(void *stream)
     return told(dev->stream.sync(stream));
 }
 
+static int keep(void *stream)
+{
+    return told(dev->graph.capture_begin(stream));
+}
+
+static int kept(void *stream, void **graph)
+{
+    void *captured;
+    int status = told(dev->graph.capture_end(stream, &captured));
+    if (status != 0)
+        return status;
+    status = told(dev->graph.instantiate(captured, graph));
+    told(dev->graph.destroy(captured));
+    return status;
+}
+
+static int replay(void *graph, void *stream)
+{
+    atomic_fetch_add(&replays, 1);
+    return told(dev->graph.launch(graph, stream));
+}
+
+static int drop(void *graph)
+{
+    return told(dev->graph.runnable_destroy(graph));
+}
+
 const struct tr_cuda_library *tr_cuda_offer(void)
 {
     static const struct tr_cuda_library offered = { TR_CUDA_VERSION, sizeof(struct tr_kernels),
         &tr_kernels_cuda, launch, use, pin, unpin, make_stream, end_stream, make_event, make_timed_event,
-        end_event, record, await, wait, elapsed, copy, fill, sync, tr_cublas_open, tr_cublas_close,
-        tr_cuda_set_free_order, tr_cuda_tuning_read, tr_cuda_tuning_write };
+        end_event, record, await, wait, elapsed, copy, fill, sync, keep, kept, replay, drop, tr_cublas_open,
+        tr_cublas_close, tr_cuda_set_free_order, tr_cuda_tuning_read, tr_cuda_tuning_write };
     return &offered;
 }

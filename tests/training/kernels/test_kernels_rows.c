@@ -328,7 +328,7 @@ Test(train_kernels, optimizers_have_the_bits_of_the_golden_program)
             float *q = rig_copy(p, count), *n = rig_copy(m, count), *u = rig_copy(v, count);
             if (!set)
                 continue;
-            set->update(on, &(struct tr_update){ q, n, u, g, NULL, count, a });
+            set->update(on, &(struct tr_update){ q, n, u, g, NULL, count, a, NULL });
             rig_equal(q, want_p, count, set->name, "adamw's parameters");
             rig_equal(n, want_m, count, set->name, "adamw's momentum");
             rig_equal(u, want_v, count, set->name, "adamw's variance");

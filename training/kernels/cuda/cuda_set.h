@@ -85,6 +85,11 @@ struct tr_cuda_library {
     int (*copy)(void *stream, void *to, const void *from, int64_t bytes);
     int (*fill)(void *stream, void *to, int byte, int64_t bytes);
     int (*sync)(void *stream);
+    /* What is begun on the stream, and on those that wait for it, becomes a graph, up to `kept`. */
+    int (*keep)(void *stream);
+    int (*kept)(void *stream, void **graph);
+    int (*replay)(void *graph, void *stream);
+    int (*drop)(void *graph);
     /* cublas.h */
     bool (*open_cublas)(struct tr_cublas *b, void *stream, enum tr_cublas_precision precision,
         const char *library, char *words, size_t size);

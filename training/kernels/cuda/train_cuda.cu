@@ -154,6 +154,35 @@ static int sync(void *stream)
     return cudaStreamSynchronize(stream_of(stream));
 }
 
+static int keep(void *stream)
+{
+    return cudaStreamBeginCapture(stream_of(stream), cudaStreamCaptureModeThreadLocal);
+}
+
+static int kept(void *stream, void **graph)
+{
+    cudaGraph_t captured;
+    cudaGraphExec_t made;
+    int status = cudaStreamEndCapture(stream_of(stream), &captured);
+    if (status != cudaSuccess)
+        return status;
+    status = cudaGraphInstantiate(&made, captured, 0);
+    const int destroyed = cudaGraphDestroy(captured);
+    if (status == cudaSuccess)
+        *graph = made;
+    return status != cudaSuccess ? status : destroyed;
+}
+
+static int replay(void *graph, void *stream)
+{
+    return cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), stream_of(stream));
+}
+
+static int drop(void *graph)
+{
+    return cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph));
+}
+
 const char *tr_cuda_words(int status)
 {
     if (status >= TR_CUBLAS_STATUS)
@@ -165,7 +194,7 @@ const struct tr_cuda_library *tr_cuda_offer(void)
 {
     static const struct tr_cuda_library offered = { TR_CUDA_VERSION, sizeof(struct tr_kernels),
         &tr_kernels_cuda, launch, use, pin, unpin, make_stream, end_stream, make_event, make_timed_event,
-        end_event, record, await, wait, elapsed, copy, fill, sync, tr_cublas_open, tr_cublas_close, tr_cuda_set_free_order, tr_cuda_tuning_read,
+        end_event, record, await, wait, elapsed, copy, fill, sync, keep, kept, replay, drop, tr_cublas_open, tr_cublas_close, tr_cuda_set_free_order, tr_cuda_tuning_read,
         tr_cuda_tuning_write };
     return &offered;
 }

@@ -133,7 +133,7 @@ struct update_each {
     MEMBER void operator()(int64_t i) const
     {
         const float b1 = 0.9f, c1 = 1 - 0.9f, b2 = 0.95f, c2 = 1 - 0.95f;
-        const struct tr_adamw &a = u.a;
+        const struct tr_adamw a = u.at != nullptr ? *u.at : u.a;
         const float slope = (u.g != nullptr ? u.g[i] : widened(u.narrow[i])) * a.scale, old = u.p[i];
         if (u.m == nullptr) {
             u.p[i] = old - a.rate * slope;
