@@ -110,17 +110,27 @@ static bool fits_device(const struct tr_options *o, struct tr_error *e)
     if (o->threads > 1)
         return tr_fail(
             e, "--threads %ld are of the processor; legal is --device host, or --threads 1", o->threads);
-    if (o->plan.numbers.free_order)
-        return tr_fail(e, "--order free has no kernels on devices; legal is --order canonical");
+    if (o->plan.numbers.tf32 && (!o->plan.numbers.free_order || o->plan.numbers.bfloat16))
+        return tr_fail(e, "--tf32 is how cuBLAS multiplies float32; legal with --order free and without "
+                          "--precision bfloat16");
+    if (*o->tune && o->plan.numbers.free_order)
+        return tr_fail(e,
+            "--tune is of the canonical products, and with --order free they are cuBLAS's; legal "
+            "is one of both");
     return !o->plan.servers.async ||
            tr_fail(e, "servers that take pushes one by one have no place on devices; legal is --device host");
 }
 
 const struct tr_kernels *tr_options_planned(const struct tr_options *o, struct tr_error *e)
 {
-    if (!o->device)
+    const struct tr_cuda_library *library = NULL;
+    if (o->device)
+        library = fits_device(o, e) ? tr_cuda_load(e) : NULL;
+    else if (!o->plan.numbers.tf32 && !*o->tune)
         return tr_kernels_planned(o->kernels);
-    const struct tr_cuda_library *library = fits_device(o, e) ? tr_cuda_load(e) : NULL;
+    else
+        tr_fail(e, "--%s is of products on devices; legal with --device cuda",
+            o->plan.numbers.tf32 ? "tf32" : "tune");
     return library ? library->kernels : NULL;
 }
 

@@ -44,6 +44,7 @@ struct tr_options {
     char kernels[16];
     long threads; /* of a rank that compute together */
     bool device; /* ranks compute on devices */
+    char tune[512]; /* a file: tiles of products on a device */
     bool no_graphs; /* where each step is begun piece by piece */
     bool help;
 };

@@ -8,6 +8,7 @@ set -u
 . "$(dirname "$0")/gate.sh"
 stub=$PWD/tests/.libs/libtutti_stub.so
 kernels=$PWD/tests/.libs/libtutti_train_stub.so
+stand_in=$PWD/tests/training/kernels/.libs/cublas_stand_in.so
 info=$PWD/tutti-info
 gpt='--data grammar --layers 2 --heads 2 --context 8 --vocabulary 64 --batch 2 --steps 2'
 mlp='--model mlp:nano --inputs 8 --batch 4 --steps 2'
@@ -27,13 +28,16 @@ GLIBC_TUNABLES=$GLIBC_TUNABLES:glibc.malloc.arena_max=1
 TUTTI_DEVICE_LIBRARY=$stub TRAIN_DEVICE_LIBRARY=$kernels STUB_GPU=devices=1,memory=40960
 export GLIBC_TUNABLES TUTTI_DEVICE_LIBRARY TRAIN_DEVICE_LIBRARY STUB_GPU
 
+tune=
 # same OPTIONS: loss and norm of each step, and the state in the end, are those of the processor.
 same()
 {
     for device in cuda host; do
         rm -f "$scratch/shared"
+        [ $device = cuda ] && tiles=$tune || tiles=
+        # shellcheck disable=SC2086 # options are words
         STUB_GPU=devices=1,memory=40960,delay=200,share=$scratch/shared \
-            "$train" --device $device --hex --quiet --save "$scratch/$device" "$@" >"$scratch/out" \
+            "$train" --device $device --hex --quiet --save "$scratch/$device" "$@" $tiles >"$scratch/out" \
             2>"$scratch/said" ||
             fail "--device $device $*: $(cat "$scratch/said")"
         grep '^step' "$scratch/out" >"$scratch/$device.steps"
@@ -65,6 +69,22 @@ waits()
     each=$(echo "$few $more" | awk '{ print ($3 - $1) / 2, ($4 - $2) / 2 }')
     [ "$each" = "$syncs $points" ] ||
         fail "$*: in a step the processor waits $each times, for all and for a point, and not $syncs $points"
+}
+
+# near MOST OPTIONS: losses and norms in free order are so near to those of the canonical one, and not equal.
+near()
+{
+    most=$1
+    shift
+    "$train" --device host --hex --quiet --order canonical "$@" >"$scratch/host.steps" || fail "$*: no steps"
+    rm -f "$scratch/shared"
+    STUB_GPU=devices=1,memory=40960,delay=200,share=$scratch/shared TRAIN_STUB_CUBLAS=$stand_in \
+        "$train" --device cuda --hex --quiet --order free "$@" >"$scratch/out" 2>"$scratch/said" ||
+        fail "--order free $*: $(cat "$scratch/said")"
+    cmp -s "$scratch/out" "$scratch/host.steps" && fail "--order free $*: the bits of the canonical order"
+    paste -d' ' "$scratch/out" "$scratch/host.steps" | awk -v most="$most" '
+        { for (i = 4; i < 8; i += 3) { off = ($i - $(i + 8)) / $(i + 8); if (off > most || off < -most) exit 1 } }
+        END { exit NR < 3 }' || fail "--order free $*: $(cat "$scratch/out") is not near $(cat "$scratch/host.steps")"
 }
 
 # replays GRAPHS OPTIONS: so many graphs in a step, but for the first one.
@@ -112,6 +132,26 @@ replays()
     replays 0 $gpt --precision bfloat16 --rounding stochastic
     replays 0 --model moe:nano --data grammar --layers 1 --heads 2 --context 8 --batch 2
 
+    # Products by cuBLAS have other bits, and factors the precision that is asked for.
+    near 1e-5 $gpt --steps 4
+    near 1e-5 $mlp --dp 2 --steps 4
+    near 1e-2 $mlp --tf32 --steps 4
+    near 5e-2 $gpt --precision bfloat16 --steps 4
+
+    # Tiles are measured once, and whatever is chosen changes no bit.
+    rm -f "$scratch/tiles"
+    tune="--tune $scratch/tiles"
+    same $gpt --steps 4
+    grep -q '^product ' "$scratch/tiles" && grep -q '^end [1-9]' "$scratch/tiles" ||
+        fail "--tune: $(cat "$scratch/tiles")"
+    cp "$scratch/tiles" "$scratch/measured"
+    same $gpt --steps 4
+    tune=
+    cmp -s "$scratch/tiles" "$scratch/measured" || fail "--tune: what was known was measured again"
+    sed 's/^device .*/device Another/' "$scratch/measured" >"$scratch/tiles"
+    fails_with 'this was measured on Another, and this device is Stub' '^ *[0-9]' "$train" $gpt --device cuda \
+        --tune "$scratch/tiles"
+
     # A trace has the device's times: no instruction, the one that waits for all before it neither, takes as
     # long as half of them; and what ran beside the list has rows of its own.
     STUB_GPU=memory=40960,delay=2000 "$train" $mlp --offload activations --device cuda --quiet \
@@ -131,7 +171,15 @@ replays()
     fails_with 'peaks are parameters' "$begun" env STUB_GPU=memory=1 "$train" $mlp --device cuda
     fails_with 'legal is --device host, or no --kernels' "$begun" "$train" $mlp --device cuda \
         --kernels generic
-    fails_with 'legal is --order canonical' "$begun" "$train" $mlp --device cuda --order free
+    fails_with 'needs cuBLAS on a device, and /nowhere cannot be loaded' "$begun" env TRAIN_STUB_CUBLAS=/nowhere \
+        "$train" $mlp --device cuda --order free
+    fails_with 'legal is --order canonical' "$begun" env TRAIN_STUB_CUBLAS=/nowhere "$train" $mlp \
+        --device cuda --order free
+    fails_with 'legal with --order free' "$begun" "$train" $mlp --device cuda --tf32
+    fails_with 'legal with --device cuda' "$begun" "$train" $mlp --tf32 --order free
+    fails_with 'legal with --device cuda' "$begun" "$train" $mlp --tune "$scratch/tiles"
+    fails_with 'legal is one of both' "$begun" env TRAIN_STUB_CUBLAS=$stand_in "$train" $mlp --device cuda \
+        --order free --tune "$scratch/tiles"
     fails_with 'one by one have no place on devices' "$begun" "$train" $mlp --device cuda --dp 2 --servers 1 \
         --server-mode async
     fails_with 'legal are host and cuda' "$begun" "$train" $mlp --device gpu

@@ -14,6 +14,7 @@
  * Memory of the host that the device does not know goes by way of some that it knows, in pieces. */
 #include "training/backend/cuda.h"
 
+#include "training/kernels/cuda/tune.h"
 #include "training/launch.h"
 
 #include <dlfcn.h>
@@ -43,6 +44,8 @@ struct on_device {
         bool on_host;
     } blocks[BLOCKS];
     unsigned char *bounce;
+    struct tr_cublas blas;
+    int32_t read; /* products that the file had */
     struct mark {
         void *event; /* NULL: it was never set */
         bool set;
@@ -112,6 +115,17 @@ bool tr_device_use(struct tr_device *d, const struct tr_cuda_library *library, i
     return !status || tr_fail(e, "device %d: %s", number, d->set.words(status));
 }
 
+void tr_device_free_order(struct tr_device *d, enum tr_cublas_precision precision)
+{
+    d->library->free_order(&d->set);
+    d->precision = precision;
+}
+
+void tr_device_tune(struct tr_device *d, const char *file)
+{
+    d->tuning = file;
+}
+
 /* ---- contexts ---- */
 
 static struct on_device *of(const struct tr_context *x)
@@ -149,11 +163,57 @@ static void end_line(const struct tr_cuda_library *l, struct line *line)
     *line = (struct line){ 0 };
 }
 
+static bool open_blas(struct on_device *d, const struct tr_device *device, struct tr_error *e)
+{
+    char words[512];
+    if (!d->library->open_cublas(&d->blas, d->lines[0].stream, device->precision, NULL, words, sizeof words))
+        return tr_fail(e, "device %d: %s; legal is --order canonical", device->number, words);
+    d->cuda.blas = &d->blas;
+    return true;
+}
+
+/* When all is over that was begun. */
+static int64_t now(struct tr_cuda *c)
+{
+    ((struct on_device *)c)->library->sync(c->stream);
+    return tr_now_ns();
+}
+
+static bool open_tuning(struct on_device *d, const struct tr_device *device, struct tr_error *e)
+{
+    char words[512];
+    struct tr_cuda_tuning *t = tr_new(1, sizeof *t);
+    snprintf(t->device, sizeof t->device, "%s", device->facts.name);
+    snprintf(t->driver, sizeof t->driver, "%s", device->facts.driver);
+    t->now = now;
+    d->cuda.tuning = t;
+    if (access(device->tuning, F_OK) == 0 && !d->library->read_tuning(t, device->tuning, words, sizeof words))
+        return tr_fail(e, "--tune %s", words);
+    d->read = t->count;
+    return true;
+}
+
+bool tr_device_keep(struct tr_context *x, bool writes, struct tr_error *e)
+{
+    const struct on_device *d = of(x);
+    struct tr_cuda_tuning *t = d->cuda.tuning;
+    char words[512];
+    if (!t)
+        return true;
+    t->now = NULL;
+    return !writes || t->count == d->read ||
+           d->library->write_tuning(t, ((const struct tr_device *)x->k)->tuning, words, sizeof words) ||
+           tr_fail(e, "--tune %s", words);
+}
+
 static void close_device(struct tr_context *x)
 {
     struct on_device *d = of(x);
     if (!d)
         return;
+    if (d->cuda.blas)
+        d->library->close_cublas(&d->blas);
+    free(d->cuda.tuning);
     for (int i = 0; i < d->n_lines; i++)
         end_line(d->library, &d->lines[i]);
     for (int i = 0; i < d->n_marks; i++)
@@ -187,6 +247,7 @@ static bool open_device(struct tr_context *x, struct tr_error *e)
             : told(x, e);
     d->cuda.stream = d->lines[0].stream;
     d->cuda.workspace = workspace;
+    ok = ok && (!x->k->free || open_blas(d, device, e)) && (!device->tuning || open_tuning(d, device, e));
     if (!ok)
         close_device(x);
     return ok;
@@ -384,6 +445,8 @@ static void join_streams(struct tr_context *x, bool own_waits)
 
 static bool keep(struct tr_context *x, struct tr_error *e)
 {
+    if (of(x)->cuda.tuning) /* nothing is measured while it is kept */
+        of(x)->cuda.tuning->now = NULL;
     if (begun(x, of(x)->library->keep(of(x)->cuda.stream))) {
         forget_points(of(x));
         join_streams(x, false);

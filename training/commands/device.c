@@ -65,7 +65,8 @@ static bool join(struct tr_seat *s, tutti_comm *world, struct tr_error *e)
     return s->own || tr_fail(e, "%s", tutti_get_last_error(world));
 }
 
-static bool sit_down(struct tr_seat *s, struct place *all, tutti_comm *world, struct tr_error *e)
+static bool sit_down(
+    struct tr_seat *s, const struct tr_options *o, struct place *all, tutti_comm *world, struct tr_error *e)
 {
     int rank = world ? tutti_comm_rank(world) : 0, n = world ? tutti_comm_size(world) : 1;
     int number = 0, sharing = 0;
@@ -75,6 +76,13 @@ static bool sit_down(struct tr_seat *s, struct place *all, tutti_comm *world, st
     if (!library || !gather(all, &mine, world, e) || !choose(all, rank, &number, e) ||
         !tr_device_use(&s->device, library, number, e))
         return false;
+    const struct tr_plan *p = &o->plan;
+    if (p->numbers.free_order)
+        tr_device_free_order(&s->device, p->numbers.bfloat16 ? TR_CUBLAS_BFLOAT16
+                                         : p->numbers.tf32   ? TR_CUBLAS_TF32
+                                                             : TR_CUBLAS_FLOAT32);
+    if (*o->tune)
+        tr_device_tune(&s->device, o->tune);
     mine.facts = s->device.facts;
     if (!gather(all, &mine, world, e) || !alike(all, rank, n, &sharing, e))
         return false;
@@ -91,7 +99,7 @@ bool tr_seat_take(struct tr_seat *s, const struct tr_options *o, tutti_comm *wor
         return s->kernels;
     }
     struct place *all = tr_new(world ? (size_t)tutti_comm_size(world) : 1, sizeof *all);
-    bool ok = sit_down(s, all, world, e);
+    bool ok = sit_down(s, o, all, world, e);
     free(all);
     return ok;
 }

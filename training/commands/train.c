@@ -108,7 +108,8 @@ static void say_resident(const struct tr_options *o, const struct tr_runner *r)
         return;
     printf("# resident outside the arena of rank 0: %" PRId64
            " bytes that Tutti shares with other ranks, %" PRId64 " of its groups%s\n",
-        now.shared, now.own - r->before_groups.own, r->x->k->free ? " and OpenBLAS" : "");
+        now.shared, now.own - r->before_groups.own,
+        r->x->k->free ? o->device ? " and cuBLAS" : " and OpenBLAS" : "");
     fflush(stdout);
 }
 
@@ -128,6 +129,8 @@ static bool steps(const struct tr_options *o, struct tr_prepared *p, struct tr_c
         bool shows = step == shown && (*o->shown.trace || o->shown.gantt);
         if ((shows && !tr_runner_time(r, e)) || !tr_runner_step(r, e) ||
             !tr_report_make(&report, r, &p->run.schedule, e))
+            return false;
+        if (first && o->device && !tr_device_keep(r->x, r->tape->rank == 0, e))
             return false;
         if (r->tape->rank == 0)
             say_step(o, &report, r);
@@ -159,12 +162,14 @@ static bool open_trace(
 }
 
 /* What is not as somebody may think. */
-static void say_notes(const struct tr_run *r)
+static void say_notes(const struct tr_run *r, bool on_device)
 {
     int cores = tr_cores(), n = r->plan.mesh.n;
     if (r->plan.numbers.free_order)
         printf("# sums are in free order, products by %s\n",
-            tr_openblas() ? tr_openblas() : "Tutti's kernels, as there is no libopenblas.so.0");
+            on_device       ? "cuBLAS"
+            : tr_openblas() ? tr_openblas()
+                            : "Tutti's kernels, as there is no libopenblas.so.0");
     if (r->graph.attention.windows)
         printf("# attention stays within %d parts of a sequence: not what one device computes\n",
             r->graph.attention.windows);
@@ -183,7 +188,7 @@ static void say_begin(
         tr_json_run(stdout, t, &p->run.schedule, d->name, tr_cores());
     else if (!o->shown.quiet) {
         say_run(&p->run, t, d);
-        say_notes(&p->run);
+        say_notes(&p->run, o->device);
     }
     if (!o->shown.json && !o->shown.hex && !o->shown.quiet && !p->run.plan.servers.async)
         tr_line_header(stdout);

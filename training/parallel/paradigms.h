@@ -161,6 +161,7 @@ struct tr_plan {
         bool bfloat16; /* parameters, gradients and activations; optimizer and sums in float32 */
         bool stochastic; /* rounding of updated parameters */
         bool free_order; /* of sums; canonical without it */
+        bool tf32; /* factors of products by cuBLAS */
     } numbers;
     struct tr_optimizer optimizer;
 };

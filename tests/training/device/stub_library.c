@@ -99,6 +99,22 @@ static void run(void *argument)
         free(w);
 }
 
+/* Of what a graph keeps, the argument lives as long as that. */
+static int enqueue(void *stream, void (*run_it)(void *), void *argument, bool *kept)
+{
+    struct tt_dev_capture capture;
+    int status = told(dev->stream.capture(stream, &capture));
+    *kept = status == 0 && capture.active;
+    if (*kept)
+        status = told(dev->graph.retain(capture.graph, free, argument));
+    bool owned = *kept && status == 0;
+    if (status == 0)
+        status = told(dev->host_call(stream, run_it, argument));
+    if (status != 0 && !owned)
+        free(argument);
+    return status;
+}
+
 static int launch(struct tr_cuda *c, const struct tr_cuda_launch *l)
 {
     struct work *w = calloc(1, sizeof *w + (size_t)l->params_bytes + sizeof(uintptr_t));
@@ -111,17 +127,74 @@ static int launch(struct tr_cuda *c, const struct tr_cuda_launch *l)
     w->launch = (struct tt_emulated_launch){
         .function = l->function, .grid = l->grid, .grid_y = 1, .block = l->block, .way = TT_EMULATE_FIBERS
     };
-    struct tt_dev_capture capture;
-    int status = told(dev->stream.capture(c->stream, &capture));
-    w->kept = status == 0 && capture.active;
-    if (w->kept)
-        status = told(dev->graph.retain(capture.graph, free, w));
-    bool owned = w->kept && status == 0;
-    if (status == 0)
-        status = told(dev->host_call(c->stream, run, w));
-    if (status != 0 && !owned)
-        free(w);
+    return enqueue(c->stream, run, w, &w->kept);
+}
+
+/* ---- cuBLAS ---- */
+
+/* A library that stands for it, on the host: its products are functions of the host in the order of the
+ * stream, and see the device's memory as kernels do. What a pointer of the processor says is read at once. */
+struct stand_in {
+    void *handle, *stream;
+    tr_cublas_multiply *multiply;
+    tr_cublas_destroy *destroy;
+};
+
+struct product {
+    struct stand_in of;
+    int turn_a, turn_b, m, n, k, a_type, a_column, b_type, b_column, c_type, c_column, compute, algorithm;
+    float alpha, beta;
+    const void *a, *b;
+    void *c;
+    bool kept;
+};
+
+static void run_product(void *argument)
+{
+    struct product *p = argument;
+    if (p->of.multiply(p->of.handle, p->turn_a, p->turn_b, p->m, p->n, p->k, &p->alpha, stub->look(p->a),
+            p->a_type, p->a_column, stub->look(p->b), p->b_type, p->b_column, &p->beta, stub->look(p->c),
+            p->c_type, p->c_column, p->compute, p->algorithm) != 0)
+        abort();
+    if (!p->kept)
+        free(p);
+}
+
+static int multiply_later(void *handle, int turn_a, int turn_b, int m, int n, int k, const void *alpha,
+    const void *a, int a_type, int a_column, const void *b, int b_type, int b_column, const void *beta,
+    void *c, int c_type, int c_column, int compute, int algorithm)
+{
+    const struct stand_in *of = handle;
+    struct product *p = malloc(sizeof *p);
+    if (p == NULL)
+        return TT_DEV_NO_MEMORY;
+    *p = (struct product){ *of, turn_a, turn_b, m, n, k, a_type, a_column, b_type, b_column, c_type, c_column,
+        compute, algorithm, *(const float *)alpha, *(const float *)beta, a, b, c, false };
+    return enqueue(of->stream, run_product, p, &p->kept) == 0 ? 0 : 13; /* CUBLAS_STATUS_EXECUTION_FAILED */
+}
+
+static int end_stand_in(void *handle)
+{
+    struct stand_in *of = handle;
+    int status = of->destroy(of->handle);
+    free(of);
     return status;
+}
+
+static bool open_stand_in(struct tr_cublas *b, void *stream, enum tr_cublas_precision precision,
+    const char *library, char *words, size_t size)
+{
+    const char *named = getenv("TRAIN_STUB_CUBLAS");
+    if (!tr_cublas_open(b, NULL, precision, library != NULL ? library : named, words, size))
+        return false;
+    struct stand_in *of = malloc(sizeof *of);
+    if (of == NULL)
+        abort();
+    *of = (struct stand_in){ b->handle, stream, b->multiply, b->destroy };
+    b->handle = of;
+    b->multiply = multiply_later;
+    b->destroy = end_stand_in;
+    return true;
 }
 
 /* ---- the runtime ---- */
@@ -253,7 +326,7 @@ const struct tr_cuda_library *tr_cuda_offer(void)
 {
     static const struct tr_cuda_library offered = { TR_CUDA_VERSION, sizeof(struct tr_kernels),
         &tr_kernels_cuda, launch, use, pin, unpin, make_stream, end_stream, make_event, make_timed_event,
-        end_event, record, await, wait, elapsed, copy, fill, sync, keep, kept, replay, drop, tr_cublas_open,
+        end_event, record, await, wait, elapsed, copy, fill, sync, keep, kept, replay, drop, open_stand_in,
         tr_cublas_close, tr_cuda_set_free_order, tr_cuda_tuning_read, tr_cuda_tuning_write };
     return &offered;
 }
