@@ -3,6 +3,7 @@
 #include "training/error.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,16 +40,16 @@ bool tr_offer_divisors(struct tr_error *e, const char *option, long n)
     return false;
 }
 
-static long allocations;
+static atomic_long allocations; /* ranks may be threads */
 
 long tr_allocations(void)
 {
-    return allocations;
+    return atomic_load(&allocations);
 }
 
 void *tr_new(size_t count, size_t bytes)
 {
-    allocations++;
+    atomic_fetch_add_explicit(&allocations, 1, memory_order_relaxed);
     void *p = calloc(count ? count : 1, bytes ? bytes : 1);
     if (!p) {
         fprintf(stderr, "tutti-train: there is no memory for %zu times %zu bytes\n", count, bytes);

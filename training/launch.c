@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* launch.c: fork the ranks and watch over them; the one file of the trainer that reads clocks and
- * environment.
+/* launch.c: fork the ranks, or start them as threads, and watch over them; the one file of the trainer that
+ * reads clocks and environment.
  *
  * All ranks of a job that fails fail, most of them because another did. So the first failure is kept in
  * memory that all share, and the parent prints that one. */
 #include "training/launch.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -64,6 +66,7 @@ const char *tr_device_library(void)
 static pid_t watcher; /* the process that was started; ranks that it forks have another number */
 static volatile sig_atomic_t times;
 static bool asking; /* a signal asks for an end after the step */
+static bool as_threads;
 
 /* A terminal sends ^C to the ranks as well, so only the watcher counts. If it dies, its ranks do. */
 static void on_signal(int number)
@@ -131,25 +134,85 @@ static int of_launcher(tr_rank_main *run, void *context)
     return 0;
 }
 
-static void child(int n, int rank, const tutti_id *id, tr_rank_main *run, void *context)
+struct job {
+    int n;
+    const tutti_id *id;
+    tr_rank_main *run;
+    void *context;
+};
+
+/* One of the ranks of a job. The first that fails says why. */
+static bool run_rank(const struct job *j, int rank)
 {
     struct tr_error e = { .text = "" };
     tutti_config config = { .size = sizeof config, .flags = TUTTI_COMM_EXACT, .name = "world" };
     tutti_comm *world = NULL;
-    bool ok = tutti_comm_init_rank(n, rank, id, &config, &world) == TUTTI_OK ||
+    bool ok = tutti_comm_init_rank(j->n, rank, j->id, &config, &world) == TUTTI_OK ||
               tr_fail(&e, "%s", tutti_get_last_error(NULL));
-    ok = ok && run(world, context, &e);
+    ok = ok && j->run(world, j->context, &e);
     if (!ok && !atomic_exchange(&shared->failed, 1)) {
         shared->error = e;
         atomic_store(&shared->written, 1);
     }
     if (ok)
         tutti_comm_finalize(world);
-    if (world)
+    if (world && (ok || !as_threads)) /* other threads may still wait for what it takes with it */
         tutti_comm_destroy(world);
-    fflush(NULL);
-    _exit(ok ? 0 : 1);
+    return ok;
 }
+
+/* ---- ranks that are threads ---- */
+
+struct rank_thread {
+    const struct job *job;
+    int rank;
+    pthread_t thread;
+    sem_t *ended;
+};
+
+static void *thread_main(void *context)
+{
+    const struct rank_thread *t = context;
+    run_rank(t->job, t->rank);
+    sem_post(t->ended);
+    return NULL;
+}
+
+/* Where one has failed the others would wait for it: the process ends, and they do. */
+static void end_failed(void)
+{
+    fprintf(stderr, "tutti-train: %s\n", shared->error.text);
+    fflush(NULL);
+    _exit(1);
+}
+
+static int run_threads(const struct job *job)
+{
+    struct rank_thread *ranks = tr_new((size_t)job->n, sizeof *ranks);
+    struct tr_error e = { .text = "" };
+    sem_t ended;
+    sem_init(&ended, 0, 0);
+    for (int r = 0; r < job->n; r++) {
+        ranks[r] = (struct rank_thread){ .job = job, .rank = r, .ended = &ended };
+        if (pthread_create(&ranks[r].thread, NULL, thread_main, &ranks[r])) {
+            finish(tr_fail(&e, "rank %d of %d cannot be a thread", r, job->n), &e);
+            _exit(1);
+        }
+    }
+    for (int left = job->n; left > 0; left--) {
+        while (sem_wait(&ended) != 0)
+            continue;
+        if (atomic_load(&shared->written))
+            end_failed();
+    }
+    for (int r = 0; r < job->n; r++)
+        pthread_join(ranks[r].thread, NULL);
+    sem_destroy(&ended);
+    free(ranks);
+    return 0;
+}
+
+/* ---- ranks that are processes ---- */
 
 static void on_alarm(int number)
 {
@@ -212,19 +275,24 @@ int tr_launch(int n, tr_rank_main *run, void *context)
         return finish(run(NULL, context, &e), &e);
     struct shared *all = mmap(NULL, sizeof *all, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pid_t *pids = tr_new((size_t)n, sizeof *pids), parent = getpid();
+    const struct job job = { n, &id, run, context };
     if (all == MAP_FAILED || tutti_get_id(&id) != TUTTI_OK)
         return finish(
             tr_fail(&e, "%s", all == MAP_FAILED ? "no memory to share" : tutti_get_last_error(NULL)), &e);
     atomic_store(&all->asked, tr_asked()); /* a signal may have come already */
     shared = all;
     fflush(NULL);
+    if (as_threads)
+        return run_threads(&job);
     for (int r = 0; r < n; r++) {
         pids[r] = fork();
         if (pids[r] == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
             if (getppid() != parent)
                 _exit(1);
-            child(n, r, &id, run, context);
+            bool ok = run_rank(&job, r);
+            fflush(NULL);
+            _exit(ok ? 0 : 1);
         }
         if (pids[r] < 0) {
             for (int x = 0; x < r; x++)
@@ -238,6 +306,11 @@ int tr_launch(int n, tr_rank_main *run, void *context)
     munmap(all, sizeof *all);
     free(pids);
     return status;
+}
+
+void tr_launch_threads(void)
+{
+    as_threads = true;
 }
 
 int tr_launch_asking(int n, tr_rank_main *run, void *context)

@@ -25,6 +25,10 @@ int tr_asked(void);
 /* Said by all ranks that end for this signal: the exit status is then 128 and the signal. */
 void tr_ended_by(int signal);
 
+/* From now on tr_launch makes its ranks threads of this process: those of one device have one context of it,
+ * and collectives that are one kernel. Where one fails the process ends, and so do they. */
+void tr_launch_threads(void);
+
 /* Whether a launcher (mpirun, srun, torchrun) started this process as one of several ranks. */
 bool tr_launched(void);
 

@@ -21,7 +21,8 @@ static const char *const norms[] = { "none", "group" }, *const optimizers[] = { 
                          *const orders[] = { "canonical", "free" },
                          *const precisions[] = { "float32", "bfloat16" },
                          *const roundings[] = { "nearest", "stochastic" },
-                         *const devices[] = { "host", "cuda" }, *const graphs[] = { "on", "off" };
+                         *const devices[] = { "host", "cuda" }, *const graphs[] = { "on", "off" },
+                         *const ranks_as[] = { "processes", "threads" };
 
 /* Those of paradigms, which are in the registry, stand between these and the last. */
 static const struct tr_option first[] = {
@@ -73,6 +74,9 @@ static const struct tr_option first[] = {
     { "Ranks", .kind = TR_HEADING },
     { "ranks", TR_WHOLE, AT(ranks), "rank processes, forked here (-n N); without it what the mesh needs",
         .least = 1 },
+    { "ranks-as", TR_CHOICE, AT(ranks_as_threads),
+        "processes, or threads of one process: several ranks of a GPU have one context of it",
+        TR_NAMES(ranks_as) },
 };
 static const struct tr_option last[] = {
     { "What is kept and compared", .kind = TR_HEADING },

@@ -22,6 +22,7 @@ struct tr_options {
     } model;
     struct tr_plan plan; /* the mesh and what else follows stand in the plan of a tr_run */
     long ranks, steps, seed;
+    bool ranks_as_threads;
     struct {
         char data[512], labels[512], save[512], load[512];
         long save_every, check_replicas; /* the latter -1: not said */

@@ -49,8 +49,8 @@ struct tr_backend {
     void (*replay)(struct tr_context *x, void *graph);
     void (*drop)(struct tr_context *x, void *graph);
 
-    /* Times by a clock of its own; NULL: things are over when they return, and the processor's tells. A mark is
-     * when what was given to the stream so far is over. `times` waits for all that were set since the last
+    /* Times by a clock of its own; NULL: things are over when they return, and the processor's tells. A mark
+     * is when what was given to the stream so far is over. `times` waits for all that were set since the last
      * time, and gives each in ns after mark 0, which was one of them; -1: it was not set. */
     bool (*make_marks)(struct tr_context *x, int marks, struct tr_error *e);
     void (*mark)(struct tr_context *x, int mark, tutti_stream on);

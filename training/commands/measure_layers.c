@@ -89,6 +89,10 @@ bool tr_warm_up(struct tr_options *o, struct tr_error *e)
     struct tr_runner r = { .tape = NULL };
     if (o->plan.pipeline.balance != TR_BALANCE_MEASURED)
         return true;
+    if (o->device)
+        return tr_fail(e,
+            "--balance measured with --device cuda: layers are measured on the processor, before there are "
+            "ranks; legal are --balance auto, and --stage-layers");
     if (*o->plan.pipeline.list)
         return tr_fail(e, "--stage-layers %s with --balance measured: both cut the layers; legal is one",
             o->plan.pipeline.list);

@@ -27,7 +27,7 @@ static bool refuse_foreign(const struct tr_options *o, const char *usage, struct
 {
     static const char *const foreign[][2] = { { "tape", "explain" }, { "markdown", "compare" },
         { "html", "compare" }, { "machine", "plan" }, { "measure", "plan" }, { "all", "verify" },
-        { "quick", "verify" }, { "random", "verify" } };
+        { "quick", "verify" }, { "random", "verify" }, { "ranks-as", "[train]" }, { "tune", "[train]" } };
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
         if (tr_options_given(o, foreign[i][0]) && strncmp(usage, foreign[i][1], strlen(foreign[i][1])) != 0)
             return tr_fail(

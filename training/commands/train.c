@@ -219,7 +219,8 @@ static bool train(tutti_comm *world, void *context, struct tr_error *e)
     if (ok) {
         data.hash = *o->files.save || *o->files.load ? tr_data_hash(&data) : 0;
         ok = tr_runner_open(&runner, tape, seat.kernels, &data, seat.ranks, e) && tr_slow_down(&runner, o, e);
-        runner.replay.wanted = ok && !o->no_graphs && !tr_replay_not(&runner);
+        bool alone = !o->ranks_as_threads || n == 1; /* what threads do together none can keep */
+        runner.replay.wanted = ok && alone && !o->no_graphs && !tr_replay_not(&runner);
         if (ok && rank == 0)
             say_begin(o, &p, tape, &data);
         struct tr_checkpointing keeper = { .ranks = NULL };
@@ -241,6 +242,27 @@ static bool train(tutti_comm *world, void *context, struct tr_error *e)
     return ok;
 }
 
+/* An asynchronous server ends its process when it fails, and workers see that. Tutti has ranks of one process
+ * meet on the host before a device waits for any of them. */
+static bool may_be_threads(const struct tr_options *o, const struct tr_plan *p, struct tr_error *e)
+{
+    if (!o->ranks_as_threads)
+        return true;
+    if (tr_launched())
+        return tr_fail(e,
+            "--ranks-as threads: a launcher made this process a rank; legal is -n %d without it", p->mesh.n);
+    if (p->mesh.servers)
+        return tr_fail(
+            e, "--ranks-as threads with --servers %d: legal is --ranks-as processes", p->mesh.servers);
+    if (o->device && p->mesh.size[TR_PP] > 1)
+        return tr_fail(e,
+            "--ranks-as threads with --pp %d: on a device a thread that sends waits until its peer receives, "
+            "and so stages would wait for each other; legal is --pp 1, or --ranks-as processes",
+            p->mesh.size[TR_PP]);
+    tr_launch_threads();
+    return true;
+}
+
 int tr_command_train(int argc, char **argv)
 {
     struct tr_options o;
@@ -256,7 +278,8 @@ int tr_command_train(int argc, char **argv)
     if (!tr_prepare(&p, &first, &e)) /* said before ranks are there */
         return tr_refuse(1, &e);
     int n = p.run.plan.mesh.n;
-    bool ok = tr_checkpointing_check(&o, &p.run, &e) && tr_server_report_check(&o, &p.run.plan, &e);
+    bool ok = tr_checkpointing_check(&o, &p.run, &e) && tr_server_report_check(&o, &p.run.plan, &e) &&
+              may_be_threads(&o, &p.run.plan, &e);
     tr_prepared_free(&p);
     if (!ok)
         return tr_refuse(1, &e);

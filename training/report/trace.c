@@ -9,10 +9,17 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* Rows: the list; and beside it copies between the memories, collectives, and sends by each edge. */
 enum { LIST = 1, COPIES, COLLECTIVES, SENDS, ROWS = SENDS + TR_EDGES };
+
+/* Ranks that are threads have one process, and rows behind each other's. */
+static int first_row(const struct tr_runner *r)
+{
+    return syscall(SYS_gettid) == getpid() ? 0 : r->tape->rank * ROWS;
+}
 
 static int row_beside(const struct tr_instr *i)
 {
@@ -30,8 +37,8 @@ static void span(FILE *to, const struct tr_runner *r, int n, int pid, int row, c
     fprintf(to,
         "{\"ph\": \"X\", \"pid\": %d, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f, \"name\": \"%s %s\", "
         "\"cat\": \"%s\", \"args\": {\"instruction\": %d",
-        pid, row, (double)times[0] / 1000, (double)(times[1] - times[0]) / 1000, name, tr_instr_name(t, i),
-        i->axes || i->edge || i->code == TR_WAIT ? "message" : "compute", n);
+        pid, first_row(r) + row, (double)times[0] / 1000, (double)(times[1] - times[0]) / 1000, name,
+        tr_instr_name(t, i), i->axes || i->edge || i->code == TR_WAIT ? "message" : "compute", n);
     if (i->part >= 0)
         fprintf(to, ", \"part\": \"%c%d.%d\"", parts[i->part], i->stage, i->micro);
     if (i->flops > 0)
@@ -46,12 +53,12 @@ static void span(FILE *to, const struct tr_runner *r, int n, int pid, int row, c
     fprintf(to, "}},\n");
 }
 
-static void name_row(FILE *to, const struct tr_instr *i, int pid, int row)
+static void name_row(FILE *to, const struct tr_runner *r, const struct tr_instr *i, int pid, int row)
 {
     fprintf(to,
         "{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": %d, \"tid\": %d, \"args\": {\"name\": "
         "\"%s%s\"}},\n",
-        pid, row,
+        pid, first_row(r) + row,
         row == COPIES        ? "copies"
         : row == COLLECTIVES ? "collectives beside"
                              : "sends ",
@@ -75,8 +82,8 @@ static char *part_of(const struct tr_runner *r, size_t *length)
             fprintf(to, ", %s %d", tr_axis_names[a], t->at[a]);
     fprintf(to,
         "\"}},\n{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": %d, \"tid\": %d, \"args\": {\"name\": "
-        "\"tape, step %" PRId64 "\"}},\n",
-        pid, LIST, r->step - 1);
+        "\"tape of rank %d, step %" PRId64 "\"}},\n",
+        pid, first_row(r) + LIST, t->rank, r->step - 1);
     bool named[ROWS] = { false };
     for (int n = 0; n < t->n_instrs; n++) {
         span(to, r, n, pid, LIST, &r->clock[n]);
@@ -85,7 +92,7 @@ static char *part_of(const struct tr_runner *r, size_t *length)
             continue;
         int row = row_beside(&t->instrs[n]);
         if (!named[row])
-            name_row(to, &t->instrs[n], pid, row);
+            name_row(to, r, &t->instrs[n], pid, row);
         named[row] = true;
         span(to, r, n, pid, row, beside);
     }

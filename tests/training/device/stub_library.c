@@ -21,7 +21,8 @@ static const struct tt_dev *dev;
 static const struct tt_stub *stub;
 static char said[SAID_BYTES]; /* of the last error */
 
-/* How often the processor waited, and events that tell times: at the end of the process a line of the file that TRAIN_STUB_COUNTS names. */
+/* How often the processor waited, events that tell times, and graphs that ran: at the end of the process a
+ * line of the file that TRAIN_STUB_COUNTS names. */
 static atomic_int syncs, waits, timed, replays;
 
 __attribute__((destructor)) static void tell(void)
