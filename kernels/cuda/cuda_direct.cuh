@@ -52,10 +52,16 @@ struct integer_operations : float_operations<Sum, Prod, Max, Min> {
     }
 };
 
+template <class Number> INLINE Number number_of(const tt_direct_params &)
+{
+    return Number();
+}
+
 /* A chain is kept in `sum`, without being rounded; a tree as tree_of keeps it, but slots hold what is stored,
  * in fewer registers: each is an operand or the root of a subtree, which has been rounded. */
 template <class Number, class Operations> struct direct_fold {
     enum { SLOTS = 3 }; /* TT_FUSED_RANKS is 2^3 */
+    const Number number;
     const uint32_t row;
     const bool is_tree;
     vec slots[SLOTS];
@@ -64,7 +70,8 @@ template <class Number, class Operations> struct direct_fold {
 
     template <class Params>
     MEMBER direct_fold(const Params &p)
-        : row(p.row), is_tree(p.shape == TT_TREE), sum(wide_of_one(vec(0u))), taken(0)
+        : number(number_of<Number>(p)), row(p.row), is_tree(p.shape == TT_TREE), sum(wide_of_one(vec(0u))),
+          taken(0)
     {
         UNROLL
         for (uint32_t l = 0; l < SLOTS; l++)
@@ -72,17 +79,17 @@ template <class Number, class Operations> struct direct_fold {
     }
     MEMBER void add(vec v, bool is_last)
     {
-        struct wide w = Number::widen(v);
+        struct wide w = number.widen(v);
         uint32_t level = 0;
         for (; (taken >> level & 1) != 0 || (is_tree && is_last && taken >> level != 0); level++) {
             if ((taken >> level & 1) == 0)
                 continue;
             w = Operations::combined(
-                Number(), row, is_tree ? Number::widen(chosen<SLOTS>(slots, level)) : sum, w);
+                number, row, is_tree ? number.widen(chosen<SLOTS>(slots, level)) : sum, w);
             if (!is_tree)
                 break;
-            v = Number::ROUNDS ? stored(Number(), w) : Number::narrow(w);
-            w = Number::widen(v);
+            v = Number::ROUNDS ? stored(number, w) : number.narrow(w);
+            w = number.widen(v);
         }
         taken = is_tree ? (taken >> level | 1) << level : 1;
         UNROLL
@@ -328,7 +335,7 @@ INLINE vec folded(const Params &p, Sources &sources, uint64_t at)
         for (uint32_t i = 0; i < GROUP && first + i < p.ranks; i++)
             fold.add(chosen<GROUP>(raw, i), first + i + 1 == p.ranks);
     }
-    return stored(Number(), divided(Number(), fold.sum, p.row == TT_ROW_SUM ? p.divisor : 0));
+    return stored(fold.number, divided(fold.number, fold.sum, p.row == TT_ROW_SUM ? p.divisor : 0));
 }
 
 template <class Number, class Operations>

@@ -154,13 +154,15 @@ struct tt_direct_listed {
     uint32_t bytes; /* 1 to TT_LISTED_BYTES */
     uint32_t signature;
 };
-struct tt_direct_list_params { /* 3176 bytes */
+struct tt_direct_list_params { /* 3184 bytes */
     struct tt_pad *pads[TT_FUSED_RANKS];
     struct tt_direct_words *words;
     uint64_t call; /* the number of the first call, which those of the others follow; or 0 for all */
     uint32_t ranks, rank;
+    uint32_t type; /* FLOAT16, FLOAT32 or BFLOAT16 */
     uint32_t row, shape; /* TT_ROW_SUM */
     uint32_t divisor, calls; /* 1 to TT_LISTED_CALLS */
+    uint32_t reserved;
     struct tt_direct_listed listed[TT_LISTED_CALLS];
 };
 

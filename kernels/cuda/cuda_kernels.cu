@@ -17,9 +17,6 @@ static const void *const *const direct[1 + TT_FOLD_TYPES] = { &tt_direct_move, &
     &tt_direct_float16, &tt_direct_float32, &tt_direct_float64, &tt_direct_bfloat16, &tt_direct_float8_e4m3,
     &tt_direct_float8_e5m2 };
 
-static const void *const *const lists[TT_KERNEL_LISTS] = { &tt_list_float16, &tt_list_float32,
-    &tt_list_bfloat16 };
-
 enum { MOVE = 1, FIRST = 2, OF_A_TYPE = (TT_ROWS + 1) * TT_SHAPES };
 
 static const void *function_of(uint32_t number)
@@ -28,8 +25,8 @@ static const void *function_of(uint32_t number)
         return tt_kernel_move;
     if (number < FIRST || number >= TT_KERNEL_NUMBERS)
         return nullptr;
-    if (number >= TT_KERNEL_FIRST_LIST)
-        return *lists[number - TT_KERNEL_FIRST_LIST];
+    if (number == TT_KERNEL_LIST)
+        return tt_list;
     if (number >= TT_KERNEL_FIRST_DIRECT)
         return *direct[number - TT_KERNEL_FIRST_DIRECT];
     const uint32_t type = (number - FIRST) / OF_A_TYPE, of_type = (number - FIRST) % OF_A_TYPE;
@@ -54,7 +51,7 @@ bool tt_dev_kernel_find(uint32_t number, struct tt_dev_kernel *kernel)
         return false;
     kernel->function = function;
     kernel->params_bytes = number < TT_KERNEL_FIRST_DIRECT ? sizeof(tt_fused_params)
-                           : number < TT_KERNEL_FIRST_LIST ? sizeof(tt_direct_params)
+                           : number < TT_KERNEL_LIST       ? sizeof(tt_direct_params)
                                                            : sizeof(tt_direct_list_params);
     return true;
 }

@@ -32,7 +32,8 @@ enum tt_kernel { /* these take a struct tt_fused_params: */
     /* and these a struct tt_direct_params, which tells operation and shape: */
     TT_KERNEL_DIRECT_MOVE, /* of no type, as MOVE */
     TT_KERNEL_DIRECT,
-    TT_KERNEL_DIRECT_LIST, /* and this a struct tt_direct_list_params: sums of the floats that nets are of */
+    TT_KERNEL_DIRECT_LIST, /* and this a struct tt_direct_list_params, which tells the type: sums of FLOAT16,
+                              FLOAT32 and BFLOAT16 */
 };
 
 enum { TT_FUSED_RANKS = 8, TT_FUSED_RECTS = 64, TT_FUSED_BLOCK = 256 /* threads, at most */ };
@@ -76,16 +77,12 @@ struct tt_fused_params { /* 2360 bytes */
  * support the operation. Kernels that compute the same may have several numbers. */
 enum {
     TT_KERNEL_FIRST_DIRECT = 2 + TT_FOLD_TYPES * (TT_ROWS + 1) * TT_SHAPES,
-    TT_KERNEL_FIRST_LIST = TT_KERNEL_FIRST_DIRECT + 1 + TT_FOLD_TYPES,
-    TT_KERNEL_LISTS = 3,
-    TT_KERNEL_NUMBERS = TT_KERNEL_FIRST_LIST + TT_KERNEL_LISTS
+    TT_KERNEL_LIST = TT_KERNEL_FIRST_DIRECT + 1 + TT_FOLD_TYPES,
+    TT_KERNEL_NUMBERS
 };
-static inline uint32_t tt_kernel_list(tutti_type type)
+static inline bool tt_kernel_lists(tutti_type type)
 {
-    return type == TUTTI_FLOAT16    ? TT_KERNEL_FIRST_LIST
-           : type == TUTTI_FLOAT32  ? TT_KERNEL_FIRST_LIST + 1
-           : type == TUTTI_BFLOAT16 ? TT_KERNEL_FIRST_LIST + 2
-                                    : 0;
+    return type == TUTTI_FLOAT16 || type == TUTTI_FLOAT32 || type == TUTTI_BFLOAT16;
 }
 static inline uint32_t tt_kernel_number(enum tt_kernel kernel, tutti_type type, tutti_op op)
 {
@@ -101,7 +98,7 @@ static inline uint32_t tt_kernel_number(enum tt_kernel kernel, tutti_type type, 
     if (scales && op != TUTTI_SUM)
         return 0;
     if (kernel == TT_KERNEL_DIRECT_LIST)
-        return row == TT_ROW_SUM ? tt_kernel_list(type) : 0;
+        return row == TT_ROW_SUM && tt_kernel_lists(type) ? TT_KERNEL_LIST : 0;
     if (kernel == TT_KERNEL_DIRECT)
         return TT_KERNEL_FIRST_DIRECT + 1 + (uint32_t)type;
     uint32_t index = (uint32_t)type * (TT_ROWS + 1) + (uint32_t)(scales ? TT_ROWS : row);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cuda_list.cuh: one kernel for several small sums of several devices (cuda_direct.h), as a template of a
- * type.
+/* cuda_list.cuh: one kernel for several small sums of several devices (cuda_direct.h).
+ *
+ * It looks at the type for each vector: kernels of one type each, for three, made the plugin 75 KB larger.
  *
  * Each call has an epoch of its own, with the packets, tags and words that a kernel of its own would have.
  * A kernel begins when all threads of the one before have ended; here the block's barrier stands for that. So
@@ -11,13 +12,46 @@
 #define TT_KERNELS_CUDA_LIST_CUH
 #include "kernels/cuda/cuda_direct.cuh"
 
-/* With an operation alone the code is a third of that of direct_kernel. */
-template <class Sum> struct sum_alone {
-    enum { MOVES = 0 };
+/* Floats of 16 or 32 bits, as the kernel finds: 32 bits are two elements, and the second part of what is
+ * widened means nothing then. */
+struct listed_number {
+    using element = uint16_t;
+    enum { PARTS = 2, ROUNDS = 1 };
+    uint32_t type;
+
+    MEMBER struct wide widen(vec raw) const
+    {
+        if (type == TUTTI_FLOAT32)
+            return wide_of_two(raw, raw);
+        return type == TUTTI_FLOAT16 ? float16_number::widen(raw) : bfloat16_number::widen(raw);
+    }
+    MEMBER vec narrow(struct wide w) const
+    {
+        if (type == TUTTI_FLOAT32)
+            return w.a;
+        return type == TUTTI_FLOAT16 ? float16_number::narrow(w) : bfloat16_number::narrow(w);
+    }
+};
+INLINE struct wide divided(const listed_number &, struct wide w, uint32_t divisor)
+{
+    return divided(float16_number(), w, divisor);
+}
+INLINE vec stored(const listed_number &number, struct wide w)
+{
+    if (number.type == TUTTI_FLOAT32)
+        return stored(float32_number(), w);
+    return number.type == TUTTI_FLOAT16 ? stored(float16_number(), w) : stored(bfloat16_number(), w);
+}
+template <class Number> INLINE Number number_of(const tt_direct_list_params &p)
+{
+    return Number{ p.type };
+}
+
+struct sum_alone {
     template <class Number>
     static MEMBER struct wide combined(Number number, uint32_t, struct wide left, struct wide right)
     {
-        return ::combined<Sum>(number, left, right);
+        return ::combined<sum_f32_of_lanes>(number, left, right);
     }
 };
 
@@ -39,17 +73,16 @@ INLINE void load_vectors(
 }
 
 /* One call. After a thread has left it stores nothing more. */
-template <class Number, class Operations>
 INLINE void run_listed(const tt_direct_list_params &p, const tt_direct_listed &call, ll_slots &slots)
 {
-    using Element = typename Number::element;
+    using Element = listed_number::element;
     const uint32_t step = 16 * block_threads();
     ROLLED
     for (uint32_t at = 16 * thread_index(); at < call.bytes && !slots.waits.is_over; at += step)
         slots.store_to_all(p, at, vector_of<Element>(call.bytes - at).load(call.in, at));
     ROLLED
     for (uint32_t at = 16 * thread_index(); at < call.bytes && !slots.waits.is_over; at += step) {
-        const vec v = folded<Number, Operations>(p, slots, at);
+        const vec v = folded<listed_number, sum_alone>(p, slots, at);
         if (!slots.waits.is_over)
             vector_of<Element>(call.bytes - at).store(call.out, at, v);
     }
@@ -62,7 +95,7 @@ struct list_shared {
 /* `missing`: 1, the end is told without releasing what was stored; 2, nothing keeps calls apart: for tests.
  * PTX of list_kernel: ld.relaxed.sys.global.v2.u64 st.relaxed.sys.global.v2.u64 ld.relaxed.sys.global.u64
  * PTX of list_kernel: ld.global.v4.u32 st.global.v4.u32 bar.sync st.release.sys.global.u64 */
-template <class Number, class Operations, uint32_t missing>
+template <uint32_t missing>
 KERNEL void AT_MOST_THREADS(TT_DIRECT_BLOCK) list_kernel(const PARAMS tt_direct_list_params p)
 {
     SHARED(list_shared, shared);
@@ -81,7 +114,7 @@ KERNEL void AT_MOST_THREADS(TT_DIRECT_BLOCK) list_kernel(const PARAMS tt_direct_
         if (thread_index() == 0 && p.call != 0)
             store_relaxed_64(&p.words->entered, p.call + i);
         ll_slots slots(waits);
-        run_listed<Number, Operations>(p, call, slots);
+        run_listed(p, call, slots);
         waits = slots.waits;
         if (waits.is_over)
             store_shared(&shared.left, 1);
@@ -94,8 +127,5 @@ KERNEL void AT_MOST_THREADS(TT_DIRECT_BLOCK) list_kernel(const PARAMS tt_direct_
     if (thread_index() == 0)
         tell_end<missing != 1>(p, epoch - 1, p.call != 0 ? p.call + p.calls - 1 : 0);
 }
-
-#define LIST(number, lane)                                                                                   \
-    KERNEL_FUNCTION(tt_direct_list_params, list_kernel<number##_number, sum_alone<sum_##lane##_of_lanes>, 0>)
 
 #endif

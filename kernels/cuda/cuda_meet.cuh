@@ -10,7 +10,7 @@ static_assert(sizeof(tt_ll_vector) == 32 && offsetof(tt_pad, flag) == 384 &&
                   sizeof(tt_pad_room) % 128 == 0,
     "");
 static_assert(sizeof(tt_direct_words) == 128 && offsetof(tt_direct_words, begun) == 64 &&
-                  sizeof(tt_direct_params) == 600 && sizeof(tt_direct_list_params) == 3176,
+                  sizeof(tt_direct_params) == 600 && sizeof(tt_direct_list_params) == 3184,
     "");
 
 #if defined(__CUDACC__)

@@ -109,10 +109,8 @@ template <bool releases> KERNEL void probe_over(const PARAMS tt_fused_params p)
 
 const void *const tt_probe_direct_relaxed =
     KERNEL_FUNCTION(tt_direct_params, direct_kernel<uint8_number, no_operations, false>);
-const void *const tt_probe_list_relaxed =
-    KERNEL_FUNCTION(tt_direct_list_params, list_kernel<float32_number, sum_alone<sum_f32_of_lanes>, 1>);
-const void *const tt_probe_list_apart =
-    KERNEL_FUNCTION(tt_direct_list_params, list_kernel<float32_number, sum_alone<sum_f32_of_lanes>, 2>);
+const void *const tt_probe_list_relaxed = KERNEL_FUNCTION(tt_direct_list_params, list_kernel<1>);
+const void *const tt_probe_list_apart = KERNEL_FUNCTION(tt_direct_list_params, list_kernel<2>);
 const void *const tt_probe_exchange = KERNEL_FUNCTION(tt_probe_params, probe_exchange<0>);
 const void *const tt_probe_exchange_unwritten = KERNEL_FUNCTION(tt_probe_params, probe_exchange<1>);
 const void *const tt_probe_exchange_overwritten = KERNEL_FUNCTION(tt_probe_params, probe_exchange<2>);

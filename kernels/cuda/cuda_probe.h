@@ -47,7 +47,7 @@ extern const void *const tt_probe_over_relaxed;
 /* What moves bytes between devices (cuda_direct.h), with a struct tt_direct_params; it forgets to release
  * when it meets the others. */
 extern const void *const tt_probe_direct_relaxed;
-/* What does a list of sums of float32, with a struct tt_direct_list_params. The first one forgets to release
+/* What does a list of sums, with a struct tt_direct_list_params. The first one forgets to release
  * when it tells that it is over, the second one the barrier between two calls. */
 extern const void *const tt_probe_list_relaxed;
 extern const void *const tt_probe_list_apart;

@@ -28,7 +28,7 @@ extern const void *const tt_direct_move,
                                                            *const tt_direct_bfloat16,
                                                                *const tt_direct_float8_e4m3,
                                                                    *const tt_direct_float8_e5m2;
-/* And those of lists. */
-extern const void *const tt_list_float16, *const tt_list_float32, *const tt_list_bfloat16;
+/* And that of lists. */
+extern const void *const tt_list;
 
 #endif

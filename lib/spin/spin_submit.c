@@ -341,6 +341,7 @@ enum tt_dev_error tt_spin_enqueue_list(
     list.words = p.words;
     list.ranks = p.ranks;
     list.rank = p.rank;
+    list.type = first->type;
     list.row = p.row;
     list.shape = p.shape;
     list.divisor = p.divisor;

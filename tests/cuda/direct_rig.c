@@ -417,6 +417,7 @@ static bool run_list(struct direct_rig *rig, int rank, const struct direct_case 
     list.call = p->call;
     list.ranks = p->ranks;
     list.rank = p->rank;
+    list.type = c->call.type;
     list.row = p->row;
     list.shape = p->shape;
     list.divisor = p->divisor;

@@ -32,6 +32,7 @@ static void prepare(struct rank *rank, struct direct_rig *rig, uint32_t me)
         .call = 1,
         .ranks = RANKS,
         .rank = me,
+        .type = TUTTI_FLOAT32,
         .row = TT_ROW_SUM,
         .shape = TT_CHAIN,
         .calls = CALLS };

@@ -137,6 +137,7 @@ static void launch_list(struct bench *b, const struct call *calls, uint32_t coun
     struct tt_direct_list_params list = { .words = b->words[rank],
         .ranks = b->n,
         .rank = rank,
+        .type = calls[0].t->type,
         .row = TT_ROW_SUM,
         .shape = calls[0].shape,
         .divisor = calls[0].op == TUTTI_AVG ? b->n : 1,
