@@ -128,9 +128,9 @@ static void interrupt(struct ranks_me *me)
     uint64_t before = d.stub->calls("launch");
     tutti_group_start();
     for (int i = 0; i < 8; i++) {
-        tutti_type type = i == 4 ? TUTTI_FLOAT16 : i == 7 ? TUTTI_INT32 : TUTTI_FLOAT32;
-        tutti_op op = i == 5 ? TUTTI_AVG : TUTTI_SUM;
-        const void *from = i == 6 ? (void *)ordinary : d.areas[GIVEN];
+        tutti_type type = i == 5 ? TUTTI_FLOAT16 : i == 7 ? TUTTI_INT32 : TUTTI_FLOAT32;
+        tutti_op op = i == 6 ? TUTTI_AVG : TUTTI_SUM;
+        const void *from = i == 4 ? (void *)ordinary : d.areas[GIVEN];
         tutti_all_reduce(from, d.areas[GOT], i == 2 ? LONGER : 8, type, op, d.comm, local_on(&d));
     }
     ranks_ok(me, tutti_group_end(), "group_end");
