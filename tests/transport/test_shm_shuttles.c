@@ -459,3 +459,50 @@ Test(shm_shuttles, who_has_it_cannot_get_it)
 {
     shm_stage_run(shm_stage_new(2), lie, -1);
 }
+
+/* Who has aborted its end alone waits until a peer that stays inside has looked since all that it could read
+ * in place went: the first look was before that. Then it finds nothing there. */
+static void abort_alone(struct shm_rank *r)
+{
+    uint64_t number = r->stage->params.first_number;
+    const struct tt_cause why = { .status = TUTTI_ABORTED, .text = "alone" };
+    const void *payload = NULL;
+    struct tt_cause cause;
+    uint8_t *memory;
+    shm_introduce(r);
+    struct tt_endpoint *e = shm_join(r);
+    struct tt_link *link = tt_link_to(e, TT_CLASS_P2P, 1 - r->me);
+    suite_expect(&r->suite, tt_arena_alloc(3 * SOURCE_BYTES, (void **)&memory) == TUTTI_OK, "no memory");
+    suite_expect(&r->suite, tt_endpoint_enter(e) && tt_endpoint_look(e), "it has ended before it began");
+    shm_meet(r);
+    if (r->me == 0) {
+        post_source(r, e, number, memory, true, true);
+        suite_expect(&r->suite, e->control->abort_local(e, &why), "it had ended before");
+        suite_expect(&r->suite, !e->control->abort_local(e, &why) && !e->control->abort(e, &why), "again");
+        suite_expect(&r->suite, !tt_endpoint_look(e) && !tt_endpoint_is_calm(e), "it does not see its own");
+    }
+    shm_meet(r);
+    bool read = r->me == 0 || (!tt_endpoint_is_calm(e) && tt_endpoint_look(e) && tt_endpoint_is_calm(e) &&
+                                  link_peek(link, number, 0, SOURCE_BYTES, &payload) == TT_PEEK_THERE);
+    suite_expect(&r->suite, read, "who goes on cannot read what is still there");
+    suite_expect(&r->suite, e->control->cause(e, &cause) == (r->me == 0), "it has ended for whom?");
+    suite_expect(&r->suite, r->me == 0 || peer_state(e, 0) == TT_PEER_ABORTED, "rank 0 has not aborted");
+    shm_meet(r);
+    suite_expect(&r->suite, r->me == 1 || !e->control->quiet(e, true), "who reads is not waited for");
+    shm_meet(r);
+    bool gone = r->me == 0 || (tt_endpoint_look(e) &&
+                                  link_peek(link, number, 0, SOURCE_BYTES, &payload) == TT_PEEK_NOTHING);
+    suite_expect(&r->suite, gone, "what is gone is read");
+    shm_meet(r);
+    suite_expect(&r->suite, r->me == 1 || e->control->quiet(e, true), "who has looked is waited for");
+    shm_meet(r);
+    tt_endpoint_leave(e);
+    suite_expect(&r->suite, tt_endpoint_enter(e) == (r->me == 1), "who may go on?");
+    tt_endpoint_leave(e);
+    tt_shm.close(e);
+}
+
+Test(shm_shuttles, what_is_lent_goes_with_who_aborts_alone)
+{
+    shm_stage_run(shm_stage_new(2), abort_alone, -1);
+}
