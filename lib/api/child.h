@@ -24,4 +24,7 @@ static inline int tt_in_world(const struct tt_comm *comm, int rank)
     return comm->identity.world != NULL ? comm->identity.world[rank] : rank;
 }
 
+/* Has a rank of the communicator left the id at which it grows next? (regroup.c) */
+bool tt_growth_finds_id(struct tt_comm *comm, tutti_id *id);
+
 #endif

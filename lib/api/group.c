@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* group.c: the queue of one thread, and its end. */
 #include "api/group.h"
+#include "api/group_joins.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,7 @@
 struct init {
     int n, rank;
     tutti_id id;
+    struct tt_join join, *all; /* of the group's end */
     const tutti_config *config;
     int device; /* that is current as the call is made */
     tutti_comm **comm;
@@ -222,8 +224,11 @@ static void *run_init(void *argument)
         i->status = tt_device_adopt(&settings, i->device);
     i->status = i->status == TUTTI_OK ? tt_init_rank(i->n, i->rank, &i->id, i->config, &i->made)
                                       : tt_init_refuse(i->n, i->rank, &i->id, i->config, i->status);
-    if (i->status != TUTTI_OK)
+    if (i->status != TUTTI_OK) {
         strncpy(i->text, tt_last_error(), sizeof i->text - 1);
+        tt_joins_give_up(i->all, &i->join, i->status);
+    }
+    atomic_store(&i->join.over, true);
     return NULL;
 }
 
@@ -232,6 +237,12 @@ static tutti_status run_inits(struct queue *q)
 {
     tutti_status status = TUTTI_OK;
     int started = 0;
+    for (int i = 0; i < q->ninits; i++) {
+        struct init *init = &q->inits[i];
+        init->join = (struct tt_join){ .n = init->n, .rank = init->rank, .id = init->id, .known = true };
+        init->join.next = i + 1 < q->ninits ? &q->inits[i + 1].join : NULL;
+        init->all = &q->inits[0].join;
+    }
     while (status == TUTTI_OK && started < q->ninits) {
         struct init *i = &q->inits[started];
         status = tt_thread_start("of an initialisation in a group", run_init, i, &i->thread);

@@ -39,6 +39,9 @@ static void run_those_of(struct tt_later *first)
         l->status = status = l->run(l);
         if (status != TUTTI_OK)
             strncpy(l->text, tt_last_error(), sizeof l->text - 1);
+        if (status != TUTTI_OK && l->joins != NULL)
+            tt_joins_give_up(l->joins, &l->join, status);
+        atomic_store(&l->join.over, true);
     }
 }
 
@@ -89,9 +92,29 @@ static tutti_status settle(struct tt_later *first, tutti_status status)
     return status;
 }
 
+/* Lists those that meet others at ids: new ranks, and those that communicators have, of which the id is known
+ * if a rank has left it. */
+static void list_joins(struct tt_later *first)
+{
+    struct tt_join *joins = NULL;
+    for (struct tt_later *l = first; l != NULL; l = l->next) {
+        struct tt_comm *comm = l->comm != NULL ? tt_comm_find(l->comm) : NULL;
+        if (l->n == 0 || (l->comm != NULL && comm == NULL))
+            continue;
+        l->join = (struct tt_join){
+            .next = joins, .n = l->n, .rank = comm != NULL ? comm->rank : l->rank, .id = l->id
+        };
+        l->join.known = l->has_id || (comm != NULL && tt_growth_finds_id(comm, &l->join.id));
+        joins = &l->join;
+    }
+    for (struct tt_later *l = first; l != NULL; l = l->next)
+        l->joins = l->n != 0 ? joins : NULL;
+}
+
 tutti_status tt_laters_run(struct tt_later *first)
 {
     tutti_status status = TUTTI_OK;
+    list_joins(first);
     for (struct tt_later *l = first; l != NULL; l = l->next)
         l->leads = l != first && is_first_of_its(first, l);
     for (struct tt_later *l = first; l != NULL; l = l->next) {

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
+#include "api/group_joins.h"
 #include "base/status.h"
 #include "tutti.h"
 
@@ -27,6 +28,7 @@ struct tt_later {
     bool has_id;
     tutti_id id;
     /* For tt_laters_run. */
+    struct tt_join join, *joins; /* of grow; joins NULL: it is none */
     struct tt_later *next;
     bool leads; /* it is the first one of its communicator, on a thread */
     pthread_t thread;

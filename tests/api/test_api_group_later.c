@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/rig/ranks.h"
@@ -244,4 +245,65 @@ static void stay_away(struct ranks_me *me)
 Test(api_group_later, on_wait_is_the_callers)
 {
     ranks_run(&(struct ranks_plan){ .n = 2, .run = stay_away });
+}
+
+/* --- A rank with a wrong id */
+
+/* One that is none; and one whose process has ended. */
+static void wrong_id(struct ranks_me *me, bool stale, tutti_id *id)
+{
+    int ends[2];
+    memset(id, 0x5a, sizeof *id);
+    if (!stale || pipe(ends) != 0)
+        return;
+    pid_t child = fork();
+    if (child == 0) {
+        bool told = tutti_get_id(id) == TUTTI_OK && write(ends[1], id, sizeof *id) == (ssize_t)sizeof *id;
+        _exit(told ? 0 : 1);
+    }
+    ranks_expect(me, read(ends[0], id, sizeof *id) == (ssize_t)sizeof *id, "no id");
+    waitpid(child, NULL, 0);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+/* The others of the group wait for that rank, with no bound: they are told, and so is the caller. What is
+ * right works afterwards, by another id. */
+static void wrong_among_right(struct ranks_me *me)
+{
+    tutti_config config = { .size = sizeof config, .timeout_ms = -1 };
+    tutti_comm *comms[EACH], *more[EACH + 1] = { 0 };
+    tutti_id id, wrong;
+    for (int stale = 0; stale < 2; stale++) {
+        wrong_id(me, stale != 0, &wrong);
+        ranks_at(me, "%s, in init_rank", stale ? "stale" : "none");
+        if (!ranks_id(me, &id))
+            return;
+        tutti_group_start();
+        for (int i = 0; i < EACH; i++)
+            tutti_comm_init_rank(EACH, i, i == 1 ? &wrong : &id, &config, &more[i]);
+        ranks_refused(me, tutti_group_end(), stale ? TUTTI_PEER_LOST : TUTTI_INVALID_ARGUMENT,
+            "the end of the group", "id");
+        ranks_expect(me, more[0] == NULL && more[1] == NULL, "an output was set");
+        ranks_at(me, "%s, in grow", stale ? "stale" : "none");
+        if (!make(me, EACH, 0, comms, &config))
+            return;
+        ranks_ok(me, tutti_comm_get_id(comms[2], &id), "get_id");
+        tutti_group_start();
+        for (int i = 0; i < EACH; i++)
+            tutti_comm_grow(comms[i], EACH + 1, NULL, -1, &config, &more[i]);
+        tutti_comm_grow(NULL, EACH + 1, &wrong, EACH, &config, &more[EACH]);
+        ranks_refused(me, tutti_group_end(), stale ? TUTTI_PEER_LOST : TUTTI_INVALID_ARGUMENT,
+            "the end of the group", "id");
+        ranks_expect(me, more[0] == NULL && more[EACH] == NULL, "an output was set");
+        adds_up(me, comms, EACH, EACH); /* which goes on */
+        destroy(me, comms, EACH);
+        if (make(me, EACH, 0, comms, &config))
+            destroy(me, comms, EACH);
+    }
+}
+
+Test(api_group_later, a_wrong_id_among_right_ones)
+{
+    ranks_run(&(struct ranks_plan){ .n = 1, .run = wrong_among_right });
 }
