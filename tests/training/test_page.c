@@ -198,6 +198,27 @@ Test(page, a_simulated_step_takes_what_it_must)
     cr_expect(eight > 8 * 1.8 && eight < 8.2 * 2.2, "eight workers: %g s", eight);
 }
 
+/* The sums over all ranks begin when the last has come: so all ranks end together, where an update takes no
+ * time. */
+Test(page, a_simulated_call_waits_for_the_last_of_its_group)
+{
+    static const char *const unequal[] = { "--pp 2 --stage-layers 3,1", "--pp 2 --stage-layers 1,3",
+        "--pp 2 --tp 2 --micro 4 --stage-layers 1,3", "--pp 4 --schedule naive", "--dp 2 --overlap" };
+    struct tr_machine m = machine_of();
+    const struct tr_core core = { 1e10, 1e30 };
+    for (size_t l = 0; l < sizeof unequal / sizeof *unequal; l++) {
+        struct tr_prepared p;
+        struct tr_timeline t;
+        rig_prepare(&p, unequal[l]);
+        cr_assert(tr_timeline_simulate(&t, p.tapes, &m, &core));
+        for (int r = 0; r < t.n; r++)
+            cr_expect(fabs(t.spans[t.begin[r + 1] - 1].to - t.end) < 1e-12, "%s: rank %d ends at %g of %g",
+                unequal[l], r, t.spans[t.begin[r + 1] - 1].to, t.end);
+        tr_timeline_free(&t);
+        tr_prepared_free(&p);
+    }
+}
+
 /* ---- text and numbers ---- */
 
 static char *written(void (*write)(FILE *))

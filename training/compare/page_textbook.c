@@ -55,7 +55,8 @@ static void product(struct tr_page *p, const struct tr_comparison *c)
         return;
     long rows = (long)(c->base.plan.batch * g->context), inner = (long)g->tensors[w].size[1],
          columns = (long)g->tensors[w].rows;
-    tr_page_say(p, "One product, %s of this model, cut over %ld ranks in the three ways there are.",
+    tr_page_say(p,
+        "One product, %s of this model, cut over %ld ranks in the three ways there are (figure 7-1).",
         g->tensors[w].name, c->base.ranks);
     tr_page_figures(p);
     for (int k = 0; k < 3; k++) {
@@ -87,19 +88,22 @@ static void paradigms(struct tr_page *p, const struct tr_comparison *c)
     } of[] = { { "mp", "Model parallel: layers in a row", "waits for the others most of the time" },
         { "dp", "Data parallel: replicas", "has all of the model and a part of the batch" },
         { "tp", "Tensor parallel: a part of each layer", "has a part of each matrix and all of the batch" } };
+    tr_page_say(p, "A model on %ld ranks (figure 7-2), and a sequence (figure 7-3):", c->base.ranks);
     tr_page_figures(p);
     for (size_t k = 0; k < sizeof of / sizeof *of; k++) {
         const struct tr_contender *x = tr_page_alone(c, of[k].word);
-        char stored[TR_PAGE_TEXT], sent[TR_PAGE_TEXT], time[TR_PAGE_TEXT];
+        char stored[TR_PAGE_TEXT], sent[TR_PAGE_TEXT], time[TR_PAGE_TEXT], took[2 * TR_PAGE_TEXT];
         if (!x)
             continue;
         tr_page_figure(p, of[k].word, of[k].title);
         if (!p->markdown)
             tr_sketch_model(p->to, (int)x->prepared.run.graph.layers, x->prepared.run.plan.mesh.n,
                 (enum tr_sketch_share)k);
-        tr_page_figure_end(p, "A rank %s: parameters of %s, %s sent in a step by all, and %s a step here.",
-            of[k].what, tr_page_bytes((double)tape_of(x)->peak[TR_MEM_PARAMETER], stored),
-            tr_page_bytes((double)x->sent_all, sent), x->runs ? tr_page_time(x->ms / 1e3, time) : "no");
+        snprintf(took, sizeof took, x->runs ? "%s a step here" : "it did not run here%s",
+            x->runs ? tr_page_time(x->ms / 1e3, time) : "");
+        tr_page_figure_end(p, "A rank %s: parameters of %s; all send %s in a step; %s.", of[k].what,
+            tr_page_bytes((double)tape_of(x)->peak[TR_MEM_PARAMETER], stored),
+            tr_page_bytes((double)x->sent_all, sent), took);
     }
     tr_page_figures_end(p);
 }
@@ -292,6 +296,8 @@ void tr_page_textbook(struct tr_page *p, const struct tr_comparison *c)
 {
     if (c->form == TR_COMPARE_ALL || c->form == TR_COMPARE_PARADIGMS) {
         tr_page_section(p, "The figures of textbooks, from this run");
+        tr_page_say(
+            p, "Numbers of figures are those of chapter 7 of Sebastian Raschka's Machine Learning Q and AI.");
         product(p, c);
         paradigms(p, c);
         sequence(p, c);
