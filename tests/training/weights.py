@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""weights.py: GPT-2 in numpy, after OpenAI's model.py and the layouts of transformers; safetensors by hand.
+"""weights.py: GPT-2 and Llama in numpy, after OpenAI's model.py, Touvron et al. and the layouts of
+transformers; safetensors by hand.
 
   weights.py make FILE TOKENS TYPE [untied]   a random model of 2 layers, and tokens to learn from
   weights.py loss FILE TOKENS BATCH HEADS     of the first step with seed 1 (docs/training-models.md)
+  weights.py llama FILE TOKENS TYPE           the same of a Llama, and of its first step
+  weights.py llama_loss FILE TOKENS BATCH HEADS CONTEXT
   weights.py same A B                         both have the same tensors, bit for bit
   weights.py read CHECKPOINT FILE             tutti.checkpoint has the tensors of FILE where these lie alike
   weights.py head FILE JSON [CUT]             a file with this head, and 64 bytes less CUT behind it
@@ -76,6 +79,29 @@ def make(path, tokens, kind, untied=None):
     shapes["ln_f.weight"] = shapes["ln_f.bias"] = (CHANNELS,)
     if untied:
         shapes["lm_head.weight"] = (VOCABULARY, CHANNELS)
+    write_random(chance, path, tokens, kind, shapes)
+
+
+def make_llama(path, tokens, kind, kv=2, hidden=192):
+    shapes = {"model.embed_tokens.weight": (VOCABULARY, CHANNELS), "model.norm.weight": (CHANNELS,)}
+    shapes["lm_head.weight"] = (VOCABULARY, CHANNELS)
+    for layer in range(LAYERS):
+        for name, rows, columns in (
+            ("self_attn.q_proj", CHANNELS, CHANNELS),
+            ("self_attn.k_proj", CHANNELS // 4 * int(kv), CHANNELS),
+            ("self_attn.v_proj", CHANNELS // 4 * int(kv), CHANNELS),
+            ("self_attn.o_proj", CHANNELS, CHANNELS),
+            ("mlp.gate_proj", int(hidden), CHANNELS),
+            ("mlp.up_proj", int(hidden), CHANNELS),
+            ("mlp.down_proj", CHANNELS, int(hidden)),
+        ):
+            shapes[f"model.layers.{layer}.{name}.weight"] = (rows, columns)
+        for name in "input_layernorm", "post_attention_layernorm":
+            shapes[f"model.layers.{layer}.{name}.weight"] = (CHANNELS,)
+    write_random(np.random.default_rng(8), path, tokens, kind, shapes)
+
+
+def write_random(chance, path, tokens, kind, shapes):
     tensors = {name: chance.normal(0, 0.3, shape) for name, shape in shapes.items()}
     for array in tensors.values():
         array.flat[::7] *= 1e-6  # below the normal numbers of F16
@@ -119,14 +145,52 @@ def logits(w, tokens, heads):
     return norm(x, w["ln_f.weight"], w["ln_f.bias"]) @ w.get("lm_head.weight", w["wte.weight"]).T
 
 
-def loss(path, tokens, batch, heads):
+def rms(x, w):
+    return x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-5) * w
+
+
+def rotated(x, heads):
+    t, c = x.shape
+    x = x.reshape(t, heads, c // heads)
+    half = c // heads // 2
+    angle = np.arange(t)[:, None] / 10000 ** (np.arange(half) / half)
+    cos, sin = (np.concatenate([f(angle)] * 2, -1)[:, None] for f in (np.cos, np.sin))
+    return x * cos + np.concatenate([-x[..., half:], x[..., :half]], -1) * sin
+
+
+def llama_logits(w, tokens, heads):
+    x = w["model.embed_tokens.weight"][tokens]
+    t, c = x.shape
+    layer = 0
+    while f"model.layers.{layer}.mlp.up_proj.weight" in w:
+        at = f"model.layers.{layer}."
+        n = rms(x, w[at + "input_layernorm.weight"])
+        q, k, v = (n @ w[at + f"self_attn.{name}_proj.weight"].T for name in "qkv")
+        kv = k.shape[1] * heads // c
+        q, k, v = rotated(q, heads), rotated(k, kv), v.reshape(t, kv, c // heads)
+        out = np.zeros((t, heads, c // heads))
+        for head in range(heads):
+            scores = q[:, head] @ k[:, head * kv // heads].T / np.sqrt(c // heads)
+            scores[np.triu_indices(t, 1)] = -np.inf
+            scores = np.exp(scores - scores.max(-1, keepdims=True))
+            out[:, head] = scores / scores.sum(-1, keepdims=True) @ v[:, head * kv // heads]
+        x = x + out.reshape(t, c) @ w[at + "self_attn.o_proj.weight"].T
+        n = rms(x, w[at + "post_attention_layernorm.weight"])
+        gate = n @ w[at + "mlp.gate_proj.weight"].T
+        hidden = gate / (1 + np.exp(-gate)) * (n @ w[at + "mlp.up_proj.weight"].T)
+        x = x + hidden @ w[at + "mlp.down_proj.weight"].T
+        layer += 1
+    return rms(x, w["model.norm.weight"]) @ w["lm_head.weight"].T
+
+
+def loss(path, tokens, batch, heads, context=None):
     w = {name: array.astype("f8") for name, array in read(path).items()}
     data = np.frombuffer(open(tokens, "rb").read()[1024:], "<u2")
-    context = len(w["wpe.weight"])
+    model, context = (llama_logits, int(context)) if context else (logits, len(w["wpe.weight"]))
     total = 0
     for i in range(int(batch)):
         first = mixed((mixed(mixed(1)) + i) % 2**64) % (len(data) - context)
-        z = logits(w, data[first : first + context], int(heads))
+        z = model(w, data[first : first + context], int(heads))
         z -= z.max(-1, keepdims=True)
         wanted = z[np.arange(context), data[first + 1 : first + 1 + context]]
         total += (np.log(np.exp(z).sum(-1)) - wanted).mean()
@@ -170,4 +234,6 @@ def head(path, text, cut=0):
         file.write(data[: len(data) - int(cut)])
 
 
-{"make": make, "loss": loss, "same": same, "read": read_here, "head": head}[sys.argv[1]](*sys.argv[2:])
+COMMANDS = {"make": make, "llama": make_llama, "loss": loss, "llama_loss": loss, "same": same}
+COMMANDS |= {"read": read_here, "head": head}
+COMMANDS[sys.argv[1]](*sys.argv[2:])

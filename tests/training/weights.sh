@@ -78,6 +78,28 @@ if [ -z "${SANITIZE:-}" ]; then # Python cannot load a library that needs the ru
     grep -qx 'step 3 28' "$scratch/out" || fail "tutti.checkpoint: $(tail -n 1 "$scratch/out")"
 fi
 
+# A Llama as transformers has it, with heads that share keys and values and with heads that do not.
+llama='--model llama:nano --layers 2 --context 16'
+for shape in "2 192" "4 128"; do
+    # shellcheck disable=SC2086 # words
+    gpt2 llama "$scratch/made" "$scratch/tokens" F32 $shape
+    # shellcheck disable=SC2086
+    "$train" import "$scratch/made" "$scratch/checkpoint" $llama --heads 4 >"$scratch/out" 2>&1 ||
+        fail "llama: $(cat "$scratch/out")"
+    grep -q -- "--kv-heads ${shape% *} --hidden ${shape#* }\$" "$scratch/out" ||
+        fail "llama: $(cat "$scratch/out")"
+    there=$(gpt2 llama_loss "$scratch/made" "$scratch/tokens" 4 4 16)
+    for mesh in '' '-n 4 --dp 2 --tp 2 --sp --zero 1' '-n 2 --cp 2 --cp-attention ring'; do
+        # shellcheck disable=SC2086
+        loss=$(first_loss "$scratch/checkpoint" $llama --kv-heads "${shape% *}" --hidden "${shape#* }" $mesh)
+        near "$loss" "$there" || fail "llama $mesh: a loss of $loss, and numpy's Llama has $there"
+    done
+    "$train" export "$scratch/checkpoint" "$scratch/back" >"$scratch/out" 2>&1 || fail "$(cat "$scratch/out")"
+    grep -q "\"num_key_value_heads\": ${shape% *}, \"intermediate_size\": ${shape#* }, " "$scratch/out" ||
+        fail "llama's config: $(cat "$scratch/out")"
+    [ "$(gpt2 same "$scratch/made" "$scratch/back")" = "21 tensors" ] || fail "llama: other numbers came back"
+done
+
 # The other models keep names and layouts, and come back as they were.
 for model in mlp:nano cnn:nano moe:nano; do
     "$train" --model $model --steps 1 --save "$scratch/old" >/dev/null 2>"$scratch/said" ||

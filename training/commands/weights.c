@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* weights.c: the commands `tutti-train export` and `tutti-train import`: of a checkpoint a file that other
- * programs read, and the other way. Both work on files alone: a checkpoint knows no mesh. */
+/* weights.c: the commands `tutti-train export` and `tutti-train import`: of a
+ * checkpoint a file that other programs read, and the other way. Both work on
+ * files alone: a checkpoint knows no mesh. */
 #include "training/checkpoint/file.h"
 #include "training/checkpoint/head.h"
 #include "training/commands/commands.h"
@@ -15,23 +16,29 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char export_usage[] =
-    "export CHECKPOINT FILE\n"
-    "\n"
-    "Writes the parameters of a checkpoint as safetensors, which Hugging Face's libraries read. Those of a "
-    "GPT\n"
-    "have the names and the layout of GPT-2 in transformers, and what its config.json must say is printed;\n"
-    "other models keep theirs.";
+static const char export_usage[] = "export CHECKPOINT FILE\n"
+                                   "\n"
+                                   "Writes the parameters of a checkpoint as safetensors, which Hugging "
+                                   "Face's libraries read. Those of a "
+                                   "GPT\n"
+                                   "and of a Llama have the names and the layout of GPT-2 and of Llama in "
+                                   "transformers, and what its\n"
+                                   "config.json must say is printed; other models keep theirs.";
 static const char import_usage[] =
     "import FILE CHECKPOINT [OPTION]...\n"
     "\n"
-    "Makes a checkpoint of step 0 of safetensors: of a GPT-2 as transformers writes it, or of what export\n"
-    "wrote. F32, F16 and BF16 are read. The sizes of a GPT are read off the file; its heads are not in "
+    "Makes a checkpoint of step 0 of safetensors: of a GPT-2, or with --model "
+    "llama:nano of a Llama, as\n"
+    "transformers writes it, or of what export wrote. F32, F16 and BF16 are "
+    "read. The sizes of a GPT are "
+    "read off the file; its heads are not in "
     "there,\n"
-    "and are those of GPT-2, of 64 channels each, without --heads. The options are those of train: the run\n"
+    "and are those of GPT-2, of 64 channels each, without --heads. The options "
+    "are those of train: the run\n"
     "that will begin with the checkpoint by --load.";
 
-/* The first two words, which are files; false: status says how the command ends. */
+/* The first two words, which are files; false: status says how the command
+ * ends. */
 static bool two_files(int argc, char **argv, const char *usage, int *status)
 {
     bool help = argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"));
@@ -59,20 +66,26 @@ static int64_t longest(const struct tr_heading *h)
 
 /* ---- export ---- */
 
-static bool export_entry(const struct tr_heading *h, int i, int from, const char *path,
+/* `stored`: how many tensors the entries before it gave. */
+static bool export_entry(const struct tr_heading *h, int i, int *stored, int from, const char *path,
     const struct tr_safetensors *to, float *here, float *there, struct tr_error *e)
 {
-    struct tr_foreign f;
-    const struct tr_stored *t = &to->tensors[i];
-    tr_foreign_of(&f, &h->head, &h->entries[i]);
-    if (!tr_read_at(from, here, t->count * 4, h->entries[i].at, path, e))
+    const struct tr_saved *entry = &h->entries[i];
+    struct tr_piece piece = { .at = here, .count = entry->rows * entry->columns };
+    if (!tr_read_at(from, here, piece.count * 4, entry->at, path, e))
         return false;
-    for (int64_t k = 0; k < t->count; k++)
-        there[k] = here[tr_foreign_at(&f, k)];
-    struct tr_piece piece = { .at = here, .count = t->count };
-    return tr_piece_sum(&piece) == h->entries[i].sums[TR_VALUES]
-               ? tr_safetensors_write(to, t, there, e)
-               : tr_fail(e, "%s is damaged: the checksum of values of %s is wrong", path, h->entries[i].name);
+    if (tr_piece_sum(&piece) != entry->sums[TR_VALUES])
+        return tr_fail(e, "%s is damaged: the checksum of values of %s is wrong", path, entry->name);
+    for (int part = 0; part < tr_foreign_parts(&h->head, entry); part++) {
+        struct tr_foreign f;
+        const struct tr_stored *t = &to->tensors[(*stored)++];
+        tr_foreign_of(&f, &h->head, entry, part);
+        for (int64_t k = 0; k < t->count; k++)
+            there[k] = here[tr_foreign_at(&f, k)];
+        if (!tr_safetensors_write(to, t, there, e))
+            return false;
+    }
+    return true;
 }
 
 static bool export_all(
@@ -80,29 +93,55 @@ static bool export_all(
 {
     struct tr_safetensors s = { .file = -1 };
     struct tr_foreign f;
-    char part[TR_PATH];
-    if (!tr_file_part(part, to, e))
+    char part_name[TR_PATH];
+    int stored = 0;
+    if (!tr_file_part(part_name, to, e))
         return false;
-    for (uint32_t i = 0; i < h->head.entries; i++) {
-        tr_foreign_of(&f, &h->head, &h->entries[i]);
-        tr_safetensors_add(&s, f.name, f.dims, f.shape);
-    }
+    for (uint32_t i = 0; i < h->head.entries; i++)
+        for (int part = 0; part < tr_foreign_parts(&h->head, &h->entries[i]); part++) {
+            tr_foreign_of(&f, &h->head, &h->entries[i], part);
+            tr_safetensors_add(&s, f.name, f.dims, f.shape);
+        }
     float *here = tr_new((size_t)longest(h), sizeof *here),
           *there = tr_new((size_t)longest(h), sizeof *there);
-    bool ok = tr_safetensors_make(&s, part, e);
+    bool ok = tr_safetensors_make(&s, part_name, e);
     for (uint32_t i = 0; i < h->head.entries && ok; i++)
-        ok = export_entry(h, (int)i, from, path, &s, here, there, e);
-    ok = ok && tr_file_name(s.file, part, to, e);
+        ok = export_entry(h, (int)i, &stored, from, path, &s, here, there, e);
+    ok = ok && tr_file_name(s.file, part_name, to, e);
     if (!ok)
-        unlink(part);
+        unlink(part_name);
     free(here), free(there);
     tr_safetensors_close(&s);
     return ok;
 }
 
-static void print_config(const struct tr_head *h, const char *to)
+/* The entry of that name, or the first. */
+static const struct tr_saved *entry_named(const struct tr_heading *h, const char *name)
 {
+    uint32_t i = 0;
+    while (i < h->head.entries && strcmp(h->entries[i].name, name) != 0)
+        i++;
+    return &h->entries[i < h->head.entries ? i : 0];
+}
+
+static void print_llama(const struct tr_heading *of)
+{
+    const struct tr_head *h = &of->head;
+    printf("{\"model_type\": \"llama\", \"num_hidden_layers\": %" PRId64 ", \"hidden_size\": %" PRId64
+           ", \"num_attention_heads\": %" PRId64 ", \"num_key_value_heads\": %" PRId64
+           ", \"intermediate_size\": %" PRId64 ", \"max_position_embeddings\": %" PRId64
+           ", \"vocab_size\": %" PRId64 ", \"rms_norm_eps\": 1e-05, \"rope_theta\": 10000.0, "
+           "\"tie_word_embeddings\": false}\n",
+        h->layers, h->channels, h->heads, tr_kv_heads(h, entry_named(of, "layer0.qkv.weight")),
+        entry_named(of, "layer0.fc2.weight")->rows, h->context, h->vocabulary);
+}
+
+static void print_config(const struct tr_heading *of, const char *to)
+{
+    const struct tr_head *h = &of->head;
     printf("# %s has %s of step %" PRId64 "\n", to, h->model, h->step);
+    if (!strcmp(h->model, "llama"))
+        print_llama(of);
     if (!strcmp(h->model, "gpt"))
         printf("{\"model_type\": \"gpt2\", \"n_layer\": %" PRId64 ", \"n_embd\": %" PRId64
                ", \"n_head\": %" PRId64 ", \"n_positions\": %" PRId64 ", \"vocab_size\": %" PRId64
@@ -125,7 +164,7 @@ int tr_command_export(int argc, char **argv)
     bool ok = from >= 0 || tr_fail(&e, "%s cannot be read: %s", argv[1], strerror(errno));
     ok = ok && tr_heading_read(&h, from, argv[1], NULL, &e) && export_all(&h, from, argv[1], argv[2], &e);
     if (ok)
-        print_config(&h.head, argv[2]);
+        print_config(&h, argv[2]);
     free(h.entries);
     if (from >= 0)
         close(from);
@@ -134,13 +173,39 @@ int tr_command_export(int argc, char **argv)
 
 /* ---- import ---- */
 
-/* As transformers writes a whole model, and as it writes one without its head: GPT-2's own files. */
+/* As transformers writes a whole model, and as it writes one without its head:
+ * GPT-2's own files. */
 static const struct tr_stored *find(const struct tr_safetensors *s, const char *name)
 {
     static const char outer[] = "transformer.";
     const struct tr_stored *found = tr_safetensors_find(s, name);
     return found || strncmp(name, outer, strlen(outer)) != 0 ? found
                                                              : tr_safetensors_find(s, name + strlen(outer));
+}
+
+/* Sizes of a Llama: neither heads nor the context are in the file. */
+static void read_llama_sizes(struct tr_model_options *sizes, const struct tr_safetensors *s)
+{
+    const struct tr_stored *wte = find(s, "model.embed_tokens.weight"),
+                           *gate = find(s, "model.layers.0.mlp.gate_proj.weight"),
+                           *keys = find(s, "model.layers.0.self_attn.k_proj.weight");
+    char name[TR_FOREIGN_NAME];
+    int64_t layers = 0;
+    if (!wte || !gate || !keys || wte->dims != 2 || gate->dims != 2 || keys->dims != 2)
+        return;
+    do
+        snprintf(name, sizeof name, "model.layers.%" PRId64 ".input_layernorm.weight", layers);
+    while (find(s, name) && ++layers);
+    if (!sizes->layers)
+        sizes->layers = layers;
+    if (!sizes->channels)
+        sizes->channels = wte->shape[1];
+    if (!sizes->vocabulary)
+        sizes->vocabulary = wte->shape[0];
+    if (!sizes->hidden)
+        sizes->hidden = gate->shape[0];
+    if (!sizes->kv_heads && sizes->heads && sizes->channels / sizes->heads)
+        sizes->kv_heads = keys->shape[0] / (sizes->channels / sizes->heads);
 }
 
 /* Sizes of a GPT that were not said are those of the file. */
@@ -150,6 +215,8 @@ static void read_sizes(struct tr_options *o, const struct tr_safetensors *s)
     const struct tr_stored *wte = find(s, "transformer.wte.weight"), *wpe = find(s, "transformer.wpe.weight");
     char name[TR_FOREIGN_NAME];
     int64_t layers = 0;
+    if (!strncmp(o->model.name, "llama", 5))
+        read_llama_sizes(sizes, s);
     if (strncmp(o->model.name, "gpt", 3) != 0 || !wte || !wpe || wte->dims != 2 || wpe->dims != 2)
         return;
     do
@@ -186,17 +253,18 @@ static bool same_shape(
     shape_text(there, sizeof there, t->dims, t->shape);
     shape_text(here, sizeof here, f->dims, f->shape);
     return same || tr_fail(e,
-                       "%s: %s is %s, and of the model that is asked for it is %s; legal are the "
-                       "sizes of the file (--layers, --channels, --context, --vocabulary)",
+                       "%s: %s is %s, and of the model that is asked for it "
+                       "is %s; legal are the "
+                       "sizes of the file (--layers, --channels, --context, "
+                       "--vocabulary)",
                        path, t->name, there, here);
 }
 
-static bool import_entry(struct tr_heading *h, int i, const struct tr_safetensors *s, int to,
-    const char *path, float *here, float *there, struct tr_error *e)
+static bool import_part(const struct tr_heading *h, const struct tr_saved *entry, int part,
+    const struct tr_safetensors *s, float *here, float *there, struct tr_error *e)
 {
     struct tr_foreign f;
-    struct tr_saved *entry = &h->entries[i];
-    tr_foreign_of(&f, &h->head, entry);
+    tr_foreign_of(&f, &h->head, entry, part);
     const struct tr_stored *t = find(s, f.name);
     if (!t)
         return tr_fail(e, "%s has no %s, which a %s of %" PRId64 " layers has", s->path, f.name,
@@ -205,11 +273,22 @@ static bool import_entry(struct tr_heading *h, int i, const struct tr_safetensor
         return false;
     for (int64_t k = 0; k < t->count; k++)
         here[tr_foreign_at(&f, k)] = there[k];
-    struct tr_piece piece = { .at = here, .count = t->count };
+    return true;
+}
+
+static bool import_entry(struct tr_heading *h, int i, const struct tr_safetensors *s, int to,
+    const char *path, float *here, float *there, struct tr_error *e)
+{
+    struct tr_saved *entry = &h->entries[i];
+    struct tr_piece piece = { .at = here, .count = entry->rows * entry->columns };
+    for (int part = 0; part < tr_foreign_parts(&h->head, entry); part++)
+        if (!import_part(h, entry, part, s, here, there, e))
+            return false;
     entry->sums[TR_VALUES] = tr_piece_sum(&piece);
-    if (!tr_write_at(to, here, t->count * 4, entry->at, path, e))
+    if (!tr_write_at(to, here, piece.count * 4, entry->at, path, e))
         return false;
-    memset(here, 0, (size_t)t->count * sizeof *here); /* AdamW has seen no gradient: the file has 0 there */
+    memset(
+        here, 0, (size_t)piece.count * sizeof *here); /* AdamW has seen no gradient: the file has 0 there */
     if (h->head.adamw)
         entry->sums[TR_M] = entry->sums[TR_V] = tr_piece_sum(&piece);
     return true;
@@ -236,6 +315,20 @@ static bool import_all(
     return ok;
 }
 
+/* The sizes that a run says which will --load it. */
+static void say_imported(const struct tr_heading *of, const char *to)
+{
+    const struct tr_head *h = &of->head;
+    printf("# %s: %s with --layers %" PRId64 " --channels %" PRId64 " --heads %" PRId64 " --context %" PRId64
+           " --vocabulary %" PRId64,
+        to, h->model, h->layers, h->channels, h->heads, h->context, h->vocabulary);
+    if (!strcmp(h->model, "llama"))
+        printf(" --kv-heads %" PRId64 " --hidden %" PRId64 "\n",
+            tr_kv_heads(h, entry_named(of, "layer0.qkv.weight")), entry_named(of, "layer0.fc2.weight")->rows);
+    else
+        printf("%s\n", h->heads && !h->tied ? " --untied" : "");
+}
+
 int tr_command_import(int argc, char **argv)
 {
     struct tr_options o;
@@ -255,10 +348,7 @@ int tr_command_import(int argc, char **argv)
         tr_heading_make(&h, &run.graph, &run.plan, (uint64_t)o.seed);
         ok = import_all(&h, &s, argv[2], &e);
         if (ok)
-            printf("# %s: %s with --layers %" PRId64 " --channels %" PRId64 " --heads %" PRId64
-                   " --context %" PRId64 " --vocabulary %" PRId64 "%s\n",
-                argv[2], h.head.model, h.head.layers, h.head.channels, h.head.heads, h.head.context,
-                h.head.vocabulary, h.head.heads && !h.head.tied ? " --untied" : "");
+            say_imported(&h, argv[2]);
         free(h.entries);
         tr_run_free(&run);
     }
