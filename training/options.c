@@ -71,6 +71,9 @@ static const struct tr_option first[] = {
     { "decay", TR_REAL, AT(plan.optimizer.decay), "weight decay of matrices" },
     { "clip", TR_REAL, AT(plan.optimizer.clip), "largest norm of the gradient; 0: any" },
     { "seed", TR_WHOLE, AT(seed), "of initial values and of the choice of sequences" },
+    { "eval-every", TR_WHOLE, AT(held_out.every),
+        "every N steps, the loss of the last tenth of the text, of which nothing is learned" },
+    { "eval-batches", TR_WHOLE, AT(held_out.batches), "over so many batches", .least = 1 },
     { "Ranks", .kind = TR_HEADING },
     { "ranks", TR_WHOLE, AT(ranks), "rank processes, forked here (-n N); without it what the mesh needs",
         .least = 1 },
@@ -173,6 +176,7 @@ void tr_options_default(struct tr_options *o)
         .steps = 50,
         .seed = 1,
         .threads = 1,
+        .held_out = { .batches = 4 },
         .files = { .check_replicas = -1 },
         .shown = { .trace_step = -1, .tape = -1 } };
 }

@@ -28,6 +28,9 @@ struct tr_options {
         long save_every, check_replicas; /* the latter -1: not said */
     } files;
     struct {
+        long every, batches; /* a loss of text that is not learned; 0: never */
+    } held_out;
+    struct {
         int64_t memory, host_memory; /* limits of a rank; 0: none */
         bool json, markdown, hex, gantt, stage_memory, quiet;
         char html[512]; /* compare: a page to write */

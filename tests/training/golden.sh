@@ -84,8 +84,8 @@ while read -r first rest; do
         # shellcheck disable=SC2086
         $program $rest >"$scratch/said" || fail "$first $rest: exit status $?"
         model=$first\ $rest
-    elif [ "$first" = step ]; then
-        grep -Fqx "step $rest" "$scratch/said" || fail "$model: not \"step $rest\""
+    elif [ "$first" = step ] || [ "$first" = eval ]; then
+        grep -Fqx "$first $rest" "$scratch/said" || fail "$model: not \"$first $rest\""
     fi
 done <"$golden"
 

@@ -27,7 +27,8 @@ static bool refuse_foreign(const struct tr_options *o, const char *usage, struct
 {
     static const char *const foreign[][2] = { { "tape", "explain" }, { "markdown", "compare" },
         { "html", "compare" }, { "machine", "plan" }, { "measure", "plan" }, { "all", "verify" },
-        { "quick", "verify" }, { "random", "verify" }, { "ranks-as", "[train]" }, { "tune", "[train]" } };
+        { "quick", "verify" }, { "random", "verify" }, { "ranks-as", "[train]" }, { "tune", "[train]" },
+        { "eval-every", "[train]" } };
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
         if (tr_options_given(o, foreign[i][0]) && strncmp(usage, foreign[i][1], strlen(foreign[i][1])) != 0)
             return tr_fail(
@@ -99,7 +100,8 @@ void tr_prepared_free(struct tr_prepared *p)
     tr_run_free(&p->run);
 }
 
-bool tr_open_data(struct tr_data *d, const struct tr_options *o, const struct tr_graph *g, struct tr_error *e)
+static bool open_data(
+    struct tr_data *d, const struct tr_options *o, const struct tr_graph *g, struct tr_error *e)
 {
     uint64_t seed = (uint64_t)o->seed;
     const struct tr_picture_files pictures = { o->files.data, o->files.labels };
@@ -117,4 +119,14 @@ bool tr_open_data(struct tr_data *d, const struct tr_options *o, const struct tr
         return tr_data_open_default(d, seed, g->vocabulary, g->context, e);
     return tr_data_open(
         d, strcmp(o->files.data, "grammar") ? o->files.data : NULL, seed, g->vocabulary, g->context, e);
+}
+
+bool tr_open_data(struct tr_data *d, const struct tr_options *o, const struct tr_graph *g, struct tr_error *e)
+{
+    if (!open_data(d, o, g, e))
+        return false;
+    if (!o->held_out.every || tr_data_hold_out(d, g->context, e))
+        return true;
+    tr_data_close(d);
+    return false;
 }

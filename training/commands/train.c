@@ -113,6 +113,22 @@ static void say_resident(const struct tr_options *o, const struct tr_runner *r)
     fflush(stdout);
 }
 
+static bool evaluate(const struct tr_options *o, struct tr_runner *r, struct tr_error *e)
+{
+    double loss;
+    if (!o->held_out.every || r->step % o->held_out.every)
+        return true;
+    if (!tr_runner_evaluate(r, o->held_out.batches, &loss, e))
+        return false;
+    if (r->tape->rank)
+        return true;
+    if (o->shown.json)
+        tr_json_evaluation(stdout, r->step, loss);
+    else
+        tr_line_evaluation(stdout, r->step, loss, o->shown.hex);
+    return true;
+}
+
 /* The first step is audited: its memory is what the tape says, or it fails. */
 static bool steps(const struct tr_options *o, struct tr_prepared *p, struct tr_checkpointing *k, FILE *trace,
     struct tr_error *e)
@@ -139,10 +155,25 @@ static bool steps(const struct tr_options *o, struct tr_prepared *p, struct tr_c
         if (first && o->shown.stage_memory &&
             !tr_stages_measured(o->shown.json ? stderr : stdout, r, p->tapes, &p->run.schedule, e))
             return false;
-        if ((step == shown && !show_instructions(o, p, r, trace, e)) || !tr_checkpointing_after(k, &stop, e))
+        if ((step == shown && !show_instructions(o, p, r, trace, e)) || !evaluate(o, r, e) ||
+            !tr_checkpointing_after(k, &stop, e))
             return false;
     }
     return true;
+}
+
+/* Where an evaluation would lose what waits for the next step. */
+static bool can_evaluate(const struct tr_options *o, const struct tr_plan *p, struct tr_error *e)
+{
+    const char *why = p->pipeline.async  ? "--async"
+                      : p->offload.delay ? "--offload-delay"
+                      : p->mesh.servers  ? "--servers"
+                                         : NULL;
+    return !o->held_out.every || !why ||
+           tr_fail(e,
+               "--eval-every with %s: gradients or weights wait from step to step, and an evaluation would "
+               "lose them; legal is one without the other",
+               why);
 }
 
 /* What is asked for that this run has not, before it begins. */
@@ -215,7 +246,8 @@ static bool train(tutti_comm *world, void *context, struct tr_error *e)
     struct tr_seat seat;
     FILE *trace = NULL;
     bool ok = tr_seat_take(&seat, o, world, e) && tr_limits_kept(&p, o, seat.bytes, e) &&
-              open_trace(o, &p, rank, &trace, e) && tr_open_data(&data, o, g, e);
+              open_trace(o, &p, rank, &trace, e) && can_evaluate(o, &p.run.plan, e) &&
+              tr_open_data(&data, o, g, e);
     if (ok) {
         data.hash = *o->files.save || *o->files.load ? tr_data_hash(&data) : 0;
         ok = tr_runner_open(&runner, tape, seat.kernels, &data, seat.ranks, e) && tr_slow_down(&runner, o, e);

@@ -179,6 +179,23 @@ bool tr_data_open(struct tr_data *d, const char *path, uint64_t seed, int64_t vo
     return false;
 }
 
+bool tr_data_hold_out(struct tr_data *d, int64_t context, struct tr_error *e)
+{
+    int64_t held = d->count / 10;
+    if (!d->tokens || d->stride)
+        return tr_fail(e,
+            "--eval-every holds out the last tenth of a text, and this run learns %s; legal is a "
+            "text",
+            d->name);
+    if (held <= context)
+        return tr_fail(e,
+            "%s has %" PRId64 " tokens, of which --eval-every holds out %" PRId64 "; a context of %" PRId64
+            " needs at least %" PRId64,
+            d->name, d->count, held, context, context + 1);
+    d->learned = d->count - held;
+    return true;
+}
+
 static uint64_t hash_bytes(uint64_t hash, const void *bytes, int64_t count)
 {
     for (int64_t i = 0; i < count; i += 8) {
@@ -217,5 +234,7 @@ const uint16_t *tr_data_sequence(const struct tr_data *d, int64_t step, int64_t 
     uint64_t key = tr_hash(tr_hash(tr_hash(d->seed) + (uint64_t)step) + (uint64_t)i);
     if (d->stride)
         return d->tokens + (int64_t)(key % (uint64_t)(d->count / d->stride)) * d->stride;
-    return d->tokens + key % (uint64_t)(d->count - context);
+    if (step < 0)
+        return d->tokens + d->learned + key % (uint64_t)(d->count - d->learned - context);
+    return d->tokens + key % (uint64_t)((d->learned ? d->learned : d->count) - context);
 }

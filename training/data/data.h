@@ -17,6 +17,7 @@ struct tr_data {
     uint16_t *tokens;
     int64_t count;
     uint64_t seed;
+    int64_t learned; /* of the tokens; the others are held out. 0: all */
     int64_t stride; /* between sequences; 0: they begin anywhere */
     uint8_t *pixels, *labels; /* of `count` pictures that a user gave, [planes][height][width]; or NULL */
     int64_t planes, height, width; /* made-up pictures have one plane */
@@ -37,7 +38,11 @@ bool tr_data_from_bytes(struct tr_data *d, const char *name, const uint8_t *byte
     uint64_t seed, int64_t vocabulary, int64_t context, struct tr_error *e);
 void tr_data_close(struct tr_data *d);
 
-/* context + 1 tokens: inputs, and one place on the targets. The same as the golden program's. */
+/* The last tenth of the tokens is not learned. */
+bool tr_data_hold_out(struct tr_data *d, int64_t context, struct tr_error *e);
+
+/* context + 1 tokens: inputs, and one place on the targets. The same as the golden program's. Steps below 0
+ * are of what is held out. */
 const uint16_t *tr_data_sequence(const struct tr_data *d, int64_t step, int64_t i, int64_t context);
 
 /* Sequences whose second half is the first again: what stands there can be known from half a sequence before,

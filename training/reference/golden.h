@@ -37,6 +37,7 @@ static long steps, sgd, seed, check, delay, bf16, stochastic;
 static double lr, clip, decay;
 static long curve, warmup, until; /* of the rate, as in gpt.c */
 static double least;
+static long eval, batches = 4; /* every so many steps, the loss of so many batches that are not learned */
 static char grads_path[4096], params_path[4096];
 
 /* ---- numbers and sums ---- */
@@ -347,7 +348,7 @@ typedef struct {
 } option;
 
 static const option of_all[] = { { "curve=%ld", &curve }, { "warmup=%ld", &warmup }, { "until=%ld", &until },
-    { "least=%lf", &least } };
+    { "least=%lf", &least }, { "eval=%ld", &eval }, { "batches=%ld", &batches } };
 enum { OF_ALL = sizeof of_all / sizeof *of_all };
 
 /* What a word says goes where the option of its form says. */
@@ -391,6 +392,11 @@ static int learn(void)
             save(grads_path, grad);
         (delay ? delayed_update : update)(step, length);
         printf("step %ld loss %.6f %a norm %.6f %a\n", step, loss, loss, length, length);
+        double sum = 0;
+        for (long b = 1; eval && (step + 1) % eval == 0 && b <= batches; b++)
+            sum += loss_and_gradient(-b, 0);
+        if (eval && (step + 1) % eval == 0)
+            printf("eval %ld loss %.6f %a\n", step + 1, sum / (double)batches, sum / (double)batches);
         fflush(stdout);
     }
     save(params_path, parameter);

@@ -72,6 +72,8 @@ static long bf16, stochastic; /* 1: mixed precision; and parameters are rounded 
 static double lr = 1e-3, clip = 1, decay = 0.1;
 static long curve, warmup, until; /* of the rate */
 static double least;
+static long eval,
+    batches = 4; /* every so many steps, the loss of so many batches of the last tenth of the text */
 static const char *data_path, *grads_path, *params_path;
 static long head_size, block; /* C / H; tokens of a block */
 static real score_scale; /* 1 / the root of head_size */
@@ -79,14 +81,8 @@ static real score_scale; /* 1 / the root of head_size */
 /* ---- numbers: exp, tanh and log whose bits no C library decides ---- */
 
 #ifdef FP64
-static real exponential(real x)
-{
-    return exp(x);
-}
-static real logarithm(real x)
-{
-    return log(x);
-}
+#define exponential exp
+#define logarithm log
 #else
 /* 2^k e^f with k = round(x / ln 2), f from a polynomial (Cephes' expf); 0 below -87, so that no subnormal
  * appears. */
@@ -757,7 +753,7 @@ static void embed_backward(const uint16_t *token)
 /* ---- data: the batch is a function of the step alone ---- */
 
 static uint16_t *corpus;
-static long n_tokens;
+static long n_tokens, n_learned, recall_stride; /* eval=N: the last tenth is not learned */
 
 /* Without a file: text of a made-up grammar. A token follows from the one before by a rule, or at times by
  * chance. */
@@ -773,8 +769,6 @@ static void make_corpus(void)
 }
 
 /* "recall": sequences of 16 tokens by chance, whose second half is the first again. */
-static long recall_stride;
-
 static void make_recall(void)
 {
     recall_stride = T + 1;
@@ -822,7 +816,9 @@ static const uint16_t *sequence_of(long step, long i)
     uint64_t key = hash(hash(hash((uint64_t)seed) + (uint64_t)step) + (uint64_t)i);
     if (recall_stride)
         return corpus + (long)(key % (uint64_t)(n_tokens / recall_stride)) * recall_stride;
-    return corpus + key % (uint64_t)(n_tokens - T);
+    if (step < 0)
+        return corpus + n_learned + key % (uint64_t)(n_tokens - n_learned - T);
+    return corpus + key % (uint64_t)(n_learned - T);
 }
 
 /* ---- a step ---- */
@@ -984,15 +980,13 @@ static int check_gradients(void)
 {
     double worst = 0, eps = sizeof(real) == 8 ? 1e-5 : 1e-2;
     loss_and_gradient(0, 1);
-    real *g = room(n_elements);
-    memcpy(g, grad, sizeof(real) * (size_t)n_elements);
     for (long t = 0; t < n_tensors; t++) {
         double largest = 0, error = 0;
         long count = tensors[t].rows * tensors[t].columns;
         if (!is_parameter(t))
             continue;
         for (long i = 0; i < count; i++)
-            largest = fmax(largest, fabs((double)g[tensors[t].offset + i]));
+            largest = fmax(largest, fabs((double)grad[tensors[t].offset + i]));
         for (long n = 0; n < check; n++) {
             long i = tensors[t].offset + (long)(hash((uint64_t)(t * 1000 + n)) % (uint64_t)count);
             real was = parameter[i];
@@ -1001,13 +995,12 @@ static int check_gradients(void)
             parameter[i] = was - (real)eps;
             double below = loss_and_gradient(0, 0);
             parameter[i] = was;
-            error = fmax(error, fabs((above - below) / (2 * eps) - (double)g[i]) / largest);
+            error = fmax(error, fabs((above - below) / (2 * eps) - (double)grad[i]) / largest);
         }
         printf("%-20s %ld elements: largest gradient %.3e, worst error %.1e of it\n", tensors[t].name, check,
             largest, error);
         worst = fmax(worst, error);
     }
-    free(g);
     printf("worst error: %.1e\n", worst);
     return worst > 1e-6;
 }
@@ -1038,8 +1031,9 @@ static void parse(const char *word)
         { "tied", &tied, 0, 0 }, { "sgd", &sgd, 0, 0 }, { "seed", &seed, 0, 0 }, { "check", &check, 0, 0 },
         { "parts", &parts, 0, 0 }, { "stripes", &stripes, 0, 0 }, { "delay", &delay, 0, 0 },
         { "bf16", &bf16, 0, 0 }, { "stochastic", &stochastic, 0, 0 }, { "curve", &curve, 0, 0 },
-        { "warmup", &warmup, 0, 0 }, { "until", &until, 0, 0 }, { "least", 0, &least, 0 },
-        { "lr", 0, &lr, 0 }, { "clip", 0, &clip, 0 }, { "decay", 0, &decay, 0 }, { "data", 0, 0, &data_path },
+        { "warmup", &warmup, 0, 0 }, { "until", &until, 0, 0 }, { "eval", &eval, 0, 0 },
+        { "batches", &batches, 0, 0 }, { "least", 0, &least, 0 }, { "lr", 0, &lr, 0 },
+        { "clip", 0, &clip, 0 }, { "decay", 0, &decay, 0 }, { "data", 0, 0, &data_path },
         { "grads", 0, 0, &grads_path }, { "params", 0, 0, &params_path } };
     const char *value = strchr(word, '=');
     for (size_t i = 0; value && i < sizeof keys / sizeof *keys; i++)
@@ -1082,6 +1076,7 @@ int main(int argc, char **argv)
         read_corpus(data_path);
     else
         make_corpus();
+    n_learned = eval ? n_tokens - n_tokens / 10 : n_tokens;
     if (check)
         return check_gradients();
     for (long step = 0; step < steps; step++) {
@@ -1090,6 +1085,11 @@ int main(int argc, char **argv)
             save(grads_path, grad);
         (delay ? delayed_update : update)(step, norm);
         printf("step %ld loss %.6f %a norm %.6f %a\n", step, loss, loss, norm, norm);
+        loss = 0;
+        for (long b = 1; eval && (step + 1) % eval == 0 && b <= batches; b++)
+            loss += loss_and_gradient(-b, 0);
+        if (eval && (step + 1) % eval == 0)
+            printf("eval %ld loss %.6f %a\n", step + 1, loss / (double)batches, loss / (double)batches);
         fflush(stdout);
     }
     save(params_path, parameter);

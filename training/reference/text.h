@@ -168,6 +168,7 @@ static void attention_backward(real *dqkv, const real *dy, const real *y, const 
 
 static uint16_t *corpus;
 static long n_tokens, recall_stride;
+static long n_learned; /* eval=N: the last tenth is held out */
 
 static void make_corpus(void)
 {
@@ -232,6 +233,7 @@ static void open_corpus(void)
         make_recall();
     else
         read_corpus(data_path);
+    n_learned = eval ? n_tokens - n_tokens / 10 : n_tokens;
 }
 
 static const uint16_t *sequence_of(long step, long i)
@@ -239,5 +241,7 @@ static const uint16_t *sequence_of(long step, long i)
     uint64_t key = hash(hash(hash((uint64_t)seed) + (uint64_t)step) + (uint64_t)i);
     if (recall_stride)
         return corpus + (long)(key % (uint64_t)(n_tokens / recall_stride)) * recall_stride;
-    return corpus + key % (uint64_t)(n_tokens - T);
+    if (step < 0)
+        return corpus + n_learned + key % (uint64_t)(n_tokens - n_learned - T);
+    return corpus + key % (uint64_t)(n_learned - T);
 }

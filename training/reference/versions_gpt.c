@@ -14,6 +14,7 @@ static int set_up(void)
         read_corpus(data_path);
     else
         make_corpus();
+    n_learned = n_tokens;
     return tied && stages > 1; /* both homes would need one version */
 }
 

@@ -130,3 +130,11 @@ void tr_json_step(FILE *to, const struct tr_report *r, const struct tr_runner *r
     fprintf(to, "}\n");
     fflush(to);
 }
+
+void tr_json_evaluation(FILE *to, int64_t steps, double loss)
+{
+    fprintf(to, "{\"event\": \"evaluation\", \"steps\": %" PRId64, steps);
+    tr_json_number(to, "loss", loss);
+    fputs("}\n", to);
+    fflush(to);
+}

@@ -59,3 +59,12 @@ void tr_line_updates(FILE *to, const struct tr_runner *r, bool in_hex)
             fprintf(to, "%6" PRId64 " %10.6f %10.6f\n", step, r->updates[u].loss, r->updates[u].norm);
     }
 }
+
+void tr_line_evaluation(FILE *to, int64_t steps, double loss, bool in_hex)
+{
+    if (in_hex)
+        fprintf(to, "eval %" PRId64 " loss %.6f %a\n", steps, loss, loss);
+    else
+        fprintf(to, "# after %" PRId64 " steps, loss of the text that is held out: %.6f\n", steps, loss);
+    fflush(to);
+}

@@ -27,6 +27,9 @@ void tr_line_header(FILE *to);
 void tr_line(FILE *to, const struct tr_report *r);
 void tr_line_hex(FILE *to, const struct tr_report *r);
 /* The updates of an asynchronous pipeline's window but for the last, whose line has the window's figures. */
+/* After so many steps, the loss of what is held out. */
+void tr_line_evaluation(FILE *to, int64_t steps, double loss, bool in_hex);
+void tr_json_evaluation(FILE *to, int64_t steps, double loss);
 void tr_line_updates(FILE *to, const struct tr_runner *r, bool in_hex);
 
 /* The last step of all ranks as JSON for Perfetto. Collective; `to` is rank 0's, NULL elsewhere. */

@@ -379,6 +379,8 @@ static void run_update(struct tr_runner *r, const struct tr_instr *i)
 {
     const struct tr_tape *t = r->tape;
     const struct tr_optimizer *o = &i->optimizer;
+    if (r->step < 0)
+        return;
     const struct tr_param_state *h = tr_param_state_of((struct tr_tape *)t, i->parameter);
     bool none_waits = is_delayed(r, i) && r->step == 0;
     int states = o->sgd ? 0 : 2, old = i->ins > 1 + states ? i->in[1 + states] : i->out[0];

@@ -56,7 +56,7 @@ struct tr_runner {
         bool wanted, known; /* the next step is; the last one was, or needs it not */
         int64_t *beside; /* of each instruction: when it began and ended there; -1, -1: it was in the list */
     } timed;
-    int64_t step;
+    int64_t step; /* below 0: a batch of what is held out, which updates nothing */
     struct tr_result *updates; /* of each update of the last step */
     int n_updates;
     struct tr_result result, before; /* of the last update, and of the one before that */
@@ -89,6 +89,9 @@ bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct t
 /* One step: one update of the weights, or those of an asynchronous pipeline's window. A loss or norm that is
  * not finite is an error; nothing was updated then, but by an asynchronous pipeline. */
 bool tr_runner_step(struct tr_runner *r, struct tr_error *e);
+/* The mean loss of the first batches of what is held out. Each costs as much as a step, whose list it runs
+ * without the updates; the state stays as it is. Not where a gradient waits, or weights have versions. */
+bool tr_runner_evaluate(struct tr_runner *r, long batches, double *loss, struct tr_error *e);
 /* One instruction of it; and the same without what a step makes of it. (step.c, run.c) */
 bool tr_runner_instr(struct tr_runner *r, int n, struct tr_error *e);
 bool tr_runner_do(struct tr_runner *r, int n, struct tr_error *e);

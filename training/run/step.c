@@ -350,7 +350,8 @@ bool tr_runner_step(struct tr_runner *r, struct tr_error *e)
     const struct tr_tape *t = r->tape;
     struct tr_replay *p = &r->replay;
     struct tr_traffic before;
-    bool as_graphs = p->wanted && p->warm && !r->audited && !r->timed.wanted, was_kept = p->n > 0;
+    bool updates = r->step >= 0, was_kept = p->n > 0;
+    bool as_graphs = p->wanted && p->warm && updates && !r->audited && !r->timed.wanted;
     r->before = r->result, r->flops = 0, r->staged.used = 0;
     tr_exchange_begin(&r->predicted);
     tr_ledger_begin(&r->counted, &r->predicted);
@@ -383,4 +384,21 @@ bool tr_runner_step(struct tr_runner *r, struct tr_error *e)
              (!r->groups.world || tr_traffic_equal(&before, &r->groups, &r->predicted, t->rank, e));
     r->audited = false;
     return all_ran(r, e) && ok;
+}
+
+/* A graph has its updates, so none is replayed. */
+bool tr_runner_evaluate(struct tr_runner *r, long batches, double *loss, struct tr_error *e)
+{
+    const struct tr_result before = r->before, result = r->result;
+    const int64_t step = r->step;
+    double sum = 0;
+    bool ok = true;
+    for (long b = 0; ok && b < batches; b++) {
+        r->step = -1 - b;
+        ok = tr_runner_step(r, e);
+        sum += r->result.loss;
+    }
+    r->step = step, r->before = before, r->result = r->updates[r->n_updates - 1] = result;
+    *loss = sum / (double)batches;
+    return ok;
 }
