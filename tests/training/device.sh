@@ -132,6 +132,14 @@ replays()
     replays 2 $gpt
     replays 2 $mlp --offload activations
     replays 0 $gpt --graphs off
+    for graphs in on off; do
+        rm -f "$scratch/shared"
+        STUB_GPU=devices=1,memory=40960,share=$scratch/shared \
+            "$train" $mlp --dp 2 --offload activations --steps 3 --device cuda --json --graphs $graphs |
+            tail -1 | grep -o '"messages".*' >"$scratch/$graphs"
+    done
+    grep -q '"copies": 10' "$scratch/on" && cmp -s "$scratch/on" "$scratch/off" ||
+        fail "messages and copies of a replay: $(cat "$scratch/on" "$scratch/off")"
     replays 0 $mlp --offload optimizer
     replays 0 $gpt --precision bfloat16 --rounding stochastic
     replays 0 --model moe:nano --data grammar --layers 1 --heads 2 --context 8 --batch 2
@@ -272,8 +280,8 @@ ranks()
 }
 ranks 'rank 1 a Stub of 4; legal are devices of one kind' 'legal are devices of one kind' '' ,sms=4
 ranks 'rank 1 died' 'instruction .* kernels cuda: host_call: told to fail' '' ,fail=host_call:60:broken
-ranks 'rank 1 died' 'graph_launch: told to fail' '' ,fail=graph_launch:1:broken
-ranks 'rank 1 died' 'device 0 is broken\|told to fail' '' ,fail=copy:40:broken
+ranks 'rank 1 died\|for a rank that has ended' 'graph_launch: told to fail' '' ,fail=graph_launch:1:broken
+ranks 'rank 1 died' 'is broken\|told to fail' '' ,fail=copy:40:broken
 
 # All paradigms, and many of their products.
 rm -f "$scratch/shared"

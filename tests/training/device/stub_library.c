@@ -3,6 +3,7 @@
  * under test uses: emulated kernels run as functions of the host, each in the order of its stream, and see of
  * the device's memory what the stub sees. Nobody else can touch it: see tests/stub/stub_memory.c. */
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,9 +18,16 @@
 
 enum { SAID_BYTES = 300, MOST_PARAMS = 512 };
 
+/* The sanitizer of threads takes a fiber's switches for calls that never return. */
+#ifdef __SANITIZE_THREAD__
+static const enum tt_emulation emulation = TT_EMULATE_THREADS;
+#else
+static const enum tt_emulation emulation = TT_EMULATE_FIBERS;
+#endif
+
 static const struct tt_dev *dev;
 static const struct tt_stub *stub;
-static char said[SAID_BYTES]; /* of the last error */
+static _Thread_local char said[SAID_BYTES]; /* of the last error */
 
 /* How often the processor waited, events that tell times, and graphs that ran: at the end of the process a
  * line of the file that TRAIN_STUB_COUNTS names. */
@@ -50,7 +58,7 @@ const char *tr_cuda_words(int status)
 }
 
 /* The instance that the library has loaded. */
-static bool find(void)
+static void find_once(void)
 {
     const char *path = getenv("TUTTI_DEVICE_LIBRARY");
     void *module = path != NULL ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
@@ -58,13 +66,19 @@ static bool find(void)
     tt_stub_fn controls;
     *(void **)&table = module != NULL ? dlsym(module, "tutti_device_table") : NULL;
     *(void **)&controls = module != NULL ? dlsym(module, "tt_stub") : NULL;
-    if (table == NULL || controls == NULL) {
-        snprintf(said, sizeof said, "TUTTI_DEVICE_LIBRARY names no stub, or the library has not loaded it");
-        return false;
-    }
+    if (table == NULL || controls == NULL)
+        return;
     dev = table(TT_DEV_VERSION);
     stub = controls();
-    return true;
+}
+
+static bool find(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, find_once);
+    if (dev == NULL)
+        snprintf(said, sizeof said, "TUTTI_DEVICE_LIBRARY names no stub, or the library has not loaded it");
+    return dev != NULL;
 }
 
 /* ---- kernels ---- */
@@ -126,7 +140,7 @@ static int launch(struct tr_cuda *c, const struct tr_cuda_launch *l)
     w->params_bytes = l->params_bytes;
     memcpy(w->params, l->params, (size_t)l->params_bytes);
     w->launch = (struct tt_emulated_launch){
-        .function = l->function, .grid = l->grid, .grid_y = 1, .block = l->block, .way = TT_EMULATE_FIBERS
+        .function = l->function, .grid = l->grid, .grid_y = 1, .block = l->block, .way = emulation
     };
     return enqueue(c->stream, run, w, &w->kept);
 }
