@@ -293,3 +293,32 @@ Test(api_device_choice, words_are_tried_once)
 {
     graph_run({ "devices=2", 1, RANKS_PROCESSES, try_once, NULL, 0 });
 }
+
+/* --- Streams that wait make launches slower: who has many communicators is told so, once. */
+
+static void open_many(struct ranks_me *me, int count)
+{
+    tutti_comm *comms[32] = { NULL };
+    tutti_config config = { .size = sizeof config, .device = tutti_device(0) };
+    for (int i = 0; i < count; i++)
+        ranks_ok(me, tutti_comm_init_all(1, NULL, &config, &comms[i]), "init_all");
+    for (int i = 0; i < count; i++)
+        ranks_ok(me, tutti_comm_destroy(comms[i]), "destroy");
+}
+
+static void open_sixteen(struct ranks_me *me)
+{
+    open_many(me, 16);
+}
+
+static void open_eighteen(struct ranks_me *me)
+{
+    open_many(me, 18);
+}
+
+Test(api_device_choice, many_communicators_are_told_what_helps)
+{
+    graph_run({ "devices=1", 1, RANKS_PROCESSES, open_sixteen, NULL, 0 },
+        { "devices=1", 1, RANKS_PROCESSES, open_eighteen,
+            "more than 16 communicators|CUDA_DEVICE_MAX_CONNECTIONS=32", 0 });
+}
