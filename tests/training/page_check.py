@@ -154,6 +154,8 @@ def compare_objects(rows):
         for kind, columns in row["memory_over"].items():
             if max(columns) > row["memory"][kind]:
                 wrong.append(f"{row['name']}: {kind} over the step is above its peak")
+        if max(map(sum, zip(*row["memory_over"].values()))) != row["peak"]:
+            wrong.append(f"{row['name']}: memory over the step does not reach its peak")
         if row["ran"] and row["losses"][-1] != row["loss"]:
             wrong.append(f"{row['name']}: the curve does not end at the loss")
         for name in ("did", "would"):

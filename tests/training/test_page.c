@@ -203,7 +203,8 @@ Test(page, a_simulated_step_takes_what_it_must)
 Test(page, a_simulated_call_waits_for_the_last_of_its_group)
 {
     static const char *const unequal[] = { "--pp 2 --stage-layers 3,1", "--pp 2 --stage-layers 1,3",
-        "--pp 2 --tp 2 --micro 4 --stage-layers 1,3", "--pp 4 --schedule naive", "--dp 2 --overlap" };
+        "--pp 2 --tp 2 --micro 4 --stage-layers 1,3", "--pp 4 --schedule naive", "--dp 2 --overlap",
+        "--pp 2 --micro 4 --schedule zb-h1 --stage-layers 1,3" };
     struct tr_machine m = machine_of();
     const struct tr_core core = { 1e10, 1e30 };
     for (size_t l = 0; l < sizeof unequal / sizeof *unequal; l++) {

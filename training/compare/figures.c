@@ -5,6 +5,7 @@
 
 #include "training/account/flows.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 double *tr_compare_sends(const struct tr_contender *x)
@@ -108,7 +109,8 @@ void tr_compare_figures_json(const struct tr_contender *x, FILE *to)
     for (int a = 0; a < n; a++)
         for (int b = 0; b < n; b++)
             fprintf(to, "%s%.17g%s", b ? ", " : a ? ", [" : "[", sends[a * n + b], b + 1 == n ? "]" : "");
-    fprintf(to, "], \"memory_over\": {");
+    fprintf(to, "], \"peak\": %" PRId64 ", \"memory_over\": {",
+        tr_tapes_of(x->prepared.tapes, x->largest)->peak_total);
     for (int k = 0; k < TR_MEMORIES; k++)
         for (int i = 0; i < TR_COMPARE_COLUMNS; i++)
             if (i)
