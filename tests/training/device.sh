@@ -251,8 +251,9 @@ done
 # each ends with its words, within two seconds of the other.
 ranks()
 {
-    rm -f "$scratch/shared"
-    rm -f "$scratch/id"
+    rm -f "$scratch/shared" "$scratch/id"
+    : >"$scratch/said0"
+    : >"$scratch/said1"
     "$info" id >"$scratch/id" &
     holder=$!
     while [ ! -s "$scratch/id" ]; do
