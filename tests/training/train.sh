@@ -74,6 +74,13 @@ refused 'with --async: gradients or weights wait' --untied --clip 0 --pp 2 --mic
 refused 'a context of 8192 needs at least 8193' --context 8192 --layers 1 --eval-every 1
 fails_with 'is an option of .train.' '^ *[0-9]' "$train" explain --eval-every 1
 
+# Rates that go nowhere.
+refused 'rate-min 3: legal are 0 to the --rate' --rate-schedule linear --rate-min 3
+refused 'rate-min: the rate is constant' --rate-min 0.0001
+refused 'rate-steps: the rate is constant' --rate-steps 5
+refused 'warmup 5 takes longer than --rate-steps 3' --rate-schedule cosine --rate-steps 3 --warmup 5
+refused 'legal is --rate-schedule constant without --warmup' --dp 2 --servers 1 --server-mode async --warmup 2
+
 # Free order: other bits than the canonical ones, and the same loss to six digits.
 "$train" --order free --hex --data grammar --steps 2 --dp 2 --tp 2 >"$scratch/free" 2>"$scratch/said" ||
     fail "--order free: $(cat "$scratch/said")"
