@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test_cases.c: the lists of verify, of which CI runs the short one: every line of every list is legal, and
- * none is so long that its end is lost. */
+ * none is so long that its end is lost, or needs more ranks than verify starts. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,8 +18,10 @@ static int legal_cases(enum tr_verify_extent extent)
         cr_expect_lt(strlen(list[i].options), sizeof list[i].options - 1);
         bool ok = tr_verify_options(&o, &list[i], &e) && tr_run_make(&run, &o, &e);
         cr_expect(ok, "%s: %s", list[i].options, e.text);
-        if (ok)
+        if (ok) {
+            cr_expect_leq(run.plan.mesh.n, TR_VERIFY_RANKS, "%s: %d ranks", list[i].options, run.plan.mesh.n);
             tr_run_free(&run);
+        }
     }
     free(list);
     return n;

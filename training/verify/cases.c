@@ -449,7 +449,7 @@ static const char *const more[] = {
     MOE "--dp 4 --ep 4 --overlap --bucket 64K --aux-loss 0.5",
     MOE "--experts 2 --top-k 2 --dp 2 --ep 2 --capacity-factor 0.01",
     MOE "--cp 8 --experts 5 --top-k 1",
-    MOE "--cp 4 --cp-attention ring --dp 2 --ep 2 --pp 2 --micro 2 --schedule zb-h1",
+    MOE "--cp 2 --cp-attention ring --dp 2 --ep 2 --pp 2 --micro 2 --schedule zb-h1",
     MOE "--cp 4 --cp-attention ulysses+ring --dp 2 --ep 2 --zero 1",
     MOE "--cp 4 --cp-map zigzag --dp 2 --ep 2 --capacity-factor 1 --aux-loss 0.1",
     MOE "--cp 2 --tp 2 --sp --dp 2 --capacity-factor 0.5 --aux-loss 0.01 --offload both",

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_WORDS = sizeof((struct tr_verify_case *)0)->options / 2, RANKS = 8 };
+enum { MOST_WORDS = sizeof((struct tr_verify_case *)0)->options / 2 };
 
 struct work {
     struct tr_verify_case *cases;
@@ -99,9 +99,9 @@ static bool all_cases(tutti_comm *world, void *context, struct tr_error *e)
 {
     const struct work *w = context;
     int rank = tutti_comm_rank(world), equal = 0, near = 0;
-    if (tutti_comm_size(world) != RANKS)
-        return tr_fail(e, "verify takes %d ranks, and %d were started; legal is -n %d, or no launcher", RANKS,
-            tutti_comm_size(world), RANKS);
+    if (tutti_comm_size(world) != TR_VERIFY_RANKS)
+        return tr_fail(e, "verify takes %d ranks, and %d were started; legal is -n %d, or no launcher",
+            TR_VERIFY_RANKS, tutti_comm_size(world), TR_VERIFY_RANKS);
     struct tr_seat seat;
     if (!tr_seat_take(&seat, w->asked, world, e))
         return false;
@@ -210,7 +210,7 @@ static int draw(struct work *w, const struct tr_options *asked)
         bool broken = false;
         do
             tr_verify_draw(c, &state);
-        while (tr_verify_options(&o, c, &e) && ranks_of(&o) > RANKS);
+        while (tr_verify_options(&o, c, &e) && ranks_of(&o) > TR_VERIFY_RANKS);
         w->n += legal(c, &broken);
         wrong += broken;
     }
@@ -268,7 +268,7 @@ int tr_command_verify(int argc, char **argv)
     w.options = tr_new((size_t)w.n, sizeof *w.options);
     if (!make_goldens(&w, o.plan.numbers.free_order, &e))
         return tr_refuse(1, &e);
-    status = tr_launch(RANKS, all_cases, &w);
+    status = tr_launch(TR_VERIFY_RANKS, all_cases, &w);
     tr_goldens_free(&w.goldens);
     free(w.cases), free(w.options);
     return status || wrong ? 1 : 0;

@@ -12,6 +12,7 @@ struct tr_verify_case {
 };
 
 enum { TR_VERIFY_MOST = 2048 }; /* the cases that a list has room for */
+enum { TR_VERIFY_RANKS = 8 }; /* that are started; no case has more */
 
 /* QUICK: a cut that has every paradigm and every pair; ALL: every legal product too. */
 enum tr_verify_extent { TR_VERIFY_QUICK, TR_VERIFY, TR_VERIFY_ALL };
