@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # test_gpu_run.sh: tests/gpu/run on the stub, so that the script works when a GPU is there for a few minutes.
-# Its first stage; that it is not run twice; that a build can be carried; and that it tells what failed, or
-# that there is no device.
+# Its first stage; that it is not run twice; that a build can be carried; that it tells what failed, or that
+# there is no device; and the trainer's checks.
 set -u
 LC_ALL=C
 export LC_ALL
@@ -76,6 +76,66 @@ for way in H-processes W-processes L-threads H-threads; do
 done
 has good/report.md '^| H | processes | 2 | graph | 8 | [0-9.]* | true |'
 is_json good/stage5.jsonl
+
+# The trainer: bits and times, beside an llm.c of which only the words that it prints are there; and what
+# fails keeps nothing else from its turn.
+if [ -f tests/.libs/libtutti_train_stub.so ] && command -v python3 >/dev/null; then
+    cat >"$scratch/llmc" <<'END'
+#!/bin/sh
+[ -s gpt2_124M.bin ] && [ -s train.bin ] && [ -s val.bin ] || exit 1
+for step in 1 2 3 4 5 6; do
+    echo "step    $step/12: train loss 10.9 ($step.500000 ms, 4000 tok/s)"
+done
+END
+    chmod +x "$scratch/llmc"
+    LLMC_GPU=$scratch/llmc bash "$sources/tests/gpu/run" --train --stub --build . --out "$scratch/trained" \
+        >"$scratch/said" 2>&1 || fail "--train: exit code $?"
+    for check in bits-gpt:nano bits-mlp:nano mesh-dp-4 mesh-threads-4; do
+        has trained/stage6.jsonl "\"check\": \"$check\", \"outcome\": \"passed\".*\"steps\": [35]"
+    done
+    has trained/stage6.jsonl '"check": "speed-124M-llmc", "outcome": "passed".*"ms": 5.500, "tokens_per_'
+    has trained/report.md '^| speed-micro | passed | [0-9.]* | [1-9][0-9]* |'
+    has trained/report.md '^| speed-micro-torch | skipped |'
+    is_json trained/stage6.jsonl
+    sed -n 's/speed-124M-llmc\(.*\)5\.500/speed-124M\111.000/p' "$scratch/trained/stage6.jsonl" \
+        >"$scratch/more"
+    cat "$scratch/more" >>"$scratch/trained/stage6.jsonl" # as if it had run there
+    bash "$sources/tests/gpu/run" --train --stub --build . --out "$scratch/trained" >"$scratch/said" 2>&1
+    has trained/report.md '^- speed-124M: 0.50 of the rate of speed-124M-llmc$'
+    STUB_GPU=devices=1,fail=host_call:60:broken bash "$sources/tests/gpu/run" --train --stub --build . \
+        --out "$scratch/broken" >"$scratch/said" 2>&1
+    [ $? -eq 1 ] || fail '--train with a device that breaks'
+    has broken/stage6.jsonl '"item": "train/bits-gpt:nano", "outcome": "failed".*told to fail'
+    has broken/stage6.jsonl '"item": "train/speed-micro-torch", "outcome": "skipped"'
+
+    # A bit is seen: of a step (here of the GPU's with four ranks), or of the state (of the mlp).
+    mkdir "$scratch/other"
+    cat >"$scratch/other/tutti-train" <<'END'
+#!/bin/sh
+device=cpu norm=0x1p+0 last=''
+case "$*" in
+*"--device cuda"*) device=cuda ;;
+esac
+case "$device $*" in
+cuda*"--dp 4"*) norm=0x1.0000000000001p+0 ;;
+esac
+case "$*" in
+*"--model mlp:nano --batch"*) ;;
+*) device=any ;;
+esac
+for word; do
+    [ "$last" != --save ] || echo $device >"$word"
+    last=$word
+done
+echo "step 0 loss 1.5 0x1.8p+0 norm 1 $norm"
+END
+    chmod +x "$scratch/other/tutti-train"
+    for check in bits-gpt:nano=passed bits-mlp:nano=failed.*other mesh-dp-4=failed.*0001p; do
+        (cd "$scratch/other" && STUB_GPU=devices=1 bash "$sources/tests/gpu/train.sh" "${check%%=*}") \
+            >"$scratch/said" 2>&1
+        grep -q "\"outcome\": \"${check#*=}" "$scratch/said" || fail "$check of numbers that differ"
+    done
+fi
 
 # What is carried is enough, wherever it lies.
 bash "$sources/tests/gpu/run" --pack "$scratch/pack" --build . >"$scratch/said" 2>&1 || fail '--pack'

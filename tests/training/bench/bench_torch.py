@@ -1,16 +1,21 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The same GPT in PyTorch, float32, for bench_train.sh.
+"""The same GPT in PyTorch, for bench_train.sh, and with NUMBERS on a GPU, for tests/gpu/train.sh.
 
-usage: bench_torch.py LAYERS CHANNELS HEADS CONTEXT VOCABULARY BATCH STEPS
+usage: bench_torch.py LAYERS CHANNELS HEADS CONTEXT VOCABULARY BATCH STEPS [NUMBERS]
+
+NUMBERS are float32, tf32 or bfloat16 (autocast): each step's milliseconds are printed then.
 """
 import sys
+import time
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-LAYERS, CHANNELS, HEADS, CONTEXT, VOCABULARY, BATCH, STEPS = map(int, sys.argv[1:])
+LAYERS, CHANNELS, HEADS, CONTEXT, VOCABULARY, BATCH, STEPS = map(int, sys.argv[1:8])
+NUMBERS = sys.argv[8] if len(sys.argv) > 8 else None
+DEVICE = "cuda" if NUMBERS else "cpu"
 
 
 class Layer(nn.Module):
@@ -50,12 +55,20 @@ class Model(nn.Module):
 
 
 torch.set_num_threads(1)
-model = Model()
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1)
-text = torch.randint(VOCABULARY, (BATCH, CONTEXT + 1))
+torch.backends.cuda.matmul.allow_tf32 = NUMBERS in ("tf32", "bfloat16")
+model = Model().to(DEVICE)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1,
+                              **({"fused": True} if NUMBERS else {}))
+text = torch.randint(VOCABULARY, (BATCH, CONTEXT + 1), device=DEVICE)
 for _ in range(STEPS):
-    loss = functional.cross_entropy(model(text[:, :-1]).reshape(-1, VOCABULARY), text[:, 1:].reshape(-1))
+    begun = time.perf_counter()
+    with torch.autocast(DEVICE, torch.bfloat16, enabled=NUMBERS == "bfloat16"):
+        scores = model(text[:, :-1])
+    loss = functional.cross_entropy(scores.reshape(-1, VOCABULARY).float(), text[:, 1:].reshape(-1))
     optimizer.zero_grad()
     loss.backward()
     nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
+    if NUMBERS:
+        torch.cuda.synchronize()
+        print((time.perf_counter() - begun) * 1000, flush=True)
