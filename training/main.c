@@ -15,6 +15,7 @@ static const struct {
     { "verify", "every paradigm and mesh against one device, bit for bit", tr_command_verify },
     { "compare", "the paradigms side by side: bits, time, bytes, memory", tr_command_compare },
     { "mesh", "where each rank stands, the groups, and which meshes are legal", tr_command_mesh },
+    { "devices", "processors and GPUs side by side, and which are here", tr_command_devices },
     { "schedule", "show, simulate and check pipeline schedules", tr_command_schedule },
     { "staleness", "how old the weights of asynchronous pipelines are, and the loss", tr_command_staleness },
     { "demo", "a matrix product, or a ring all-reduce, on real ranks", tr_command_demo },

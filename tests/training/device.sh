@@ -13,6 +13,17 @@ info=$PWD/tutti-info
 gpt='--data grammar --layers 2 --heads 2 --context 8 --vocabulary 64 --batch 2 --steps 2'
 mlp='--model mlp:nano --inputs 8 --batch 4 --steps 2'
 
+# shows_devices LINE [PROGRAM]...: both kinds side by side, and what is here.
+shows_devices()
+{
+    line=$1
+    shift
+    "$@" "$train" devices >"$scratch/out" 2>"$scratch/said" || fail "devices: $(cat "$scratch/said")"
+    grep -q "$line" "$scratch/out" || fail "devices: not $line but $(cat "$scratch/out")"
+}
+shows_devices '^GPU: none can be used: .*/nowhere' env TRAIN_DEVICE_LIBRARY=/nowhere
+fails_with 'it has no options' '^GPU' "$train" devices --dp 2
+
 # Without the library nothing begins, and the error says what is legal.
 fails_with 'the kernels for devices cannot be used: /nowhere' '^ *[0-9]' env TRAIN_DEVICE_LIBRARY=/nowhere \
     "$train" --device cuda --steps 1
@@ -27,6 +38,9 @@ GLIBC_TUNABLES=glibc.rtld.optional_static_tls=8192:glibc.malloc.trim_threshold=1
 GLIBC_TUNABLES=$GLIBC_TUNABLES:glibc.malloc.arena_max=1
 TUTTI_DEVICE_LIBRARY=$stub TRAIN_DEVICE_LIBRARY=$kernels STUB_GPU=devices=1,memory=40960
 export GLIBC_TUNABLES TUTTI_DEVICE_LIBRARY TRAIN_DEVICE_LIBRARY STUB_GPU
+
+shows_devices '^GPU 0: Stub.*, [0-9]* multiprocessors, [1-9][0-9]* bytes free' env
+shows_devices '^GPU: none: .*devices=0' env STUB_GPU=devices=0
 
 only_there=
 # same OPTIONS: loss and norm of each step, and the state in the end, are those of the processor.

@@ -10,6 +10,7 @@ int tr_command_plan(int argc, char **argv);
 int tr_command_verify(int argc, char **argv);
 int tr_command_compare(int argc, char **argv);
 int tr_command_mesh(int argc, char **argv);
+int tr_command_devices(int argc, char **argv);
 int tr_command_schedule(int argc, char **argv);
 int tr_command_simulate(int argc, char **argv);
 int tr_command_staleness(int argc, char **argv);
