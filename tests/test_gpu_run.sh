@@ -82,6 +82,7 @@ is_json good/stage5.jsonl
 if [ -f tests/.libs/libtutti_train_stub.so ] && command -v python3 >/dev/null; then
     cat >"$scratch/llmc" <<'END'
 #!/bin/sh
+[ "${*#-i train.bin -j val.bin -b 8 -t 1024 }" != "$*" ] || exit 1
 [ -s gpt2_124M.bin ] && [ -s train.bin ] && [ -s val.bin ] || exit 1
 for step in 1 2 3 4 5 6; do
     echo "step    $step/12: train loss 10.9 ($step.500000 ms, 4000 tok/s)"
