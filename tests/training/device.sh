@@ -229,7 +229,7 @@ replays()
     fails_with 'legal is --pp 1' "$begun" "$train" $mlp --device cuda --pp 2 --ranks-as threads
     fails_with 'legal is -n 2 without it' "$begun" env RANK=0 "$train" $mlp --dp 2 --ranks-as threads
     fails_with 'legal is --ranks-as processes' "$begun" "$train" $mlp --dp 2 --servers 1 --ranks-as threads
-    fails_with 'is an option of [train]' "$begun" "$train" explain $mlp --dp 2 --ranks-as threads
+    fails_with 'is an option of train' "$begun" "$train" explain $mlp --dp 2 --ranks-as threads
 
     # Threads end together: for one that fails, whose instruction is named, and for a signal that asks.
     fails_with 'kernels cuda: host_call: told to fail' '^ *1' env STUB_GPU=fail=host_call:160:broken \

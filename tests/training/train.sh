@@ -54,13 +54,13 @@ grep '^step' "$scratch/out" | cut -d ' ' -f 1-8 | cmp -s - "$scratch/golden_cnn"
     fail "cnn: $(cat "$scratch/said" "$scratch/out") is not $(cat "$scratch/golden_cnn")"
 
 # What is held out has the golden program's loss on any mesh, and the steps behind an evaluation have theirs.
-"$gpt" steps=4 eval=2 batches=3 >"$scratch/golden"
+"$gpt" steps=4 eval=2 batches=3 >"$scratch/golden_eval"
 for mesh in '' '--dp 2 --zero 3' '--pp 2 --micro 2 --schedule zb-h1' '--tp 2 --sp --cp 2' \
     '--dp 2 --zero 1 --offload both'; do
     # shellcheck disable=SC2086 # words
     "$train" --hex --quiet --data grammar --steps 4 --eval-every 2 --eval-batches 3 $mesh >"$scratch/out" \
         2>"$scratch/said"
-    cmp -s "$scratch/out" "$scratch/golden" || fail "held out, $mesh: $(cat "$scratch/said" "$scratch/out")"
+    cmp -s "$scratch/out" "$scratch/golden_eval" || fail "held out, $mesh: $(cat "$scratch/said" "$scratch/out")"
 done
 "$train" --steps 2 --eval-every 2 --json >"$scratch/out" 2>&1
 tail -n 1 "$scratch/out" | grep -q '^{"event": "evaluation", "steps": 2, "loss": [0-9.]*}$' ||
@@ -72,7 +72,7 @@ refused 'with --offload-delay: gradients or weights wait' --offload optimizer --
 refused 'with --async: gradients or weights wait' --untied --clip 0 --pp 2 --micro 2 --async stash \
     --eval-every 1
 refused 'a context of 8192 needs at least 8193' --context 8192 --layers 1 --eval-every 1
-fails_with 'is an option of .train.' '^ *[0-9]' "$train" explain --eval-every 1
+fails_with 'is an option of train' '^ *[0-9]' "$train" explain --eval-every 1
 
 # Rates that go nowhere.
 refused 'rate-min 3: legal are 0 to the --rate' --rate-schedule linear --rate-min 3

@@ -22,20 +22,26 @@ bool tr_begin(struct tr_options *o, int argc, char **argv, const char *usage, bo
     return tr_begin_with(o, argc, argv, usage, list, status);
 }
 
+/* A usage begins with the command, which is in brackets where it may be left out. */
+static bool is_usage_of(const char *command, const char *usage)
+{
+    return !strncmp(usage + (*usage == '['), command, strlen(command));
+}
+
 /* Options of one command, which another would ignore. */
 static bool refuse_foreign(const struct tr_options *o, const char *usage, struct tr_error *e)
 {
     static const char *const foreign[][2] = { { "tape", "explain" }, { "markdown", "compare" },
         { "html", "compare" }, { "machine", "plan" }, { "measure", "plan" }, { "all", "verify" },
-        { "quick", "verify" }, { "random", "verify" }, { "ranks-as", "[train]" }, { "tune", "[train]" },
-        { "eval-every", "[train]" } };
+        { "quick", "verify" }, { "random", "verify" }, { "ranks-as", "train" }, { "tune", "train" },
+        { "eval-every", "train" } };
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
-        if (tr_options_given(o, foreign[i][0]) && strncmp(usage, foreign[i][1], strlen(foreign[i][1])) != 0)
+        if (tr_options_given(o, foreign[i][0]) && !is_usage_of(foreign[i][1], usage))
             return tr_fail(
                 e, "--%s is an option of %s, and this is another command", foreign[i][0], foreign[i][1]);
-    static const char *const on_devices[] = { "[train]", "explain", "verify" };
+    static const char *const on_devices[] = { "train", "explain", "verify" };
     for (size_t i = 0; i < sizeof on_devices / sizeof *on_devices; i++)
-        if (!strncmp(usage, on_devices[i], strlen(on_devices[i])))
+        if (is_usage_of(on_devices[i], usage))
             return true;
     return !o->device ||
            tr_fail(e, "--device cuda is for train, explain and verify; legal is here --device host");
