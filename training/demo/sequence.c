@@ -52,7 +52,7 @@ static void attend(struct job *j, int rank, const struct block *b)
 
 static tutti_status pass_on(const struct job *j, int rank, struct block *b, tutti_comm *comm)
 {
-    struct block got;
+    struct block got = *b;
     size_t count = sizeof got / sizeof(int32_t);
     tutti_status s = tutti_group_start();
     if (s == TUTTI_OK)

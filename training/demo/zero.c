@@ -71,10 +71,12 @@ static void bar(const struct job *j, int rank, char letter, bool cut)
 
 static int report(const struct job *j)
 {
-    static const char *const names[STAGES] = { "0: data parallel, all on each rank",
-        "1: the optimizer's state is cut", "2: gradients, too",
-        "3: parameters, too: gathered when a layer needs "
-        "them" };
+    static const char *const names[STAGES] = {
+        "0: data parallel, all on each rank",
+        "1: the optimizer's state is cut",
+        "2: gradients, too",
+        "3: parameters, too: gathered when a layer needs them",
+    };
     bool right = true;
     printf(
         "%d parameters on %d ranks: W values, G gradients, O the optimizer's state (of Adam twice as many)\n",
