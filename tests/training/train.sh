@@ -60,7 +60,8 @@ for mesh in '' '--dp 2 --zero 3' '--pp 2 --micro 2 --schedule zb-h1' '--tp 2 --s
     # shellcheck disable=SC2086 # words
     "$train" --hex --quiet --data grammar --steps 4 --eval-every 2 --eval-batches 3 $mesh >"$scratch/out" \
         2>"$scratch/said"
-    cmp -s "$scratch/out" "$scratch/golden_eval" || fail "held out, $mesh: $(cat "$scratch/said" "$scratch/out")"
+    cmp -s "$scratch/out" "$scratch/golden_eval" ||
+        fail "held out, $mesh: $(cat "$scratch/said" "$scratch/out")"
 done
 "$train" --steps 2 --eval-every 2 --json >"$scratch/out" 2>&1
 tail -n 1 "$scratch/out" | grep -q '^{"event": "evaluation", "steps": 2, "loss": [0-9.]*}$' ||
