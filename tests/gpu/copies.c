@@ -20,18 +20,6 @@
 
 enum { LINE = 16 /* words */, ROOM = 1 << 20 };
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof *values, compare);
-    return values[count / 2];
-}
-
 struct bench {
     struct gpu_me *me;
     uint32_t *words, *seen;
@@ -97,7 +85,7 @@ static double time_turns(const struct bench *b, enum kind kind, uint64_t bytes, 
         gpu_store(b->words, mine + 1);
         *turn = next;
     }
-    return median(times, TURNS);
+    return gpu_median(times, TURNS);
 }
 
 static void take_turns(struct gpu_me *me, int processes)
@@ -174,7 +162,7 @@ static double rate(const struct bench *b, bool out, bool in, void *other)
         gpu_sync(b->me, other);
         times[t] = gpu_seconds() - before;
     }
-    return 1e-9 * COPIES * (out + in) * ROOM / median(times, TIMES);
+    return 1e-9 * COPIES * (out + in) * ROOM / gpu_median(times, TIMES);
 }
 
 static void both_ways(struct gpu_me *me)
@@ -216,7 +204,7 @@ static double move_many(const struct bench *b, int count, bool by_kernel)
         gpu_sync(b->me, b->stream);
         times[t] = 1e6 * (gpu_seconds() - before);
     }
-    return median(times, TIMES);
+    return gpu_median(times, TIMES);
 }
 
 static void many(struct gpu_me *me)

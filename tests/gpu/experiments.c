@@ -24,18 +24,6 @@
 
 enum { ROUNDS = 200, LINE = 16 /* words */, MIB = 1 << 20 };
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof *values, compare);
-    return values[count / 2];
-}
-
 static uint32_t *begin(struct gpu_me *me, uint32_t **seen)
 {
     gpu_fine(me, me->dev->use(me->device), "use");
@@ -192,7 +180,7 @@ static double time_of_graph(struct gpu_me *me, void **events, int count, uint8_t
     }
     gpu_fine(me, me->dev->graph.runnable_destroy(runnable), "runnable_destroy");
     gpu_fine(me, me->dev->graph.destroy(graph), "graph_destroy");
-    return median(times, rounds);
+    return gpu_median(times, rounds);
 }
 
 static void graph_events(struct gpu_me *me)
@@ -233,7 +221,7 @@ static double time_of_fold(struct gpu_me *me, const struct tt_fused_params *para
         gpu_fine(me, me->dev->event.elapsed(events[0], events[1], &ms), "elapsed");
         times[i] = 1e3 * ms;
     }
-    return median(times, TIMES);
+    return gpu_median(times, TIMES);
 }
 
 static void alignments(struct gpu_me *me)
@@ -294,7 +282,7 @@ static double time_of_end(
         times[i - before_all - 1] = 1e6 * (gpu_seconds() - before);
         gpu_sync(me, stream);
     }
-    return median(times, rounds);
+    return gpu_median(times, rounds);
 }
 
 static void ends(struct gpu_me *me)

@@ -75,6 +75,18 @@ void gpu_number(struct gpu_me *me, const char *name, double value)
     notes->numbers[notes->count++].value = value;
 }
 
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double gpu_median(double *values, int count)
+{
+    qsort(values, (size_t)count, sizeof *values, compare);
+    return values[count / 2];
+}
+
 static void print_text(const char *text)
 {
     putchar('"');

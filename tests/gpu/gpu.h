@@ -52,6 +52,7 @@ _Noreturn void gpu_skip(struct gpu_me *me, const char *format, ...) __attribute_
 void gpu_number(struct gpu_me *me, const char *name, double value); /* the unit is last in the name */
 
 double gpu_seconds(void);
+double gpu_median(double *values, int count); /* which it sorts */
 void gpu_meet(struct gpu_me *me); /* the two processes of a check */
 void gpu_send(struct gpu_me *me, const struct tt_dev_export *export);
 void gpu_receive(struct gpu_me *me, struct tt_dev_export *export); /* *export->fd is the receiver's own */

@@ -15,18 +15,6 @@
 
 enum { ROUNDS = 400, LINE = 16 /* words */, LARGE = 64 << 20 };
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof *values, compare);
-    return values[count / 2];
-}
-
 static uint32_t *begin(struct gpu_me *me, uint32_t **seen)
 {
     gpu_fine(me, me->dev->use(me->device), "use");
@@ -51,7 +39,7 @@ static void doorbell(struct gpu_me *me)
         gpu_await(me, words + LINE, i, "a doorbell's answer");
         times[i - 1] = 1e6 * (gpu_seconds() - before);
     }
-    gpu_number(me, "round_trip_us", median(times, ROUNDS));
+    gpu_number(me, "round_trip_us", gpu_median(times, ROUNDS));
     gpu_number(me, "least_us", times[0]);
 }
 
@@ -79,11 +67,11 @@ static void enqueueing(struct gpu_me *me)
         for (int k = 0; k < 4; k++)
             times[k][i - 1] = 1e6 * (at[k + 1] - at[k]);
     }
-    gpu_number(me, "copy_back_us", median(times[0], ROUNDS));
-    gpu_number(me, "write_word_us", median(times[1], ROUNDS));
-    gpu_number(me, "wait_word_us", median(times[2], ROUNDS));
-    gpu_number(me, "copy_in_us", median(times[3], ROUNDS));
-    gpu_number(me, "whole_us", median(whole, ROUNDS)); /* the least that H can need for one rank */
+    gpu_number(me, "copy_back_us", gpu_median(times[0], ROUNDS));
+    gpu_number(me, "write_word_us", gpu_median(times[1], ROUNDS));
+    gpu_number(me, "wait_word_us", gpu_median(times[2], ROUNDS));
+    gpu_number(me, "copy_in_us", gpu_median(times[3], ROUNDS));
+    gpu_number(me, "whole_us", gpu_median(whole, ROUNDS)); /* the least that H can need for one rank */
 }
 
 /* Words in a graph: the same values at each replay, so the host sets them back in between. */
@@ -112,8 +100,8 @@ static void replay(struct gpu_me *me)
         gpu_sync(me, stream);
     }
     gpu_number(me, "replays", ROUNDS);
-    gpu_number(me, "launch_us", median(launches, ROUNDS));
-    gpu_number(me, "round_trip_us", median(times, ROUNDS));
+    gpu_number(me, "launch_us", gpu_median(launches, ROUNDS));
+    gpu_number(me, "round_trip_us", gpu_median(times, ROUNDS));
 }
 
 /* --- Streams of one process */
@@ -138,7 +126,7 @@ static void event_hops(struct gpu_me *me)
         gpu_await(me, words + LINE, t, "the last hop");
         times[t - 1] = 1e6 * (gpu_seconds() - before) / HOPS;
     }
-    gpu_number(me, "hop_us", median(times, TRIES));
+    gpu_number(me, "hop_us", gpu_median(times, TRIES));
 }
 
 /* So many streams wait for words of their own while one more still gets through. More are in each other's
@@ -294,7 +282,7 @@ static void ipc(struct gpu_me *me)
         }
         gpu_number(me, "by_descriptor", by_descriptor);
         gpu_number(me, "import_ms", import_ms);
-        gpu_number(me, "copy_from_peer_gb_s", 1e-9 * (double)bytes / median(times, 5));
+        gpu_number(me, "copy_from_peer_gb_s", 1e-9 * (double)bytes / gpu_median(times, 5));
     }
     gpu_meet(me);
 }
@@ -336,7 +324,7 @@ static void link_rates(struct gpu_me *me)
             gpu_sync(me, stream);
             times[i] = gpu_seconds() - before;
         }
-        gpu_number(me, names[way], 1e-9 * (double)bytes / median(times, 7));
+        gpu_number(me, names[way], 1e-9 * (double)bytes / gpu_median(times, 7));
     }
 }
 
@@ -357,7 +345,7 @@ static double kernel_ms(
         gpu_fine(me, me->dev->event.elapsed(begin_event, end_event, &ms), "elapsed");
         times[i] = ms;
     }
-    return median(times, TIMES);
+    return gpu_median(times, TIMES);
 }
 
 static void fold_rates(struct gpu_me *me, uint64_t bytes, void *stream, void *events[2])
@@ -431,8 +419,8 @@ static void kernel_rates(struct gpu_me *me)
         gpu_sync(me, stream);
         whole[i] = 1e6 * (gpu_seconds() - before);
     }
-    gpu_number(me, "launch_us", median(paid, ROUNDS));
-    gpu_number(me, "idle_launch_us", median(whole, ROUNDS));
+    gpu_number(me, "launch_us", gpu_median(paid, ROUNDS));
+    gpu_number(me, "idle_launch_us", gpu_median(whole, ROUNDS));
     for (int i = 0; i < 2; i++)
         gpu_fine(me, me->dev->event.destroy(events[i]), "event.destroy");
 }
