@@ -183,25 +183,32 @@ static const struct tr_stored *find(const struct tr_safetensors *s, const char *
                                                              : tr_safetensors_find(s, name + strlen(outer));
 }
 
+/* What all families have alike: `norm` is the name of a layer's, up to its number, and behind it. */
+static void read_common_sizes(struct tr_model_options *sizes, const struct tr_safetensors *s,
+    const struct tr_stored *embedding, const char *const norm[2])
+{
+    char name[TR_FOREIGN_NAME];
+    int64_t layers = 0;
+    do
+        snprintf(name, sizeof name, "%s%" PRId64 "%s", norm[0], layers, norm[1]);
+    while (find(s, name) && ++layers);
+    if (!sizes->layers)
+        sizes->layers = layers;
+    if (!sizes->channels)
+        sizes->channels = embedding->shape[1];
+    if (!sizes->vocabulary)
+        sizes->vocabulary = embedding->shape[0];
+}
+
 /* Sizes of a Llama: neither heads nor the context are in the file. */
 static void read_llama_sizes(struct tr_model_options *sizes, const struct tr_safetensors *s)
 {
     const struct tr_stored *wte = find(s, "model.embed_tokens.weight"),
                            *gate = find(s, "model.layers.0.mlp.gate_proj.weight"),
                            *keys = find(s, "model.layers.0.self_attn.k_proj.weight");
-    char name[TR_FOREIGN_NAME];
-    int64_t layers = 0;
     if (!wte || !gate || !keys || wte->dims != 2 || gate->dims != 2 || keys->dims != 2)
         return;
-    do
-        snprintf(name, sizeof name, "model.layers.%" PRId64 ".input_layernorm.weight", layers);
-    while (find(s, name) && ++layers);
-    if (!sizes->layers)
-        sizes->layers = layers;
-    if (!sizes->channels)
-        sizes->channels = wte->shape[1];
-    if (!sizes->vocabulary)
-        sizes->vocabulary = wte->shape[0];
+    read_common_sizes(sizes, s, wte, (const char *const[]){ "model.layers.", ".input_layernorm.weight" });
     if (!sizes->hidden)
         sizes->hidden = gate->shape[0];
     if (!sizes->kv_heads && sizes->heads && sizes->channels / sizes->heads)
@@ -213,21 +220,11 @@ static void read_sizes(struct tr_options *o, const struct tr_safetensors *s)
 {
     struct tr_model_options *sizes = &o->model.sizes;
     const struct tr_stored *wte = find(s, "transformer.wte.weight"), *wpe = find(s, "transformer.wpe.weight");
-    char name[TR_FOREIGN_NAME];
-    int64_t layers = 0;
     if (!strncmp(o->model.name, "llama", 5))
         read_llama_sizes(sizes, s);
     if (strncmp(o->model.name, "gpt", 3) != 0 || !wte || !wpe || wte->dims != 2 || wpe->dims != 2)
         return;
-    do
-        snprintf(name, sizeof name, "transformer.h.%" PRId64 ".ln_1.weight", layers);
-    while (find(s, name) && ++layers);
-    if (!sizes->layers)
-        sizes->layers = layers;
-    if (!sizes->channels)
-        sizes->channels = wte->shape[1];
-    if (!sizes->vocabulary)
-        sizes->vocabulary = wte->shape[0];
+    read_common_sizes(sizes, s, wte, (const char *const[]){ "transformer.h.", ".ln_1.weight" });
     if (!sizes->context)
         sizes->context = wpe->shape[0];
     if (!sizes->heads && sizes->channels % 64 == 0)
