@@ -17,20 +17,6 @@ TestSuite(api_abort_local, .timeout = 240);
 
 enum { LONG = 4 << 20, ROUNDS = 5 }; /* to see that a rank is gone takes a while */
 
-struct hosts {
-    int count; /* ranks are by turns on so many; 0: as the environment says */
-};
-
-static void go_to_host(struct ranks_me *me)
-{
-    const struct hosts *hosts = me->context;
-    char name[32];
-    if (hosts == NULL || hosts->count == 0)
-        return;
-    snprintf(name, sizeof name, "abort %d", me->rank % hosts->count);
-    setenv("TUTTI_HOSTID", name, 1);
-}
-
 /* Waits until this place of the shared memory has the value. */
 static void await(struct ranks_me *me, int place, int value)
 {
@@ -150,7 +136,7 @@ enum { WAITS = sizeof waits / sizeof waits[0] };
 /* One rank aborts, while the others call nothing, so that its wait has no other end; then they do. */
 static void wait_ends(struct ranks_me *me)
 {
-    go_to_host(me);
+    ranks_go_to_host(me);
     for (int i = 0; i < WAITS; i++) {
         int who = i % me->n;
         tutti_comm *comm = join(me);
@@ -185,8 +171,8 @@ Test(api_abort_local, ends_every_wait)
 {
     for (int kind = RANKS_PROCESSES; kind <= RANKS_TOGETHER; kind++)
         ranks_run(&(struct ranks_plan){ .n = 3, .kind = (enum ranks_kind)kind, .run = wait_ends });
-    ranks_run(&(struct ranks_plan){ .n = 3, .run = wait_ends, .context = &(struct hosts){ 2 } });
-    ranks_run(&(struct ranks_plan){ .n = 2, .run = wait_ends, .context = &(struct hosts){ 2 } });
+    ranks_run(&(struct ranks_plan){ .n = 3, .run = wait_ends, .context = &(struct ranks_hosts){ 2 } });
+    ranks_run(&(struct ranks_plan){ .n = 2, .run = wait_ends, .context = &(struct ranks_hosts){ 2 } });
 }
 
 /* --- The others go on */
@@ -221,7 +207,7 @@ static void exchange_all(struct ranks_me *me, tutti_comm *comm, int peer)
  * time; then the three make a communicator without it, and only what needs it fails. */
 static void others_go_on(struct ranks_me *me)
 {
-    go_to_host(me);
+    ranks_go_to_host(me);
     for (int round = 0; round < 4; round++) {
         tutti_comm *comm = join(me), *rest = NULL;
         float x = 1;
@@ -271,15 +257,15 @@ Test(api_abort_local, others_go_on)
 {
     for (int kind = RANKS_PROCESSES; kind <= RANKS_TOGETHER; kind++)
         ranks_run(&(struct ranks_plan){ .n = 4, .kind = (enum ranks_kind)kind, .run = others_go_on });
-    ranks_run(&(struct ranks_plan){ .n = 4, .run = others_go_on, .context = &(struct hosts){ 2 } });
-    ranks_run(&(struct ranks_plan){ .n = 4, .run = others_go_on, .context = &(struct hosts){ 4 } });
+    ranks_run(&(struct ranks_plan){ .n = 4, .run = others_go_on, .context = &(struct ranks_hosts){ 2 } });
+    ranks_run(&(struct ranks_plan){ .n = 4, .run = others_go_on, .context = &(struct ranks_hosts){ 4 } });
 }
 
 /* What was sent before and needs nothing of the sender any more can be received. */
 static void sent_before(struct ranks_me *me)
 {
     uint8_t few[16] = { 0 };
-    go_to_host(me);
+    ranks_go_to_host(me);
     tutti_comm *comm = join(me);
     if (comm == NULL)
         return;
@@ -303,7 +289,7 @@ Test(api_abort_local, what_was_sent_before_arrives)
 {
     ranks_run(&(struct ranks_plan){ .n = 2, .run = sent_before });
     ranks_run(&(struct ranks_plan){ .n = 2, .kind = RANKS_TOGETHER, .run = sent_before });
-    ranks_run(&(struct ranks_plan){ .n = 2, .run = sent_before, .context = &(struct hosts){ 2 } });
+    ranks_run(&(struct ranks_plan){ .n = 2, .run = sent_before, .context = &(struct ranks_hosts){ 2 } });
 }
 
 /* --- Whose memory it is */
@@ -338,7 +324,7 @@ static void in_the_midst(struct ranks_me *me)
 {
     const struct memory *m = me->context;
     uint8_t *third = malloc(LONG);
-    go_to_host(&(struct ranks_me){ .rank = me->rank, .context = &(struct hosts){ m->hosts } });
+    ranks_go_to_host(&(struct ranks_me){ .rank = me->rank, .context = &(struct ranks_hosts){ m->hosts } });
     for (int round = 0; round < ROUNDS; round++) {
         tutti_comm *comm = join(me);
         uint8_t *buffer = take_memory(me, m), *other = take_memory(me, m);
@@ -494,7 +480,7 @@ Test(api_abort_local, does_not_wait_for_the_calls_of_others)
 /* Two of four abort in the same moment, each in a call with the other, and destroy their ends. */
 static void two_at_once(struct ranks_me *me)
 {
-    go_to_host(me);
+    ranks_go_to_host(me);
     for (int round = 0; round < 10; round++) {
         tutti_comm *comm = join(me);
         struct aborter a = { .me = me, .comm = comm, .delay_us = ranks_below(&me->random, 3000) };
@@ -521,13 +507,13 @@ Test(api_abort_local, two_at_once)
 {
     for (int kind = RANKS_PROCESSES; kind <= RANKS_TOGETHER; kind++)
         ranks_run(&(struct ranks_plan){ .n = 4, .kind = (enum ranks_kind)kind, .run = two_at_once });
-    ranks_run(&(struct ranks_plan){ .n = 4, .run = two_at_once, .context = &(struct hosts){ 2 } });
+    ranks_run(&(struct ranks_plan){ .n = 4, .run = two_at_once, .context = &(struct ranks_hosts){ 2 } });
 }
 
 /* With calls in streams that nobody answers: destroy gives the buffers back, and ends nothing elsewhere. */
 static void streams_then_destroy(struct ranks_me *me)
 {
-    go_to_host(me);
+    ranks_go_to_host(me);
     tutti_comm *comm = join(me);
     tutti_stream stream;
     float *long_one = calloc(1, LONG);
@@ -560,7 +546,8 @@ Test(api_abort_local, then_destroy_with_calls_in_streams)
 {
     ranks_run(&(struct ranks_plan){ .n = 3, .run = streams_then_destroy });
     ranks_run(&(struct ranks_plan){ .n = 3, .kind = RANKS_TOGETHER, .run = streams_then_destroy });
-    ranks_run(&(struct ranks_plan){ .n = 3, .run = streams_then_destroy, .context = &(struct hosts){ 3 } });
+    ranks_run(
+        &(struct ranks_plan){ .n = 3, .run = streams_then_destroy, .context = &(struct ranks_hosts){ 3 } });
 }
 
 /* In a group it acts at once: the calls of the group are refused then, and nothing has started. */

@@ -13,20 +13,6 @@
 
 TestSuite(api_regroup, .timeout = 180);
 
-struct hosts {
-    int count; /* ranks are by turns on so many; 0: as the environment says */
-};
-
-static void go_to_host(struct ranks_me *me)
-{
-    const struct hosts *hosts = me->context;
-    char name[32];
-    if (hosts == NULL || hosts->count == 0)
-        return;
-    snprintf(name, sizeof name, "regroup %d", me->rank % hosts->count);
-    setenv("TUTTI_HOSTID", name, 1);
-}
-
 /* A sum over all ranks of a communicator, each of which gives the number of its rank in the first one. */
 static void add_up(struct ranks_me *me, tutti_comm *comm, uint64_t expected)
 {
@@ -50,7 +36,7 @@ static void expect_rank(struct ranks_me *me, tutti_comm *comm, int rank, int n)
 static void shrink_well(struct ranks_me *me)
 {
     static const int excluded[] = { 2, 0 };
-    go_to_host(me);
+    ranks_go_to_host(me);
     tutti_comm *comm = ranks_join(me, NULL), *rest = NULL, *again = NULL;
     ranks_at(me, "without 0 and 2");
     if (me->rank == 1 || me->rank == 3) {
@@ -77,7 +63,7 @@ Test(api_regroup, fewer)
     for (int kind = RANKS_PROCESSES; kind <= RANKS_TOGETHER; kind++)
         ranks_run(&(struct ranks_plan){ .n = 4, .kind = (enum ranks_kind)kind, .run = shrink_well });
     ranks_run(&(struct ranks_plan){
-        .n = 4, .kind = RANKS_PROCESSES, .run = shrink_well, .context = &(struct hosts){ 3 } });
+        .n = 4, .kind = RANKS_PROCESSES, .run = shrink_well, .context = &(struct ranks_hosts){ 3 } });
 }
 
 static void shrink_to_one(struct ranks_me *me)
@@ -115,7 +101,7 @@ static void await_sums(struct ranks_me *me, int round, int living)
  * communicator of what is left of the last one. */
 static void die_in_turn(struct ranks_me *me)
 {
-    go_to_host(me);
+    ranks_go_to_host(me);
     tutti_comm *comm = ranks_join(me, NULL);
     uint64_t sum = JOB * (JOB + 1) / 2;
     for (int dead = 0; dead < JOB - 1; dead++) {
@@ -147,7 +133,7 @@ static void die_in_turn(struct ranks_me *me)
 
 Test(api_regroup, survivors)
 {
-    static const struct hosts hosts[] = { { 0 }, { 2 }, { 3 } };
+    static const struct ranks_hosts hosts[] = { { 0 }, { 2 }, { 3 } };
     for (size_t i = 0; i < sizeof hosts / sizeof hosts[0]; i++)
         ranks_run(&(struct ranks_plan){ .n = JOB,
             .kind = RANKS_PROCESSES,
@@ -344,7 +330,7 @@ Test(api_regroup, wrong_arguments)
 /* Ranks 0 and 1 begin; 2 joins, then 3. Another rank makes the id each time. */
 static void grow_twice(struct ranks_me *me)
 {
-    go_to_host(me);
+    ranks_go_to_host(me);
     struct {
         tutti_id id[3];
         _Atomic int ready;
@@ -387,7 +373,7 @@ static void grow_twice(struct ranks_me *me)
 
 Test(api_regroup, more)
 {
-    static const struct hosts hosts[] = { { 0 }, { 2 } };
+    static const struct ranks_hosts hosts[] = { { 0 }, { 2 } };
     for (size_t i = 0; i < sizeof hosts / sizeof hosts[0]; i++)
         ranks_run(
             &(struct ranks_plan){ .n = 4, .kind = RANKS_PROCESSES, .run = grow_twice, .context = &hosts[i] });
@@ -398,7 +384,7 @@ Test(api_regroup, more)
  * makes it, while others look for it already. */
 static void grow_without_id(struct ranks_me *me)
 {
-    go_to_host(me);
+    ranks_go_to_host(me);
     enum { OLD = 3, TRIES = 20 };
     struct {
         tutti_id id, next;
@@ -440,7 +426,7 @@ static void grow_without_id(struct ranks_me *me)
 
 Test(api_regroup, more_without_an_id)
 {
-    static const struct hosts hosts[] = { { 0 }, { 2 } };
+    static const struct ranks_hosts hosts[] = { { 0 }, { 2 } };
     for (size_t i = 0; i < sizeof hosts / sizeof hosts[0]; i++)
         ranks_run(&(struct ranks_plan){
             .n = 4, .kind = RANKS_PROCESSES, .run = grow_without_id, .context = &hosts[i] });

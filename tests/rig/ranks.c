@@ -60,6 +60,16 @@ int64_t ranks_now_ms(void)
     return now_ns() / 1000000;
 }
 
+void ranks_go_to_host(const struct ranks_me *me)
+{
+    const struct ranks_hosts *hosts = me->context;
+    char name[32];
+    if (hosts == NULL || hosts->count == 0)
+        return;
+    snprintf(name, sizeof name, "host %d", me->rank % hosts->count);
+    setenv("TUTTI_HOSTID", name, 1);
+}
+
 /* --- What a rank says */
 
 void ranks_at(struct ranks_me *me, const char *format, ...)

@@ -71,6 +71,13 @@ void ranks_run(const struct ranks_plan *plan);
  * that is over, the first byte of `shared` is 1. */
 void ranks_stop_in_turn(struct ranks_world *world, const struct ranks_plan *plan);
 
+/* A context of ranks that are by turns on so many hosts, which each says before it joins; 0, or no context:
+ * as the environment says. */
+struct ranks_hosts {
+    int count;
+};
+void ranks_go_to_host(const struct ranks_me *me);
+
 /* Of a rank: say what comes next; note a failure (the test goes on); the same unless `right`. */
 void ranks_at(struct ranks_me *me, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void ranks_fail(struct ranks_me *me, const char *format, ...) __attribute__((format(printf, 2, 3)));
