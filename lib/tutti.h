@@ -51,11 +51,11 @@
  * Its peers may be in the same call already, and wait for it: this rank has a second to make it right
  * (setting `refusal`); then the communicator ends, on all ranks, with INVALID_USAGE and this rank's reason.
  * The others are sticky: the communicator is over, every rank gets the same first cause (but for one that
- * ended it for itself, by tutti_comm_abort_local), and only abort,
- * state, get_error, get_last_error, traffic, rank, size, op_destroy and destroy are left. Of a call with
- * a stream, what can be told from the arguments is returned at once, as of any other; a later failure
- * ends the communicator (even for want of memory), and the points of the stream tell it. Outputs are set
- * only on success. tutti_get_last_error says what was wrong and what would be legal. */
+ * ended it for itself, by tutti_comm_abort_local), and only abort, state, get_error, get_last_error, traffic,
+ * rank, size, op_destroy and destroy are left. Of a call with a stream, what can be told from the arguments
+ * is returned at once, as of any other; a later failure ends the communicator (even for want of memory), and
+ * the points of the stream tell it. Outputs are set only on success. tutti_get_last_error says what was wrong
+ * and what would be legal. */
 #ifndef TUTTI_H
 #define TUTTI_H
 #include <stddef.h>
