@@ -247,9 +247,8 @@ tutti_status tutti_comm_shrink(tutti_comm *comm, const int *excluded, int count,
             "shrink: flags is 0x%llx; legal: 0, or TUTTI_SHRINK_ABORT", (unsigned long long)flags));
     if (atomic_load(&s.parent->endpoint->gone))
         return tt_group_note(tt_fail(TUTTI_INVALID_USAGE,
-            "shrink: this rank, %d, has left %s by tutti_comm_abort_local; legal: the others call it, with "
-            "this "
-            "rank excluded; or all call tutti_comm_abort, or pass TUTTI_SHRINK_ABORT, in its place",
+            "shrink: this rank, %d, has left %s by tutti_comm_abort_local; legal: the others call it, and "
+            "exclude this rank; or all call tutti_comm_abort, or pass TUTTI_SHRINK_ABORT, in its place",
             s.parent->rank, s.parent->identity.name));
     if (tt_group_open())
         return add_shrink(comm, excluded, count, flags, config, child);
