@@ -4,6 +4,7 @@
  * (tests/training/published.txt). */
 #include "tests/training/options_rig.h"
 
+#include "training/advice/measure.h"
 #include "training/advice/rules.h"
 #include "training/commands/limits.h"
 
@@ -219,6 +220,59 @@ Test(advice, messages_take_what_their_rings_take)
     cr_expect_eq(tr_reach_of_stage(&mesh, &m), TR_ACROSS);
 }
 
+/* A machine that was measured is priced at what it was measured to take. */
+Test(advice, what_was_measured_comes_back)
+{
+    enum { N = 4 };
+    const struct tr_measured of[N] = { { { 1e9, 4e8 }, 12e-6, 3e-3 }, { { 3e9, 2e8 }, 1, 1 },
+        { { 1e9, 1e8 }, 1, 1 }, { { 3e9, 1e8 }, 1, 1 } };
+    struct tr_spread all = { N, 1 };
+    struct tr_machine m;
+    machine(&m, "host");
+    tr_machine_from(&m, of, N);
+    cr_expect_float_eq(m.peak[0] * m.efficiency, 2e9, 1);
+    cr_expect_float_eq(m.peak[1] * m.efficiency, 2e8, 1);
+    cr_expect_float_eq(tr_call_seconds(&m, TR_ALL_REDUCE, TR_FEW * sizeof(float), all), 12e-6, 1e-7);
+    cr_expect_float_eq(tr_call_seconds(&m, TR_ALL_REDUCE, TR_MANY * sizeof(float), all), 3e-3, 1e-9);
+    machine(&m, "host");
+    double rate = m.rate[TR_INSIDE];
+    tr_machine_from(&m, of, 1);
+    cr_expect_float_eq(m.peak[0], 1e9, 1);
+    cr_expect_float_eq(m.rate[TR_INSIDE], rate, 1, "one rank has measured no call");
+}
+
+/* Where the cores that compute copy messages, too, these take their time, whatever runs beside. */
+Test(advice, who_copies_messages_covers_none)
+{
+    struct tr_search *host = search("-n 4", "host", 0),
+                     *gpus = search("--model gpt2:124M -n 4 --batch 64 --precision bfloat16", "a100", 0);
+    cr_expect(!best(host)->overlap && best(gpus)->overlap && best(host)->dp == 4 && best(gpus)->dp == 4);
+    char text[160];
+    for (int i = 0; i < host->n_evaluated; i++)
+        cr_expect_null(strstr(tr_choice_text(&host->evaluated[i].choice, text), "overlap"), "%s", text);
+    struct tr_options o;
+    struct tr_estimate in_turn, beside, covered;
+    struct tr_machine m;
+    machine(&m, "host");
+    options(&o, "--dp 4 --bucket 25M");
+    tr_evaluate(&in_turn, &o, &m);
+    options(&o, "--dp 4 --bucket 25M --overlap");
+    tr_evaluate(&beside, &o, &m);
+    m.covers = true;
+    tr_evaluate(&covered, &o, &m);
+    cr_assert(in_turn.legal && beside.legal && covered.legal);
+    cr_expect_float_eq(beside.price.step, in_turn.price.step, 1e-9);
+    cr_expect_lt(covered.price.step, beside.price.step);
+    struct tr_choice c = *best(gpus);
+    machine(&m, "a100");
+    tr_guess(&c, &gpus->sketch, &m);
+    double before = c.seconds;
+    c.overlap = false;
+    tr_guess(&c, &gpus->sketch, &m);
+    cr_expect_gt(c.seconds, before, "a guess knows it, too");
+    free(host), free(gpus);
+}
+
 /* ---- what textbooks recommend ---- */
 
 static enum tr_verdict verdict(const struct tr_search *s, const char *on, const char *begins)
@@ -369,4 +423,5 @@ Test(advice, machines_are_read)
     refuses("fast yes\n", "line 1: \"fast\"");
     refuses("ranks_per_host 1.5\n", "line 1: \"ranks_per_host\"");
     refuses("memory 80\n", "line 1: \"memory\"");
+    refuses("overlap 2\n", "line 1: \"overlap\"");
 }

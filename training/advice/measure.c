@@ -14,16 +14,11 @@
 #include <unistd.h>
 
 enum { LAYERS = 2, SEQUENCES = 8, STEPS_NS = 300000000, CALLS_NS = 50000000 };
-enum { FEW = 2, MANY = 1 << 18, BURST = 8 }; /* elements of a call; calls between looks at the clock */
-
-struct measured { /* by each rank, in memory that all share */
-    double rate[2]; /* FLOP/s in float32 and bfloat16 */
-    double few, many; /* seconds of an all_reduce */
-};
+enum { BURST = 8 }; /* calls between looks at the clock */
 
 struct probe {
     const struct tr_options *o;
-    struct measured *of;
+    struct tr_measured *of; /* in memory that all share */
 };
 
 /* One rank's share of the batch, a power of two as sums want it. */
@@ -48,6 +43,11 @@ static bool prepare(struct tr_prepared *p, struct tr_options *o, struct tr_error
     tr_prepared_free(p);
     o->model.sizes.layers = LAYERS;
     return tr_prepare(p, o, e);
+}
+
+static int64_t memory_of_each(long ranks)
+{
+    return (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE) / ranks;
 }
 
 static bool fits_here(const struct tr_prepared *p, int64_t memory, struct tr_error *e)
@@ -92,8 +92,7 @@ static bool measure_rate(
     const struct tr_kernels *k = tr_options_kernels(&o, e);
     if (!k || !prepare(&p, &o, e))
         return false;
-    int64_t memory = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE) / b->o->ranks;
-    bool opened = fits_here(&p, memory, e) && tr_open_data(&data, &o, &p.run.graph, e);
+    bool opened = fits_here(&p, memory_of_each(b->o->ranks), e) && tr_open_data(&data, &o, &p.run.graph, e);
     bool ok = opened && tr_runner_open(&r, tr_tapes_of(p.tapes, 0), k, &data, NULL, e) &&
               compute(rate, &r, world, e);
     if (opened) {
@@ -127,49 +126,55 @@ static bool measure_calls(double *seconds, float *at, size_t count, tutti_comm *
 static bool probe(tutti_comm *world, void *context, struct tr_error *e)
 {
     const struct probe *b = context;
-    struct measured *m = &b->of[world ? tutti_comm_rank(world) : 0];
+    struct tr_measured *m = &b->of[world ? tutti_comm_rank(world) : 0];
     if (!measure_rate(&m->rate[0], b, false, world, e) || !measure_rate(&m->rate[1], b, true, world, e))
         return false;
-    float *at = world ? tr_new(MANY, sizeof *at) : NULL;
-    bool ok =
-        !world || (measure_calls(&m->few, at, FEW, world, e) && measure_calls(&m->many, at, MANY, world, e));
+    float *at = world ? tr_new(TR_MANY, sizeof *at) : NULL;
+    bool ok = !world || (measure_calls(&m->few, at, TR_FEW, world, e) &&
+                            measure_calls(&m->many, at, TR_MANY, world, e));
     free(at);
     return ok;
 }
 
 /* As network.c takes an all_reduce apart: 2 (n - 1) messages, each of an n-th. */
-static void set_network(struct tr_machine *m, const struct measured *of, int n)
+static void set_network(struct tr_machine *m, const struct tr_measured *of, int n)
 {
-    double turns = 2.0 * (n - 1), bytes = (double)MANY * sizeof(float) / n;
+    double turns = 2.0 * (n - 1), bytes = (double)TR_MANY * sizeof(float) / n;
     double more = of->many > of->few ? of->many - of->few : of->many;
     m->latency[TR_INSIDE] = of->few / turns;
     m->message[TR_INSIDE] = 0;
     m->rate[TR_INSIDE] = turns * bytes / more;
 }
 
+void tr_machine_from(struct tr_machine *m, const struct tr_measured *of, int n)
+{
+    for (int k = 0; k < 2; k++) {
+        m->peak[k] = 0;
+        for (int r = 0; r < n; r++)
+            m->peak[k] += of[r].rate[k] / n;
+    }
+    m->efficiency = 1;
+    if (n > 1)
+        set_network(m, &of[0], n);
+}
+
 bool tr_machine_measure(struct tr_machine *m, const struct tr_options *o)
 {
     int n = (int)o->ranks;
-    size_t bytes = (size_t)n * sizeof(struct measured);
+    size_t bytes = (size_t)n * sizeof(struct tr_measured);
     struct tr_error e;
-    struct measured *of = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     struct tr_machine read;
+    struct tr_measured *of = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (of == MAP_FAILED) {
         tr_fail(&e, "--measure: no memory to share");
         return tr_refuse(1, &e) == 0;
     }
     bool ok = tr_launch(n, probe, &(struct probe){ o, of }) == 0 && tr_machine_read(&read, "host", &e);
     if (ok) {
-        double sum[2] = { 0, 0 };
-        for (int r = 0; r < n; r++)
-            sum[0] += of[r].rate[0], sum[1] += of[r].rate[1];
         *m = read;
         strcpy(m->name, "this machine");
-        m->peak[0] = sum[0] / n, m->peak[1] = sum[1] / n;
-        m->efficiency = 1;
-        m->memory = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE) / n;
-        if (n > 1)
-            set_network(m, &of[0], n);
+        m->memory = memory_of_each(n);
+        tr_machine_from(m, of, n);
     }
     munmap(of, bytes);
     return ok;

@@ -11,6 +11,13 @@
 #include "training/options.h"
 
 enum { TR_MEASURED = 64 }; /* ranks at most */
+enum { TR_FEW = 2, TR_MANY = 1 << 18 }; /* elements of an all_reduce, each a float */
+struct tr_measured { /* by a rank */
+    double rate[2]; /* FLOP/s in float32 and bfloat16 */
+    double few, many; /* seconds of an all_reduce; of one rank there is none */
+};
+/* Sets what n ranks have measured. */
+void tr_machine_from(struct tr_machine *m, const struct tr_measured *of, int n);
 /* Starts o->ranks ranks here, for about a second. false: what went wrong has been printed. */
 bool tr_machine_measure(struct tr_machine *m, const struct tr_options *o);
 
