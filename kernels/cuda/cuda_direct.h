@@ -102,7 +102,8 @@ struct tt_direct_words {
     /* and of the last whose kernel has ended, or left, stored after all that it stores; or, of a list that
      * runs and has not left, of the last call that it has done, without that order */
     uint64_t over;
-    uint64_t unused[2];
+    uint64_t differs_in; /* the number of the call in which a rank differs; 0: it has none, or nobody does */
+    uint64_t unused[1];
 };
 
 enum { TT_DIRECT_LEAVE = 1, TT_DIRECT_RELEASED };

@@ -35,6 +35,16 @@ INLINE uint64_t call_word(uint32_t signature, uint64_t epoch)
     return static_cast<uint32_t>(epoch) | static_cast<uint64_t>(signature) << 32;
 }
 
+/* For the host, the number of the call with this epoch; 0: it has none. */
+INLINE uint64_t number_of_call(const tt_direct_params &p, uint64_t)
+{
+    return p.call;
+}
+INLINE uint64_t number_of_call(const tt_direct_list_params &p, uint64_t epoch)
+{
+    return p.call != 0 ? p.call + (epoch - load_relaxed_64(&p.pads[p.rank]->epoch) - 1) : 0;
+}
+
 /* A rank that has not begun this call, or has ended it, shows another epoch. */
 template <class Params> INLINE bool calls_differ(const Params &p, const patience &waits)
 {
@@ -43,6 +53,7 @@ template <class Params> INLINE bool calls_differ(const Params &p, const patience
         const uint64_t other = k != p.rank ? load_relaxed_64(&p.pads[p.rank]->call[k]) : own;
         if (other != own && static_cast<uint32_t>(other) == static_cast<uint32_t>(own)) {
             store_relaxed_64(&p.words->differs, k + 1);
+            store_relaxed_64(&p.words->differs_in, number_of_call(p, waits.epoch));
             return true;
         }
     }

@@ -96,11 +96,19 @@ static int32_t find_late_kernel(const struct tt_spin *spin)
     return TT_NONE;
 }
 
-/* A kernel has found that a rank is in another call. */
-static void look_at_difference(struct tt_spin *spin)
+/* A kernel of a call behind this one has left: this one was over before, and well. */
+static bool left_later(const struct tt_spin *spin, const struct tt_gate *gate)
+{
+    const struct tt_direct_words *words = &spin->its.row->words;
+    return tt_spin_load(&words->left) != 0 && tt_spin_load(&words->differs_in) > gate->spin.last;
+}
+
+/* A kernel of this call has found that a rank is in another one. */
+static void look_at_difference(struct tt_spin *spin, const struct tt_gate *gate)
 {
     uint64_t differs = tt_spin_load(&spin->its.row->words.differs);
-    if (tt_spin_load(&spin->its.row->words.left) == 0 || differs == 0 || spin->meeting.wrong != TT_NONE)
+    if (tt_spin_load(&spin->its.row->words.left) == 0 || differs == 0 || spin->meeting.wrong != TT_NONE ||
+        left_later(spin, gate))
         return;
     spin->meeting.wrong = (int32_t)(differs - 1);
     spin->meeting.why = TUTTI_MISMATCH;
@@ -119,9 +127,9 @@ static bool advance(struct tt_meeting *meeting, const struct tt_gate *gate, uint
     spin->begun = begun;
     spin->over = over;
     int32_t late = look_at_workers(spin, signature);
-    look_at_difference(spin);
+    look_at_difference(spin, gate);
     bool ended = over >= gate->spin.last, entered = tt_spin_load(&words->entered) >= gate->spin.first;
-    meeting->over = ended && late == TT_NONE && tt_spin_load(&words->left) == 0;
+    meeting->over = ended && late == TT_NONE && (tt_spin_load(&words->left) == 0 || left_later(spin, gate));
     meeting->held = !meeting->over;
     if (meeting->over)
         atomic_store(&spin->numbers_over, gate->spin.last);

@@ -186,6 +186,8 @@ static void run_odd(uint32_t lists)
     cr_expect(direct_rig_run(rig, c, LISTED));
     cr_expect(rig->words[0].differs == 3 && rig->words[1].differs == 3, "lists %x", lists);
     cr_expect(rig->words[2].differs == 1 || rig->words[2].differs == 2, "lists %x", lists);
+    for (int k = 0; k < 3; k++)
+        cr_expect_eq(rig->words[k].differs_in, LISTED, "lists %x", lists);
     for (int k = 0; k < 2; k++)
         cr_expect(rig->words[k].left != 0 && rig->pads[k]->epoch == (UINT64_C(1) << 32) + 2);
     direct_rig_free(rig);

@@ -387,6 +387,24 @@ Test(api_device_list, bits)
 
 /* --- The end */
 
+/* Kernels are ahead of workers: a worker that still looks at the call before finds that it was the same. */
+static void differ_in_one_only(struct ranks_me *me, struct local_desk *d)
+{
+    struct tt_spin *spin = spin_of(d->comm);
+    struct tt_direct_words *words = &spin->its.row->words;
+    spin->calls += 1000; /* to which no worker has come */
+    spin->told = true;
+    words->left = words->differs = 1;
+    words->differs_in = CALLS - 1;
+    for (uint64_t call = CALLS - 2; call <= CALLS; call++) {
+        struct tt_gate gate = { .spin = { .first = call, .last = call } };
+        spin->meeting.wrong = TT_NONE;
+        spin->meeting.advance(&spin->meeting, &gate, 0);
+        ranks_expect(me, (spin->meeting.wrong != TT_NONE) == (call >= CALLS - 1), "call %u: rank %d differs",
+            (unsigned)call, spin->meeting.wrong);
+    }
+}
+
 /* Rank 1 has another call as the eighth: grouped, or one by one. */
 static void differ(struct ranks_me *me)
 {
@@ -412,6 +430,8 @@ static void differ(struct ranks_me *me)
         char words[128];
         snprintf(words, sizeof words, "of 5 float32, sum|of %d float32, sum", count_of(8));
         ranks_same_error(me, d.comm, TUTTI_MISMATCH, words);
+        ranks_meet(me);
+        differ_in_one_only(me, &d);
         ranks_meet(me);
         spin_get_up(&d);
     }
