@@ -59,19 +59,31 @@ full="tutti-train --model gpt:nano $model"
     is "tutti-train --model moe:nano --layers 4 --channels 64 --heads 4 --context 64 --vocabulary 256\
  --experts 4 --top-k 1 --capacity-factor 1.5 --aux-loss 0.01 --dp 4 --ep 2 --batch 8 --steps 50 --rate 0.001\
  --decay 0.1 --clip 1 --seed 1" "experts"
-    to nanotron $model $mesh --sp --schedule gpipe --micro 4 --batch 16 --zero 1 --recompute full \
-        --precision bfloat16 $learn
+    llama="--layers 8 --channels 128 --heads 8 --kv-heads 2 --hidden 384 --context 128 --vocabulary 512"
+    falls="--rate-schedule cosine --warmup 2 --rate-steps 6 --rate-min 1e-05"
+    to nanotron --model llama:nano $llama $mesh --sp --schedule gpipe --micro 4 --batch 16 --zero 1 \
+        --recompute full --precision bfloat16 $learn
     back 8
-    is "$full --dp 2 --tp 2 --sp --pp 2 --schedule gpipe --zero 1 --recompute full --precision bfloat16\
+    is "tutti-train --model llama:nano $llama --dp 2 --tp 2 --sp --pp 2 --schedule gpipe --zero 1 --recompute full --precision bfloat16\
  --batch 16 --micro 4 $learn" "all of it"
-    to picotron $model $mesh --micro 4 --batch 16 --precision bfloat16 $learn
+    to picotron --model llama:nano --layers 8 --context 128 $mesh --micro 4 --batch 16 --precision bfloat16 $learn
     back 8
-    is "tutti-train --model gpt:nano --layers 8 --heads 8 --context 128 --dp 2 --tp 2 --pp 2\
+    is "tutti-train --model llama:nano --layers 8 --heads 4 --kv-heads 2 --context 128 --dp 2 --tp 2 --pp 2\
  --precision bfloat16 --batch 16 --micro 4 --steps 7 --rate 0.0003 --seed 3" "all of it"
     to deepspeed $model --dp 2 --tp 2 --zero 2 --overlap --offload optimizer --micro 2 --optimizer sgd $learn
     back 4
     is "tutti-train --model gpt:nano --dp 2 --tp 2 --zero 2 --offload optimizer --overlap --batch 8 --micro 2\
  --optimizer sgd --rate 0.0003 --clip 0.5" "all of it"
+    to megatron --model llama:nano $llama $mesh --micro 2 $learn $falls
+    back 8
+    is "tutti-train --model llama:nano $llama $mesh --batch 8 --micro 2 --steps 7 --rate 0.0003 $falls\
+ --decay 0.01 --clip 0.5 --seed 3" "a Llama"
+    [ ! -s "$scratch/left" ] || grep -v torchrun "$scratch/left" && fail "a Llama: $(cat "$scratch/left")"
+    to nanotron --model llama:nano $llama $mesh --micro 2 $learn $falls
+    back 8
+    is "tutti-train --model llama:nano $llama $mesh --batch 8 --micro 2 --steps 7 --rate 0.0003 $falls\
+ --decay 0.01 --clip 0.5 --seed 3" "a Llama"
+    grep '^#' "$scratch/left" && fail "nanotron, a Llama: $(cat "$scratch/left")"
     for zero in 0 2 3; do
         to torchtitan $model --tp 2 --pp 2 --dp 2 --zero $zero --schedule gpipe --micro 2 --batch 8 $learn \
             >"$scratch/out"
@@ -123,11 +135,41 @@ left "layers 4" deepspeed
 left "zero 1" torchtitan --dp 2 --zero 1
 left "zero 2" nanotron --dp 2 --zero 2
 left "decay 0.1" picotron
+to megatron --model llama:nano --kv-heads 4 --rate-schedule linear --steps 9
+grep -q group-query "$scratch/there" && fail "each head of queries has keys of its own, and heads are grouped"
+grep -q -- '--lr-decay-iters 9 ' "$scratch/there" || fail "the rate does not go down until the last step"
+left "model gpt" nanotron
+left "model gpt" picotron
+left "model llama" deepspeed --model llama:nano
+left "rate-schedule linear" deepspeed --rate-schedule linear
+left "rate-schedule cosine" torchtitan --rate-schedule cosine --rate-min 0.0001
+left "warmup 3" picotron --warmup 3
+
+# here WORDS FLAGS...: what flags of Megatron-LM come to
+here()
+{
+    words=$1
+    shift
+    "$train" translate megatron -n 1 -- "$@" >"$scratch/here" 2>&1 || fail "$*: $(cat "$scratch/here")"
+    tr '\n' ' ' <"$scratch/here" | grep -qF -- "$words " || fail "$*: not \"$words\": $(cat "$scratch/here")"
+}
+llama="--normalization RMSNorm --position-embedding-type rope --swiglu --disable-bias-linear"
+here "tutti-train --model llama:nano # cannot be said here: untied 0" $llama
+here "tutti-train --model llama:nano --heads 4 --kv-heads 2" $llama --untie-embeddings-and-output-weights \
+    --num-attention-heads 4 --group-query-attention --num-query-groups 2
+here "tutti-train --model gpt:nano # cannot be said here: norm rms" --normalization RMSNorm
+here "gpt:nano # cannot be said here: positions rope # cannot be said here: feed-forward swiglu # cannot be said here:\
+ biases 0" --swiglu --disable-bias-linear --position-embedding-type rope
+here "tutti-train --model gpt:nano --channels 64 --heads 4" --hidden-size 64 --num-attention-heads 4 \
+    --num-query-groups 4 --ffn-hidden-size 256
+here "# cannot be said here: kv-heads 2 # cannot be said here: hidden 128" --hidden-size 64 \
+    --num-attention-heads 4 --num-query-groups 2 --ffn-hidden-size 128
+here "--rate 1e-3 --warmup 2" --lr 1e-3 --min-lr 1e-3 --lr-decay-style linear --lr-warmup-iters 2
 left "order" nanotron --order free
 "$train" translate megatron -n 2 -- torchrun pretrain_gpt.py --num-layers=4 --swiglu --adam-beta2 0.999 \
     --adam-eps 1.0e-8 --clip-grad 0 >"$scratch/here" 2>&1 || fail "flags: $(cat "$scratch/here")"
-printf '%s\n' "tutti-train --model gpt:nano --layers 4 --dp 2 --clip 0" "# cannot be said here: swiglu" \
-    "# cannot be said here: adam-beta2 0.999" | cmp -s - "$scratch/here" ||
+printf '%s\n' "tutti-train --model gpt:nano --layers 4 --dp 2 --clip 0" "# cannot be said here: adam-beta2 0.999" \
+    "# cannot be said here: feed-forward swiglu" | cmp -s - "$scratch/here" ||
     fail "flags: $(cat "$scratch/here")"
 
 # A file as people write it: remarks, quotes, lists, sections in any order.
@@ -150,14 +192,16 @@ optimizer:
   learning_rate_scheduler:
     learning_rate: 3.0e-04
     lr_decay_style: cosine
+    lr_warmup_style: constant
+    min_decay_lr: 0
   zero_stage: 1
 END
 trainer=nanotron
 back 16
-is "tutti-train --model gpt:nano --dp 4 --tp 2 --sp --pp 2 --schedule gpipe --zero 1 --rate 3.0e-04" \
-    "a file by hand"
-grep -q '^# cannot be said here: optimizer.learning_rate_scheduler.lr_decay_style cosine$' "$scratch/here" ||
-    fail "cosine was taken: $(cat "$scratch/here")"
+is "tutti-train --model llama:nano --dp 4 --tp 2 --sp --pp 2 --schedule gpipe --zero 1 --rate 3.0e-04\
+ --rate-schedule cosine --rate-min 0" "a file by hand"
+grep -q '^# cannot be said here: optimizer.learning_rate_scheduler.lr_warmup_style constant$' "$scratch/here" ||
+    fail "a constant start was taken: $(cat "$scratch/here")"
 cat >"$scratch/there" <<'END'
 {"train_batch_size": 8, "fp16": {"enabled": "auto", "list": [1, {"a": 2}]}, "bf16": {"enabled": true}}
 END
@@ -171,7 +215,7 @@ fails_with "legal is -- and its flags" '^tutti' "$train" translate megatron --fr
 fails_with "legal is --from FILE" '^tutti' "$train" translate picotron -- --tp_size 2
 fails_with "no flag stands behind --" '^tutti' "$train" translate megatron -- pretrain_gpt.py
 fails_with "cannot be opened" '^tutti' "$train" translate nanotron --from "$scratch/none"
-fails_with "legal are gpt and moe" '^tutti' "$train" translate megatron --model mlp:nano
+fails_with "legal are gpt, llama and moe" '^tutti' "$train" translate megatron --model mlp:nano
 fails_with "is no JSON" '^tutti' "$train" translate deepspeed --from "$scratch/keys"
 printf 'a:\n  b: 1\n c: 2\n' >"$scratch/there"
 fails_with "line 3 cannot be read" '^tutti' "$train" translate nanotron --from "$scratch/there"

@@ -53,8 +53,9 @@ static int to_theirs(const struct tr_dialect *d, const struct tr_options *o)
     struct tr_words facts = { .n = 0 }, left = { .n = 0 };
     if (!tr_run_make(&run, o, &e))
         return tr_refuse(1, &e);
-    bool ok = run.graph.heads > 0 ||
-              tr_fail(&e, "%s: legal are gpt and moe, as the others train no other model", run.graph.model);
+    bool ok =
+        run.graph.heads > 0 ||
+        tr_fail(&e, "%s: legal are gpt, llama and moe, as the others train no other model", run.graph.model);
     if (ok) {
         tr_facts_of(&facts, &run, o);
         tr_dialect_write(stdout, d, &facts, &left);
@@ -104,7 +105,7 @@ static int to_ours(const struct tr_dialect *d, const struct tr_words *keys, int6
     struct tr_error e;
     struct tr_words facts = { .n = 0 }, left = { .n = 0 }, options = { .n = 0 };
     tr_dialect_read(d, keys, &facts, &left);
-    tr_facts_words(&options, &facts, ranks);
+    tr_facts_words(&options, &facts, ranks, &left);
     printf("tutti-train");
     for (int i = 0; i < options.n; i++)
         printf(" --%s%s%s", options.of[i].name, *options.of[i].value ? " " : "", options.of[i].value);

@@ -2,7 +2,9 @@
 /* facts.c: a run as names and values, and back.
  *
  * Other trainers count in other ways what is one number here: a micro-batch by its sequences or its tokens, a
- * batch by tokens, dp as replicas and shards. These are facts as well, which follow from the others. */
+ * batch by tokens, dp as replicas and shards, the end of a rate's way from where it begins. And what is the
+ * name of a model here are switches there, or the only model there is. These are facts as well, which follow
+ * from the others. */
 #include "training/translate/translate.h"
 
 #include "training/parallel/map.h"
@@ -41,8 +43,31 @@ static void set(struct tr_words *w, const char *name, int64_t value)
     tr_words_set(w, name, "%" PRId64, value);
 }
 
+/* How a Llama differs from a GPT, for who has a switch for each. */
+static const struct {
+    const char *name, *gpt, *llama;
+} switches[] = { { "norm", "layer", "rms" }, { "positions", "learned", "rope" },
+    { "feed-forward", "gelu", "swiglu" }, { "biases", "1", "0" } };
+enum { SWITCHES = sizeof switches / sizeof *switches };
+
+static void facts_of_kind(struct tr_words *w, const struct tr_graph *g)
+{
+    bool llama = g->attention.kv_heads > 0;
+    tr_words_set(w, "model", llama ? "llama" : "gpt");
+    for (int i = 0; i < SWITCHES; i++)
+        tr_words_set(w, switches[i].name, "%s", llama ? switches[i].llama : switches[i].gpt);
+    if (!llama)
+        return;
+    set(w, "grouped", g->attention.kv_heads < g->heads);
+    set(w, "kv-heads", g->attention.kv_heads);
+    for (int i = 0; i < g->n_tensors; i++)
+        if (!strcmp(g->tensors[i].name, "layer0.fc2.weight"))
+            set(w, "hidden", g->tensors[i].rows);
+}
+
 static void facts_of_model(struct tr_words *w, const struct tr_graph *g)
 {
+    facts_of_kind(w, g);
     set(w, "layers", g->layers), set(w, "channels", g->channels), set(w, "heads", g->heads);
     set(w, "context", g->context), set(w, "vocabulary", g->vocabulary);
     bool tied = false;
@@ -76,6 +101,19 @@ static void facts_of_mesh(struct tr_words *w, const struct tr_plan *p)
     }
 }
 
+static void facts_of_rate(struct tr_words *w, const struct tr_optimizer *o)
+{
+    bool falls = o->curve != TR_CURVE_CONSTANT;
+    tr_words_set(w, "rate", "%.9g", o->rate);
+    tr_words_set(w, "rate-schedule", "%s", tr_curve_names[o->curve]);
+    tr_words_set(w, "rate-end", "%.9g", falls ? o->least : o->rate);
+    set(w, "warmup", o->warmup);
+    if (!falls)
+        return;
+    tr_words_set(w, "rate-min", "%.9g", o->least);
+    set(w, "rate-steps", o->until), set(w, "falling-steps", o->until - o->warmup);
+}
+
 void tr_facts_of(struct tr_words *w, const struct tr_run *run, const struct tr_options *o)
 {
     const struct tr_plan *p = &run->plan;
@@ -89,7 +127,7 @@ void tr_facts_of(struct tr_words *w, const struct tr_run *run, const struct tr_o
     set(w, "overlap", p->reduce.overlap);
     tr_words_set(w, "precision", "%s", p->numbers.bfloat16 ? "bfloat16" : "float32");
     tr_words_set(w, "optimizer", "%s", p->optimizer.sgd ? "sgd" : "adamw");
-    tr_words_set(w, "rate", "%.9g", p->optimizer.rate);
+    facts_of_rate(w, &p->optimizer);
     if (!p->optimizer.sgd) /* which has no decay here */
         tr_words_set(w, "decay", "%.9g", p->optimizer.decay);
     tr_words_set(w, "clip", "%.9g", p->optimizer.clip);
@@ -101,8 +139,10 @@ static const char *const plain[][2] = { { "untied", "0" }, { "capacity-factor", 
     { "dp", "1" }, { "tp", "1" }, { "sp", "0" }, { "pp", "1" }, { "cp", "1" }, { "ep", "1" }, { "zero", "0" },
     { "schedule", "1f1b" }, { "recompute", "none" }, { "offload", "none" }, { "overlap", "0" },
     { "precision", "float32" }, { "optimizer", "adamw" }, { "micro", "1" }, { "chunks", "1" },
-    { "ranks", NULL }, { "replicas", NULL }, { "shards", NULL }, { "slices", NULL }, { "tokens", NULL },
-    { "micro-tokens", NULL }, { "micro-batch", NULL } };
+    { "warmup", "0" }, { "rate-schedule", "constant" }, { "rate-end", NULL }, { "falling-steps", NULL },
+    { "norm", NULL }, { "positions", NULL }, { "feed-forward", NULL }, { "biases", NULL },
+    { "grouped", NULL }, { "ranks", NULL }, { "replicas", NULL }, { "shards", NULL }, { "slices", NULL },
+    { "tokens", NULL }, { "micro-tokens", NULL }, { "micro-batch", NULL } };
 
 bool tr_fact_is_plain(const struct tr_word *fact)
 {
@@ -141,12 +181,69 @@ static int64_t ranks_of_dp(struct tr_words *w, int64_t ranks)
     return replicas * shards > 1 ? replicas * shards : left;
 }
 
-void tr_facts_words(struct tr_words *options, const struct tr_words *facts, int64_t ranks)
+/* Whether it is a Llama: the only model there, or all switches are a Llama's. Where some are, it is none of the
+ * models here, and those are left. A model's name follows, and so what it cannot have is left as well. */
+static bool choose_model(struct tr_words *w, struct tr_words *left)
 {
-    static const char *const order[] = { "layers", "channels", "heads", "context", "vocabulary", "untied",
-        "experts", "top-k", "capacity-factor", "aux-loss", "dp", "tp", "sp", "pp", "schedule", "chunks", "cp",
-        "cp-attention", "cp-map", "ep", "zero", "recompute", "offload", "overlap", "precision", "batch",
-        "micro", "steps", "optimizer", "rate", "decay", "clip", "seed" };
+    const char *only = tr_words_get(w, "model"), *is;
+    int alike = 0, said = 0;
+    for (int i = 0; i < SWITCHES; i++) {
+        is = tr_words_get(w, switches[i].name);
+        said += is != NULL, alike += is && !strcmp(is, switches[i].llama);
+    }
+    bool llama = said ? alike == SWITCHES : only && !strcmp(only, "llama");
+    for (int i = 0; i < SWITCHES && alike < SWITCHES; i++)
+        if ((is = tr_words_get(w, switches[i].name)) && !strcmp(is, switches[i].llama))
+            tr_words_set(left, switches[i].name, "%s", is);
+    int64_t heads = number(w, "heads", 0), experts = number(w, "experts", 0);
+    if (!llama && number(w, "kv-heads", heads) != heads)
+        set(left, "kv-heads", number(w, "kv-heads", 0));
+    if (!llama && tr_words_get(w, "hidden") && number(w, "hidden", 0) != 4 * number(w, "channels", 0))
+        set(left, "hidden", number(w, "hidden", 0));
+    if (llama && !number(w, "untied", !said)) /* who has switches shares it unless told not to */
+        set(left, "untied", 0);
+    if (llama && experts)
+        set(left, "experts", experts);
+    return llama;
+}
+
+/* A rate that goes down to itself is constant. */
+static void settle_rate(struct tr_words *w)
+{
+    const char *rate = tr_words_get(w, "rate"), *schedule = tr_words_get(w, "rate-schedule");
+    if (!tr_words_get(w, "rate-min") && tr_words_get(w, "rate-end"))
+        tr_words_set(w, "rate-min", "%s", tr_words_get(w, "rate-end"));
+    if (!tr_words_get(w, "rate-steps") && tr_words_get(w, "falling-steps"))
+        set(w, "rate-steps", number(w, "falling-steps", 0) + number(w, "warmup", 0));
+    const char *least = tr_words_get(w, "rate-min");
+    if (schedule && rate && least && strtod(rate, NULL) <= strtod(least, NULL))
+        tr_words_set(w, "rate-schedule", "constant");
+}
+
+/* What the model or the rate's schedule has no use for. */
+static bool is_idle(const struct tr_words *w, const char *name, bool llama)
+{
+    static const char *const of_llama[] = { "kv-heads", "hidden" };
+    static const char *const of_others[] = { "untied", "experts", "top-k", "capacity-factor", "aux-loss" };
+    const char *schedule = tr_words_get(w, "rate-schedule");
+    bool idle = !strncmp(name, "cp-", 3) && number(w, "cp", 1) == 1;
+    if (!strcmp(name, "rate-steps") || !strcmp(name, "rate-min"))
+        idle = !schedule || !strcmp(schedule, "constant");
+    for (size_t i = 0; i < sizeof of_llama / sizeof *of_llama; i++)
+        idle |= !llama && !strcmp(name, of_llama[i]);
+    for (size_t i = 0; i < sizeof of_others / sizeof *of_others; i++)
+        idle |= llama && !strcmp(name, of_others[i]);
+    return idle;
+}
+
+void tr_facts_words(
+    struct tr_words *options, const struct tr_words *facts, int64_t ranks, struct tr_words *left)
+{
+    static const char *const order[] = { "layers", "channels", "heads", "kv-heads", "hidden", "context",
+        "vocabulary", "untied", "experts", "top-k", "capacity-factor", "aux-loss", "dp", "tp", "sp", "pp",
+        "schedule", "chunks", "cp", "cp-attention", "cp-map", "ep", "zero", "recompute", "offload", "overlap",
+        "precision", "batch", "micro", "steps", "optimizer", "rate", "rate-schedule", "warmup", "rate-steps",
+        "rate-min", "decay", "clip", "seed" };
     static const char flags[] = " untied sp overlap ";
     struct tr_words w = { .n = 0 };
     for (int i = 0; i < facts->n; i++)
@@ -165,15 +262,16 @@ void tr_facts_words(struct tr_words *options, const struct tr_words *facts, int6
     const char *schedule = tr_words_get(&w, "schedule");
     if (number(&w, "chunks", 1) > 1 && (!schedule || !strcmp(schedule, "1f1b")))
         tr_words_set(&w, "schedule", "interleaved");
-    tr_words_set(options, "model", "%s", number(&w, "experts", 0) ? "moe:nano" : "gpt:nano");
+    bool llama = choose_model(&w, left);
+    settle_rate(&w);
+    tr_words_set(options, "model", "%s:nano", llama ? "llama" : number(&w, "experts", 0) ? "moe" : "gpt");
     for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
         const char *value = tr_words_get(&w, order[i]);
         struct tr_word fact = { .name = "" };
         snprintf(fact.name, sizeof fact.name, "%s", order[i]);
         snprintf(fact.value, sizeof fact.value, "%s", value ? value : "");
         bool flag = strstr(flags, order[i]) != NULL;
-        bool idle = !strncmp(order[i], "cp-", 3) && number(&w, "cp", 1) == 1;
-        if (value && !idle && !tr_fact_is_plain(&fact))
+        if (value && !is_idle(&w, order[i], llama) && !tr_fact_is_plain(&fact))
             tr_words_set(options, order[i], "%s", flag ? "" : value);
     }
     free(w.of);

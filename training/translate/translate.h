@@ -26,8 +26,10 @@ void tr_facts_of(struct tr_words *facts, const struct tr_run *run, const struct 
 /* Whether a fact says no more than a run has without a word of it. */
 bool tr_fact_is_plain(const struct tr_word *fact);
 /* The words of a command line for facts that were read: what other trainers count in another way is counted
- * as here, for so many ranks (0: as the facts say). */
-void tr_facts_words(struct tr_words *options, const struct tr_words *facts, int64_t ranks);
+ * as here, for so many ranks (0: as the facts say). A model that is none of those here loses what goes to
+ * `left`. */
+void tr_facts_words(
+    struct tr_words *options, const struct tr_words *facts, int64_t ranks, struct tr_words *left);
 
 struct tr_phrase {
     const char *here; /* a fact; NULL: what is always so here, with its value in `values` */
