@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "tests/rig/aborter.h"
 #include "tests/rig/patience.h"
 #include "tests/rig/ranks.h"
 
@@ -49,26 +50,6 @@ static tutti_comm *join(struct ranks_me *me)
 static tutti_status sum(tutti_comm *comm, float *x)
 {
     return tutti_all_reduce(x, x, 1, TUTTI_FLOAT32, TUTTI_SUM, comm, tutti_no_stream());
-}
-
-struct aborter {
-    struct ranks_me *me;
-    tutti_comm *comm;
-    uint32_t delay_us;
-    pthread_t thread;
-};
-
-static void *abort_later(void *argument)
-{
-    struct aborter *a = argument;
-    ranks_sleep_us(a->delay_us);
-    ranks_ok(a->me, tutti_comm_abort_local(a->comm), "abort_local");
-    return NULL;
-}
-
-static void begin_to_abort(struct aborter *a)
-{
-    ranks_expect(a->me, pthread_create(&a->thread, NULL, abort_later, a) == 0, "no thread");
 }
 
 static void expect_aborted(struct ranks_me *me, tutti_comm *comm)
@@ -145,9 +126,9 @@ static void wait_ends(struct ranks_me *me)
         if (comm == NULL)
             return;
         if (me->rank == who) {
-            begin_to_abort(&a);
+            aborter_begin(&a);
             ranks_refused(me, waits[i](me, comm), TUTTI_ABORTED, "the wait", "aborted by rank");
-            pthread_join(a.thread, NULL);
+            aborter_end(&a);
             expect_aborted(me, comm);
             tell(me, i, 1);
         } else {
@@ -335,7 +316,7 @@ static void in_the_midst(struct ranks_me *me)
             return;
         memset(buffer, 1, LONG);
         if (me->rank == 0) {
-            begin_to_abort(&a);
+            aborter_begin(&a);
             for (int i = 0; status == TUTTI_OK; i++)
                 status = m->sends ? tutti_send(buffer, LONG, TUTTI_UINT8, 1, comm, tutti_no_stream())
                                   : tutti_recv(buffer, LONG, TUTTI_UINT8, 1, comm, tutti_no_stream());
@@ -344,7 +325,7 @@ static void in_the_midst(struct ranks_me *me)
             else
                 mprotect(buffer, LONG, PROT_NONE);
             ranks_expect(me, status == TUTTI_ABORTED, "%s", tutti_get_last_error(comm));
-            pthread_join(a.thread, NULL);
+            aborter_end(&a);
         } else {
             while (status == TUTTI_OK) {
                 tutti_group_start();
@@ -397,7 +378,7 @@ static void in_collectives(struct ranks_me *me)
             return;
         memset(in, 1, LONG);
         if (aborts)
-            begin_to_abort(&a);
+            aborter_begin(&a);
         while (status == TUTTI_OK)
             status = tutti_all_reduce(in, out, count, TUTTI_INT32, TUTTI_SUM, comm, tutti_no_stream());
         if (aborts && m->registered) {
@@ -410,7 +391,7 @@ static void in_collectives(struct ranks_me *me)
         ranks_expect(
             me, status == (aborts ? TUTTI_ABORTED : TUTTI_PEER_LOST), "%s", tutti_get_last_error(comm));
         if (aborts) {
-            pthread_join(a.thread, NULL);
+            aborter_end(&a);
             ranks_part(me, comm); /* and with it its TMP, for others */
         }
         ranks_meet(me);
@@ -447,11 +428,11 @@ static void peer_stays_inside(struct ranks_me *me)
         return;
     if (me->rank == 0) {
         await(me, 0, 1);
-        begin_to_abort(&a);
+        aborter_begin(&a);
         tutti_status status = m->sends ? tutti_send(buffer, LONG, TUTTI_UINT8, 2, comm, tutti_no_stream())
                                        : tutti_recv(buffer, LONG, TUTTI_UINT8, 2, comm, tutti_no_stream());
         ranks_expect(me, status == TUTTI_ABORTED, "%s", tutti_get_last_error(comm));
-        pthread_join(a.thread, NULL);
+        aborter_end(&a);
         tell(me, 1, 1);
     } else if (me->rank == 1) {
         tell(me, 0, 1);
@@ -491,14 +472,14 @@ static void two_at_once(struct ranks_me *me)
         if (comm == NULL)
             return;
         if (aborts)
-            begin_to_abort(&a);
+            aborter_begin(&a);
         while (status == TUTTI_OK)
             status = sum(comm, &x);
         ranks_expect(me,
             status == (aborts ? TUTTI_ABORTED : TUTTI_PEER_LOST) || (aborts && status == TUTTI_PEER_LOST),
             "%s", tutti_get_last_error(comm)); /* who is late finds the other gone */
         if (aborts)
-            pthread_join(a.thread, NULL);
+            aborter_end(&a);
         ranks_part(me, comm);
     }
 }
