@@ -53,11 +53,34 @@ ncclComm_t nccl_join(struct nccl_desk *d, ncclConfig_t *config)
     return comm;
 }
 
+struct kept { /* before memory of the host, which is freed at the end of its rank */
+    _Alignas(64) struct kept *next;
+};
+
+static void *keep(struct nccl_desk *d, size_t bytes)
+{
+    struct kept *kept = aligned_alloc(sizeof *kept, (bytes / sizeof *kept + 2) * sizeof *kept);
+    if (kept == NULL)
+        return NULL;
+    kept->next = d->kept;
+    d->kept = kept;
+    return kept + 1;
+}
+
+static void free_kept(struct kept *kept)
+{
+    while (kept != NULL) {
+        struct kept *next = kept->next;
+        free(kept);
+        kept = next;
+    }
+}
+
 void *nccl_memory(struct nccl_desk *d, size_t bytes)
 {
     void *memory = NULL;
     if (d->dev == NULL)
-        memory = calloc(1, bytes);
+        memory = keep(d, bytes);
     else
         device_is_fine(d, d->dev->memory.alloc_pinned(bytes, &memory));
     if (memory == NULL)
@@ -108,6 +131,7 @@ static void rank(struct ranks_me *me)
     plan->run(d);
     if (d->comm != NULL)
         OK(ncclCommDestroy(d->comm));
+    free_kept(d->kept);
 }
 
 static void run_all(const struct nccl_plan *plan, enum ranks_kind kind)

@@ -14,6 +14,7 @@ struct nccl_desk { /* of a rank */
     const struct tt_dev *dev; /* NULL: host memory, and the default stream */
     cudaStream_t stream;
     ncclComm_t comm;
+    void *kept; /* of nccl_memory */
 };
 typedef void (*nccl_fn)(struct nccl_desk *d);
 
@@ -41,7 +42,7 @@ bool nccl_refused(
 /* An id that rank 0 makes for all; a communicator of all ranks. */
 ncclUniqueId nccl_id(struct nccl_desk *d);
 ncclComm_t nccl_join(struct nccl_desk *d, ncclConfig_t *config);
-/* Zeroed memory that both sides see, until the process ends. */
+/* Zeroed memory that both sides see, until the rank ends. */
 void *nccl_memory(struct nccl_desk *d, size_t bytes);
 /* What was called is over. */
 void nccl_settle(struct nccl_desk *d);
