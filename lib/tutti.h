@@ -480,9 +480,10 @@ tutti_status tutti_comm_abort(tutti_comm *comm);
  * message of it or a collective that it has not completed, gets PEER_LOST within a second or so, which ends
  * the communicator for all that are left. When a call that was ended so has returned, no peer uses its
  * buffers any more, as after any error; a group returns when its calls on other communicators are over, too.
- * A rank whose communicator has a device ends it on all ranks, as tutti_comm_abort does, for kernels of one
- * rank may read and write the memory of others. Any thread may call it, in a group, too, where it acts at
- * once. It waits for nobody and frees nothing. Errors: as tutti_comm_abort. Source: ncclCommAbort. */
+ * On a stream of a device that is so when the stream has passed the call. Where kernels of several devices
+ * meet (the query `executor` says S), which read each other's buffers, it ends the communicator on all
+ * ranks, as tutti_comm_abort does. Any thread may call it, in a group, too, where it acts at once. It waits
+ * for nobody and frees nothing. Errors: as tutti_comm_abort. Source: ncclCommAbort. */
 tutti_status tutti_comm_abort_local(tutti_comm *comm);
 
 /* Tells the peers that this rank refused a call. It is for a layer between a program and this library that

@@ -126,7 +126,10 @@ tutti_status tutti_comm_abort_local(tutti_comm *comm)
     if (c == NULL)
         return tt_handle_fault(comm);
     struct tt_cause cause = abortion(c, "abort_local", "aborted");
-    tt_comm_fail_local(c, &cause);
+    if (tt_device_meets(c))
+        tt_comm_fail(c, &cause);
+    else
+        tt_comm_fail_local(c, &cause);
     return TUTTI_OK;
 }
 

@@ -245,10 +245,10 @@ static bool set_bases(struct tt_led *led, const struct tt_gate *gate)
 static bool lead(struct tt_led *led, const struct tt_gate *gate)
 {
     uint64_t open = 2 * led->round;
-    if (!all_here(led) || !set_bases(led, gate))
+    if (atomic_load(&leader_row(led)->turn) == TT_LED_CANCELLED || !all_here(led) || !set_bases(led, gate))
         return false;
     if (!atomic_compare_exchange_strong(&leader_row(led)->turn, &open, open + 1))
-        return false; /* somebody has given up, and the communicator has ended */
+        return false; /* somebody has given up, and the communicator has ended, or ends */
     let_kernel_go(led, gate);
     return true;
 }
@@ -413,7 +413,7 @@ void tt_led_end(struct tt_led *led)
 void tt_led_leave(struct tt_meeting *meeting, const struct tt_gate *gate)
 {
     struct tt_led *led = led_of(meeting);
-    bool ends = atomic_load(&led->reach->closing) || atomic_load(led->comm->endpoint->ended) != 0;
+    bool ends = atomic_load(&led->reach->closing) || tt_endpoint_is_over(led->comm->endpoint);
     if (ends)
         tt_led_end(led);
     if (led->meeting.pair && gate->led.call != 0)

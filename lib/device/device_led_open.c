@@ -426,6 +426,11 @@ const char *tt_device_executor(const struct tt_comm *comm)
     return tt_local_decides(comm) ? "L" : serves(comm) ? "W" : spin != NULL && spin->serves ? "S" : "H";
 }
 
+bool tt_device_meets(const struct tt_comm *comm)
+{
+    return comm->device != NULL && comm->device->spin != NULL && comm->device->spin->serves;
+}
+
 /* Who would meet for such a call, of any of this rank's messages; NULL: nobody does. */
 static const struct tt_led *find_led(const struct tt_comm *comm, enum tt_collective collective)
 {

@@ -100,7 +100,7 @@ static void revoke(ncclComm_t comm, tutti_status (*abort)(tutti_comm *))
     abort(comm->tutti);
 }
 
-/* Partly: of a communicator on a GPU on all ranks. */
+/* Partly: where kernels of several GPUs meet, on all ranks. */
 PUBLIC(ncclResult_t, CommAbort, (ncclComm_t comm))
 {
     if (comm == NULL || give_up_child(comm))

@@ -54,12 +54,11 @@ tutti_status tt_comm_fail(struct tt_comm *comm, const struct tt_cause *found)
     return status != TUTTI_OK ? status : (tutti_status)cause->status;
 }
 
-/* What a kernel of another rank reads and writes of this one's memory, no host can take away. */
 void tt_comm_fail_local(struct tt_comm *comm, const struct tt_cause *found)
 {
     struct tt_cause cause = *found;
     name_in_world(comm, &cause);
-    if (comm->device != NULL || comm->endpoint->control->abort_local == NULL)
+    if (comm->endpoint->control->abort_local == NULL)
         tt_comm_fail(comm, found);
     else if (comm->endpoint->control->abort_local(comm->endpoint, &cause))
         tt_log(TT_LOG_ERROR, "%s", cause.text);

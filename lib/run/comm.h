@@ -170,7 +170,7 @@ tutti_status tt_comm_check(struct tt_comm *comm);
 /* End this communicator on all ranks. The first cause wins; returns the winner's status. */
 tutti_status tt_comm_fail(struct tt_comm *comm, const struct tt_cause *cause);
 
-/* End it at this rank alone, unless it has ended; where that is not possible, on all ranks. */
+/* End it at this rank alone, unless it has ended; where the transport cannot, on all ranks. */
 void tt_comm_fail_local(struct tt_comm *comm, const struct tt_cause *cause);
 
 /* A call of this communicator, which has an on_wait, waits: run that. Not TUTTI_OK if it ends the

@@ -254,10 +254,17 @@ static void replay_after_the_end(const struct local_desk *d, void *runnable)
 /* The communicator has failed, or has gone, at all ranks, or at one first: replays end. */
 static void replay_to_the_end(struct ranks_me *me)
 {
+    static const struct {
+        tutti_status (*end)(tutti_comm *comm);
+        const char *name;
+        bool fails; /* the communicator; else it is gone */
+    } ends[] = { { tutti_comm_destroy, "tutti_comm_destroy", false },
+        { tutti_comm_abort, "tutti_comm_abort", true },
+        { tutti_comm_abort_local, "tutti_comm_abort_local", true } };
     for (int first = -1; first < me->n; first++)
-        for (int fails = 0; fails < 2; fails++) {
+        for (size_t k = 0; k < sizeof ends / sizeof ends[0]; k++) {
             struct local_desk d;
-            ranks_at(me, "%s, rank %d first", fails ? "aborted" : "destroyed", first);
+            ranks_at(me, "%s, rank %d first", ends[k].name, first);
             if (!led_sit_down(me, &d, LED_LONG_MS))
                 return;
             void *runnable = capture(&d);
@@ -265,13 +272,11 @@ static void replay_to_the_end(struct ranks_me *me)
             ranks_meet(me);
             if (me->rank != first && first >= 0)
                 local_fine(&d, d.dev->graph.launch(runnable, d.stream));
-            if (fails && (me->rank == first || first < 0))
-                ranks_ok(me, tutti_comm_abort(d.comm), "tutti_comm_abort");
-            if (!fails && (me->rank == first || first < 0))
-                ranks_ok(me, tutti_comm_destroy(d.comm), "tutti_comm_destroy");
+            if (me->rank == first || first < 0)
+                ranks_ok(me, ends[k].end(d.comm), ends[k].name);
             local_drains(&d);
             ranks_meet(me);
-            if (fails || (me->rank != first && first >= 0)) {
+            if (ends[k].fails || (me->rank != first && first >= 0)) {
                 replay_after_the_end(&d, runnable);
                 ranks_ok(me, tutti_comm_destroy(d.comm), "tutti_comm_destroy");
             } else {

@@ -25,13 +25,17 @@ static void await_end(const struct local_desk *d)
 }
 
 /* Nothing was stored since this rank had its memory back; the kernel has ended at the latest when the
- * leader's stream is through. */
-static void leave_held(struct local_desk *d)
+ * leader's stream is through. `alone`: which rank has aborted for itself; TT_NONE: one has for all. */
+static void leave_held(struct local_desk *d, int alone)
 {
     local_drains(d);
     ranks_meet(d->me);
     led_is_poisoned(d);
-    ranks_same_error(d->me, d->comm, TUTTI_ABORTED, "abort");
+    if (alone == TT_NONE)
+        ranks_same_error(d->me, d->comm, TUTTI_ABORTED, "abort");
+    else
+        ranks_refused(d->me, tutti_comm_state(d->comm),
+            d->me->rank == alone ? TUTTI_ABORTED : TUTTI_PEER_LOST, "state", "abort");
     led_is_cancelled(d);
     ranks_meet(d->me);
     led_get_up(d);
@@ -42,6 +46,7 @@ static void abort_held(struct ranks_me *me)
 {
     for (int round = 0; round < 2 * me->n; round++) {
         struct local_desk d;
+        bool alone = round >= me->n;
         ranks_at(me, "round %d", round);
         if (!led_sit_down(me, &d, LED_LONG_MS))
             return;
@@ -52,7 +57,7 @@ static void abort_held(struct ranks_me *me)
         ranks_meet(me);
         if (me->rank == round % me->n) {
             led_await_kernel(&d);
-            ranks_ok(me, tutti_comm_abort(d.comm), "tutti_comm_abort");
+            ranks_ok(me, (alone ? tutti_comm_abort_local : tutti_comm_abort)(d.comm), "abort");
         }
         await_end(&d);
         ranks_sleep_us(LOOK_MS * 1000);
@@ -62,7 +67,7 @@ static void abort_held(struct ranks_me *me)
             led_let_go(&d);
         local_drains(&d);
         led_poison(&d);
-        leave_held(&d);
+        leave_held(&d, alone ? round % me->n : TT_NONE);
     }
 }
 
@@ -143,7 +148,7 @@ static void abort_stuck(struct ranks_me *me)
         led_poison(&d);
         if (refused)
             atomic_store(&stuck.returned, true);
-        leave_held(&d);
+        leave_held(&d, TT_NONE);
     }
 }
 
