@@ -4,6 +4,9 @@
 #
 # usage: NVCC=... NVCC_FLAGS=... check_cuda_compile.sh [FILE.cu...]   (default: all kernels)
 #
+# Of all kernels it reads what the build in this directory has kept (cuda_libtool.sh), if that is for all these
+# devices; else it compiles.
+#
 # Refused are a spilled register and a stack frame, of any function, unless a line "STACK of NAME: BYTES" says
 # what an array takes that must lie there; and an instruction that a kernel asks for and the compiler did not
 # write: a line "PTX of NAME: INSTRUCTIONS" in one of the files, or in a .cuh beside
@@ -34,11 +37,25 @@ for file; do
     grep -h -o 'STACK of [A-Za-z_0-9]*: [0-9]*' "$file" "$(dirname "$file")"/*.cuh
 done 2>/dev/null | sort -u | sed 's/^STACK of //; s/://' >"$scratch/stacks"
 
+# is_kept DIRECTORY: the compiler has spoken of a function for each device.
+is_kept()
+{
+    for arch in $archs; do
+        grep -q "Compiling entry function .* for 'sm_$arch'" "$1/said" 2>/dev/null || return 1
+    done
+}
+
 # compile FILE: ptxas tells of registers in FILE.said; the PTX stays in a directory.
 compile()
 {
     kept=$scratch/$(basename "$1")
     mkdir "$kept"
+    built=${1#"$top"/}
+    built=${built%.cu}.kept
+    if is_kept "$built"; then
+        cp "$built"/*.ptx "$kept" && cp "$built/said" "$kept.said"
+        return
+    fi
     $NVCC $NVCC_FLAGS $gencode -Xptxas -v --keep --keep-dir "$kept" -c -o "$kept/object.o" "$1" \
         >"$kept.said" 2>&1 || touch "$kept.failed"
 }
