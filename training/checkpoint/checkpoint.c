@@ -201,12 +201,12 @@ static bool read_piece(const struct tr_piece *p, int file, int64_t at, const cha
     return ok;
 }
 
-static bool read_pieces(
-    const struct tr_runner *r, const struct tr_heading *h, int file, const char *path, struct tr_error *e)
+static bool read_pieces(const struct tr_runner *r, const struct tr_heading *h, int kinds, int file,
+    const char *path, struct tr_error *e)
 {
     const struct tr_tape *t = r->tape;
     for (int n = 0; n < t->n_states; n++) {
-        for (int kind = 0; kind < TR_KINDS; kind++) {
+        for (int kind = 0; kind < kinds; kind++) {
             struct tr_piece p = tr_piece_held(r, &t->states[n], kind);
             int entry = tr_heading_entry(t->placed->g, t->states[n].parameter);
             if (!read_piece(&p, file, tr_heading_place(h, entry, kind, p.from), path, e))
@@ -219,6 +219,21 @@ static bool read_pieces(
     return true;
 }
 
+/* The first kinds of arrays, with their checksums. */
+static bool read_kinds(struct tr_runner *r, const struct tr_heading *h, size_t kinds, int file,
+    const char *path, tutti_comm *ranks, struct tr_error *e)
+{
+    size_t sums = (size_t)h->head.entries * TR_KINDS;
+    uint64_t *sum = tr_new(sums, sizeof *sum);
+    bool ok = read_pieces(r, h, (int)kinds, file, path, e) && sum_up(r, sum, sums, ranks, e);
+    for (size_t i = 0; i < sums && ok; i++)
+        if (i % TR_KINDS < kinds && sum[i] != h->entries[i / TR_KINDS].sums[i % TR_KINDS])
+            ok = tr_fail(e, "%s is damaged: the checksum of %s of %s is wrong", path,
+                tr_kind_names[i % TR_KINDS], h->entries[i / TR_KINDS].name);
+    free(sum);
+    return ok;
+}
+
 bool tr_checkpoint_load(struct tr_runner *r, const char *path, tutti_comm *ranks, struct tr_error *e)
 {
     const struct tr_placed *p = r->tape->placed;
@@ -226,17 +241,30 @@ bool tr_checkpoint_load(struct tr_runner *r, const char *path, tutti_comm *ranks
     int file;
     if (!open_file(&h, &file, path, p->g, p->plan, r->data->seed, e))
         return false;
-    size_t sums = (size_t)h.head.entries * TR_KINDS;
-    uint64_t *sum = tr_new(sums, sizeof *sum);
-    bool ok = read_pieces(r, &h, file, path, e) && sum_up(r, sum, sums, ranks, e);
-    for (size_t i = 0; i < sums && ok; i++)
-        if (sum[i] != h.entries[i / TR_KINDS].sums[i % TR_KINDS])
-            ok = tr_fail(e, "%s is damaged: the checksum of %s of %s is wrong", path,
-                tr_kind_names[i % TR_KINDS], h.entries[i / TR_KINDS].name);
+    bool ok = read_kinds(r, &h, TR_KINDS, file, path, ranks, e);
     r->step = h.head.step;
     r->result.norm = h.head.norm;
     tr_host_follow(r);
-    free(sum);
+    free(h.entries);
+    close(file);
+    return ok;
+}
+
+/* Where values lie depends on what lies between them, and so the file is held against a run that had that. */
+bool tr_checkpoint_load_values(struct tr_runner *r, const char *path, tutti_comm *ranks, struct tr_error *e)
+{
+    const struct tr_placed *p = r->tape->placed;
+    struct tr_plan as = *p->plan;
+    struct tr_heading h;
+    int file;
+    if (!tr_heading_open(&h, &file, path, e))
+        return false;
+    as.optimizer.sgd = !h.head.adamw, as.offload.delay = (int)h.head.waits;
+    uint64_t seed = (uint64_t)h.head.seed;
+    free(h.entries), close(file);
+    if (!open_file(&h, &file, path, p->g, &as, seed, e))
+        return false;
+    bool ok = read_kinds(r, &h, TR_VALUES + 1, file, path, ranks, e);
     free(h.entries);
     close(file);
     return ok;

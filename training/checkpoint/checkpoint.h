@@ -59,9 +59,11 @@ bool tr_checkpoint_peek(struct tr_head *head, const char *path, const struct tr_
 /* Whether a file of this name can be written, to be known before the first step. */
 bool tr_checkpoint_writable(const char *path, struct tr_error *e);
 
-/* Both are collective over `ranks`, which joins all ranks of the run (NULL: one rank). A runner that has read
+/* All are collective over `ranks`, which joins all ranks of the run (NULL: one rank). A runner that has read
  * a file goes on with its step: the batches, and AdamW's corrections. */
 bool tr_checkpoint_load(struct tr_runner *r, const char *path, tutti_comm *ranks, struct tr_error *e);
+/* The values alone, whatever optimizer and seed the run had that wrote them. */
+bool tr_checkpoint_load_values(struct tr_runner *r, const char *path, tutti_comm *ranks, struct tr_error *e);
 bool tr_checkpoint_save(const struct tr_runner *r, const char *path, tutti_comm *ranks, struct tr_error *e);
 
 #endif

@@ -5,6 +5,7 @@
 #include "training/checkpoint/file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -255,4 +256,16 @@ bool tr_heading_read(
         return false;
     h->head.step /= run->updates, h->head.batch *= run->updates;
     return true;
+}
+
+bool tr_heading_open(struct tr_heading *h, int *file, const char *path, struct tr_error *e)
+{
+    *file = open(path, O_RDONLY | O_CLOEXEC);
+    if (*file < 0)
+        return tr_fail(e, "%s cannot be read: %s", path, strerror(errno));
+    if (tr_heading_read(h, *file, path, NULL, e))
+        return true;
+    free(h->entries);
+    close(*file);
+    return false;
 }

@@ -17,6 +17,8 @@ void tr_heading_make(struct tr_heading *h, const struct tr_graph *g, const struc
  * NULL: no run is there, and the file is believed as far as it agrees with itself. */
 bool tr_heading_read(
     struct tr_heading *h, int file, const char *path, struct tr_heading *run, struct tr_error *e);
+/* Opens a file for that, without a run. */
+bool tr_heading_open(struct tr_heading *h, int *file, const char *path, struct tr_error *e);
 /* Where an element of an array of this kind lies in the file, in bytes. */
 int64_t tr_heading_place(const struct tr_heading *h, int entry, enum tr_kind kind, int64_t element);
 /* What is written to the file's beginning; sums the head. */

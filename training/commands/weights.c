@@ -6,7 +6,7 @@
 #include "training/checkpoint/head.h"
 #include "training/commands/commands.h"
 #include "training/commands/prepare.h"
-#include "training/weights/names.h"
+#include "training/weights/foreign.h"
 #include "training/weights/safetensors.h"
 
 #include <errno.h>
@@ -53,17 +53,6 @@ static bool two_files(int argc, char **argv, const char *usage, int *status)
     return false;
 }
 
-/* The longest array of a parameter, and room for it. */
-static int64_t longest(const struct tr_heading *h)
-{
-    int64_t most = 1;
-    for (uint32_t i = 0; i < h->head.entries; i++) {
-        int64_t count = h->entries[i].rows * h->entries[i].columns;
-        most = count > most ? count : most;
-    }
-    return most;
-}
-
 /* ---- export ---- */
 
 /* `stored`: how many tensors the entries before it gave. */
@@ -102,8 +91,8 @@ static bool export_all(
             tr_foreign_of(&f, &h->head, &h->entries[i], part);
             tr_safetensors_add(&s, f.name, f.dims, f.shape);
         }
-    float *here = tr_new((size_t)longest(h), sizeof *here),
-          *there = tr_new((size_t)longest(h), sizeof *there);
+    float *here = tr_new((size_t)tr_longest(h), sizeof *here),
+          *there = tr_new((size_t)tr_longest(h), sizeof *there);
     bool ok = tr_safetensors_make(&s, part_name, e);
     for (uint32_t i = 0; i < h->head.entries && ok; i++)
         ok = export_entry(h, (int)i, &stored, from, path, &s, here, there, e);
@@ -115,15 +104,6 @@ static bool export_all(
     return ok;
 }
 
-/* The entry of that name, or the first. */
-static const struct tr_saved *entry_named(const struct tr_heading *h, const char *name)
-{
-    uint32_t i = 0;
-    while (i < h->head.entries && strcmp(h->entries[i].name, name) != 0)
-        i++;
-    return &h->entries[i < h->head.entries ? i : 0];
-}
-
 static void print_llama(const struct tr_heading *of)
 {
     const struct tr_head *h = &of->head;
@@ -132,8 +112,8 @@ static void print_llama(const struct tr_heading *of)
            ", \"intermediate_size\": %" PRId64 ", \"max_position_embeddings\": %" PRId64
            ", \"vocab_size\": %" PRId64 ", \"rms_norm_eps\": 1e-05, \"rope_theta\": 10000.0, "
            "\"tie_word_embeddings\": false}\n",
-        h->layers, h->channels, h->heads, tr_kv_heads(h, entry_named(of, "layer0.qkv.weight")),
-        entry_named(of, "layer0.fc2.weight")->rows, h->context, h->vocabulary);
+        h->layers, h->channels, h->heads, tr_kv_heads(h, tr_entry_named(of, "layer0.qkv.weight")),
+        tr_entry_named(of, "layer0.fc2.weight")->rows, h->context, h->vocabulary);
 }
 
 static void print_config(const struct tr_heading *of, const char *to)
@@ -160,127 +140,26 @@ int tr_command_export(int argc, char **argv)
         fprintf(stderr, "tutti-train export: %s is one word too many; legal are two files\n", argv[3]);
         return 2;
     }
-    int from = open(argv[1], O_RDONLY | O_CLOEXEC);
-    bool ok = from >= 0 || tr_fail(&e, "%s cannot be read: %s", argv[1], strerror(errno));
-    ok = ok && tr_heading_read(&h, from, argv[1], NULL, &e) && export_all(&h, from, argv[1], argv[2], &e);
+    int from;
+    if (!tr_heading_open(&h, &from, argv[1], &e))
+        return tr_refuse(1, &e);
+    bool ok = export_all(&h, from, argv[1], argv[2], &e);
     if (ok)
         print_config(&h, argv[2]);
     free(h.entries);
-    if (from >= 0)
-        close(from);
+    close(from);
     return ok ? 0 : tr_refuse(1, &e);
 }
 
 /* ---- import ---- */
-
-/* As transformers writes a whole model, and as it writes one without its head:
- * GPT-2's own files. */
-static const struct tr_stored *find(const struct tr_safetensors *s, const char *name)
-{
-    static const char outer[] = "transformer.";
-    const struct tr_stored *found = tr_safetensors_find(s, name);
-    return found || strncmp(name, outer, strlen(outer)) != 0 ? found
-                                                             : tr_safetensors_find(s, name + strlen(outer));
-}
-
-/* What all families have alike: `norm` is the name of a layer's, up to its number, and behind it. */
-static void read_common_sizes(struct tr_model_options *sizes, const struct tr_safetensors *s,
-    const struct tr_stored *embedding, const char *const norm[2])
-{
-    char name[TR_FOREIGN_NAME];
-    int64_t layers = 0;
-    do
-        snprintf(name, sizeof name, "%s%" PRId64 "%s", norm[0], layers, norm[1]);
-    while (find(s, name) && ++layers);
-    if (!sizes->layers)
-        sizes->layers = layers;
-    if (!sizes->channels)
-        sizes->channels = embedding->shape[1];
-    if (!sizes->vocabulary)
-        sizes->vocabulary = embedding->shape[0];
-}
-
-/* Sizes of a Llama: neither heads nor the context are in the file. */
-static void read_llama_sizes(struct tr_model_options *sizes, const struct tr_safetensors *s)
-{
-    const struct tr_stored *wte = find(s, "model.embed_tokens.weight"),
-                           *gate = find(s, "model.layers.0.mlp.gate_proj.weight"),
-                           *keys = find(s, "model.layers.0.self_attn.k_proj.weight");
-    if (!wte || !gate || !keys || wte->dims != 2 || gate->dims != 2 || keys->dims != 2)
-        return;
-    read_common_sizes(sizes, s, wte, (const char *const[]){ "model.layers.", ".input_layernorm.weight" });
-    if (!sizes->hidden)
-        sizes->hidden = gate->shape[0];
-    if (!sizes->kv_heads && sizes->heads && sizes->channels / sizes->heads)
-        sizes->kv_heads = keys->shape[0] / (sizes->channels / sizes->heads);
-}
-
-/* Sizes of a GPT that were not said are those of the file. */
-static void read_sizes(struct tr_options *o, const struct tr_safetensors *s)
-{
-    struct tr_model_options *sizes = &o->model.sizes;
-    const struct tr_stored *wte = find(s, "transformer.wte.weight"), *wpe = find(s, "transformer.wpe.weight");
-    if (!strncmp(o->model.name, "llama", 5))
-        read_llama_sizes(sizes, s);
-    if (strncmp(o->model.name, "gpt", 3) != 0 || !wte || !wpe || wte->dims != 2 || wpe->dims != 2)
-        return;
-    read_common_sizes(sizes, s, wte, (const char *const[]){ "transformer.h.", ".ln_1.weight" });
-    if (!sizes->context)
-        sizes->context = wpe->shape[0];
-    if (!sizes->heads && sizes->channels % 64 == 0)
-        sizes->heads = sizes->channels / 64;
-    sizes->untied |= find(s, "lm_head.weight") != NULL;
-}
-
-static void shape_text(char *to, size_t room, int dims, const int64_t *shape)
-{
-    size_t n = (size_t)snprintf(to, room, "[");
-    for (int d = 0; d < dims && n < room; d++)
-        n += (size_t)snprintf(to + n, room - n, "%s%" PRId64, d ? ", " : "", shape[d]);
-    if (n < room)
-        snprintf(to + n, room - n, "]");
-}
-
-static bool same_shape(
-    const struct tr_stored *t, const struct tr_foreign *f, const char *path, struct tr_error *e)
-{
-    char there[96], here[96];
-    bool same =
-        t->dims == f->dims && t->shape[0] == f->shape[0] && (f->dims < 2 || t->shape[1] == f->shape[1]);
-    shape_text(there, sizeof there, t->dims, t->shape);
-    shape_text(here, sizeof here, f->dims, f->shape);
-    return same || tr_fail(e,
-                       "%s: %s is %s, and of the model that is asked for it "
-                       "is %s; legal are the "
-                       "sizes of the file (--layers, --channels, --context, "
-                       "--vocabulary)",
-                       path, t->name, there, here);
-}
-
-static bool import_part(const struct tr_heading *h, const struct tr_saved *entry, int part,
-    const struct tr_safetensors *s, float *here, float *there, struct tr_error *e)
-{
-    struct tr_foreign f;
-    tr_foreign_of(&f, &h->head, entry, part);
-    const struct tr_stored *t = find(s, f.name);
-    if (!t)
-        return tr_fail(e, "%s has no %s, which a %s of %" PRId64 " layers has", s->path, f.name,
-            h->head.model, h->head.layers);
-    if (!same_shape(t, &f, s->path, e) || !tr_safetensors_read(s, t, there, e))
-        return false;
-    for (int64_t k = 0; k < t->count; k++)
-        here[tr_foreign_at(&f, k)] = there[k];
-    return true;
-}
 
 static bool import_entry(struct tr_heading *h, int i, const struct tr_safetensors *s, int to,
     const char *path, float *here, float *there, struct tr_error *e)
 {
     struct tr_saved *entry = &h->entries[i];
     struct tr_piece piece = { .at = here, .count = entry->rows * entry->columns };
-    for (int part = 0; part < tr_foreign_parts(&h->head, entry); part++)
-        if (!import_part(h, entry, part, s, here, there, e))
-            return false;
+    if (!tr_foreign_read(h, entry, s, here, there, e))
+        return false;
     entry->sums[TR_VALUES] = tr_piece_sum(&piece);
     if (!tr_write_at(to, here, piece.count * 4, entry->at, path, e))
         return false;
@@ -297,8 +176,8 @@ static bool import_all(
     char part[TR_PATH];
     if (!tr_file_part(part, path, e) || !tr_file_make(part, h->head.bytes, e))
         return false;
-    float *here = tr_new((size_t)longest(h), sizeof *here),
-          *there = tr_new((size_t)longest(h), sizeof *there);
+    float *here = tr_new((size_t)tr_longest(h), sizeof *here),
+          *there = tr_new((size_t)tr_longest(h), sizeof *there);
     int to = open(part, O_WRONLY | O_CLOEXEC);
     bool ok = to >= 0 || tr_fail(e, "%s cannot be written: %s", part, strerror(errno));
     for (uint32_t i = 0; i < h->head.entries && ok; i++)
@@ -321,7 +200,8 @@ static void say_imported(const struct tr_heading *of, const char *to)
         to, h->model, h->layers, h->channels, h->heads, h->context, h->vocabulary);
     if (!strcmp(h->model, "llama"))
         printf(" --kv-heads %" PRId64 " --hidden %" PRId64 "\n",
-            tr_kv_heads(h, entry_named(of, "layer0.qkv.weight")), entry_named(of, "layer0.fc2.weight")->rows);
+            tr_kv_heads(h, tr_entry_named(of, "layer0.qkv.weight")),
+            tr_entry_named(of, "layer0.fc2.weight")->rows);
     else
         printf("%s\n", h->heads && !h->tied ? " --untied" : "");
 }
@@ -338,7 +218,7 @@ int tr_command_import(int argc, char **argv)
         return status;
     if (!tr_safetensors_open(&s, argv[1], &e))
         return tr_refuse(1, &e);
-    read_sizes(&o, &s);
+    tr_foreign_sizes(&o.model.sizes, o.model.name, &s);
     bool ok = tr_run_make(&run, &o, &e);
     if (ok) {
         struct tr_heading h;

@@ -4,7 +4,7 @@
 #include "training/weights/safetensors.h"
 
 #include "training/checkpoint/file.h"
-#include "training/weights/json.h"
+#include "training/text/json.h"
 
 #include <errno.h>
 #include <fcntl.h>
