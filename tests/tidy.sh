@@ -282,9 +282,9 @@ BEGIN {
     for (i = 1; i <= rooms; i++)
         place["lib/" order[i]] = i
     # Those of training/, likewise. Kernels know no graph, and the golden programs nothing of the rest.
-    rooms = split("base page kernels kernels/cuda backend schedule data model parallel ops place tape " \
+    rooms = split("base page kernels kernels/cuda backend schedule data text model parallel ops place tape " \
         "passes check account run planning errors checkpoint weights report options translate commands " \
-        "advice verify compare demo exercise main", order, " ")
+        "advice verify compare demo exercise sample main", order, " ")
     for (i = 1; i <= rooms; i++)
         level["training/" order[i]] = i
     hidden["training/demo", "training/compare"] = hidden["training/exercise", "training/demo"] = 1

@@ -268,6 +268,8 @@ static bool make(struct tr_run *r, const struct tr_options *o, struct tr_error *
             r->plan.mesh.size[TR_PP] * r->plan.pipeline.chunks, r->plan.pipeline.list,
             r->plan.pipeline.balance, e) &&
         tr_plan_check(&r->plan, &r->graph, e) && schedule(r, e)) {
+        if (r->plan.forward)
+            tr_schedule_forward(&r->schedule);
         r->plan.pipeline.vee = r->schedule.vee,
         r->plan.pipeline.no_flush = r->schedule.no_flush && r->plan.mesh.size[TR_PP] > 1;
         if (r->plan.optimizer.curve != TR_CURVE_CONSTANT && !r->plan.optimizer.until)

@@ -22,6 +22,7 @@ static const struct {
     { "exercise", "questions of a textbook, answered by running", tr_command_exercise },
     { "simulate", "asynchronous parameter servers on one rank, in a given order", tr_command_simulate },
     { "data", "make a file of tokens of any text", tr_command_data },
+    { "sample", "text from a trained model, on any mesh", tr_command_sample },
     { "export", "a checkpoint as safetensors, with GPT-2's names", tr_command_export },
     { "import", "safetensors as a checkpoint to begin with", tr_command_import },
     { "translate", "a run in the words of Megatron-LM, DeepSpeed and others, and back",

@@ -40,7 +40,8 @@ static const struct tr_option first[] = {
         .least = 1 },
     { "inputs", TR_WHOLE, AT(model.sizes.inputs), "mlp: numbers of a row; a sequence is 8 rows", .least = 1 },
     { "experts", TR_WHOLE, AT(model.sizes.experts), "moe: experts of a layer", .least = 1 },
-    { "top-k", TR_WHOLE, AT(model.sizes.choices), "moe: experts that a token goes to", .least = 1 },
+    { "top-k", TR_WHOLE, AT(model.sizes.choices),
+        "moe: experts that a token goes to; sample: the likeliest tokens", .least = 1 },
     { "capacity-factor", TR_REAL, AT(model.sizes.capacity),
         "moe: an expert takes so many times an equal share; 0: all" },
     { "aux-loss", TR_REAL, AT(model.sizes.balance), "moe: weight of a loss that keeps experts equally busy" },
@@ -88,6 +89,10 @@ static const struct tr_option last[] = {
     { "save-every", TR_WHOLE, AT(files.save_every), "and every N steps" },
     { "load", TR_TEXT, AT(files.load),
         "go on with the state in this file; --steps counts those done before" },
+    { "prompt", TR_TEXT, AT(prompt), "sample: the text that the model goes on with" },
+    { "tokens", TR_WHOLE, AT(tokens), "sample: by so many tokens", .least = 1 },
+    { "temperature", TR_REAL, AT(temperature), "sample: 0: the likeliest token; 1: as likely as it is" },
+    { "tokenizer", TR_TEXT, AT(tokenizer), "sample: a directory with GPT-2's vocab.json and merges.txt" },
     { "check-replicas", TR_WHOLE, AT(files.check_replicas),
         "every N steps, ranks compare what they have alike; 0: never" },
     { "What is shown and done", .kind = TR_HEADING },
@@ -176,6 +181,8 @@ void tr_options_default(struct tr_options *o)
         .steps = 50,
         .seed = 1,
         .threads = 1,
+        .tokens = 200,
+        .temperature = 0.8,
         .held_out = { .batches = 4 },
         .files = { .check_replicas = -1 },
         .shown = { .trace_step = -1, .tape = -1 } };
@@ -393,6 +400,21 @@ bool tr_options_given(const struct tr_options *o, const char *name)
     struct tr_error ignored;
     tr_options_default(&none);
     return find(&x, name, &ignored) && !same(&x, o, &none);
+}
+
+const char *tr_options_other(const struct tr_options *o, const char *const *names)
+{
+    struct tr_options none;
+    struct tr_option x;
+    tr_options_default(&none);
+    for (int i = 0; option_at(&x, i); i++) {
+        const char *const *name = names;
+        while (*name && strcmp(*name, x.name))
+            name++;
+        if (!*name && x.kind != TR_HEADING && !same(&x, o, &none))
+            return x.name;
+    }
+    return NULL;
 }
 
 void tr_options_bits(struct tr_options *to, const struct tr_options *from)

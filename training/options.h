@@ -45,6 +45,9 @@ struct tr_options {
         long random; /* so many option sets */
         char inject[48]; /* an error that is planted */
     } tests;
+    char prompt[4096], tokenizer[512]; /* sample: a text to go on with; a directory */
+    long tokens; /* that follow it */
+    double temperature;
     char kernels[16];
     long threads; /* of a rank that compute together */
     bool device; /* ranks compute on devices */
@@ -61,6 +64,8 @@ void tr_options_help(FILE *to);
 enum { TR_OPTION_TEXT = 160 };
 /* Whether it has another value than without a word. */
 bool tr_options_given(const struct tr_options *o, const char *name);
+/* The first option that was given and is not in the list, which NULL ends; NULL: there is none. */
+const char *tr_options_other(const struct tr_options *o, const char *const *names);
 /* Whether two ranks were given the same; else the first option that differs, as each of them has it. */
 bool tr_options_same(const struct tr_options *a, const struct tr_options *b, char of_a[TR_OPTION_TEXT],
     char of_b[TR_OPTION_TEXT]);

@@ -6,6 +6,8 @@ transformers; safetensors by hand.
   weights.py loss FILE TOKENS BATCH HEADS     of the first step with seed 1 (docs/training-models.md)
   weights.py llama FILE TOKENS TYPE           the same of a Llama, and of its first step
   weights.py llama_loss FILE TOKENS BATCH HEADS CONTEXT
+  weights.py next FILE HEADS CONTEXT PROMPT TOKENS [TEMPERATURE TOP_K SEED]
+                                              what sample goes on with, a byte a token
   weights.py same A B                         both have the same tensors, bit for bit
   weights.py read CHECKPOINT FILE             tutti.checkpoint has the tensors of FILE where these lie alike
   weights.py head FILE JSON [CUT]             a file with this head, and 64 bytes less CUT behind it
@@ -197,6 +199,20 @@ def loss(path, tokens, batch, heads, context=None):
     print("%.6f" % (total / int(batch)))
 
 
+def following(path, heads, context, prompt, tokens, temperature=0, top_k=0, seed=0):
+    w = {name: array.astype("f8") for name, array in read(path).items()}
+    model, text = logits if "wpe.weight" in w else llama_logits, [*prompt.encode()]
+    for n in range(int(tokens)):
+        z = model(w, text[-int(context) :], int(heads))[-1]
+        kept = np.sort(np.argsort(-z, kind="stable")[: int(top_k) or None])
+        if not float(temperature):
+            kept = np.argmax(z)[None]
+        p = np.exp((z[kept] - z.max()) / (float(temperature) or 1)).cumsum()
+        chance = (mixed((mixed(int(seed)) + n) % 2**64) >> 11) / 2**53
+        text.append(int(kept[np.searchsorted(p, chance * p[-1], "right")]))
+    sys.stdout.buffer.write(bytes(text) + b"\n")
+
+
 def same(a, b):
     a, b = read(a), read(b)
     a = {name: array for name, array in a.items() if not name.endswith(".attn.bias")}
@@ -235,5 +251,5 @@ def head(path, text, cut=0):
 
 
 COMMANDS = {"make": make, "llama": make_llama, "loss": loss, "llama_loss": loss, "same": same}
-COMMANDS |= {"read": read_here, "head": head}
+COMMANDS |= {"read": read_here, "head": head, "next": following}
 COMMANDS[sys.argv[1]](*sys.argv[2:])

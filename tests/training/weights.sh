@@ -100,6 +100,26 @@ for shape in "2 192" "4 128"; do
     [ "$(gpt2 same "$scratch/made" "$scratch/back")" = "21 tensors" ] || fail "llama: other numbers came back"
 done
 
+# What a model goes on with, from its file, by sample's rule: the likeliest token, and by chance. The window
+# slides over the text, and on a mesh it is the same.
+goes_on()
+{
+    file=$1 mesh=$2 heads=$3
+    shift 3
+    gpt2 next "$file" "$heads" 16 '#!* %' 30 "$@" >"$scratch/there"
+    # shellcheck disable=SC2086 # words
+    "$train" sample --quiet --load "$file" --heads "$heads" $mesh --prompt '#!* %' --tokens 30 \
+        --temperature "${1:-0}" ${2:+--top-k "$2" --seed "$3"} >"$scratch/here" 2>"$scratch/said" ||
+        fail "sample: $(cat "$scratch/said")"
+    cmp -s "$scratch/there" "$scratch/here" || fail "$file, $mesh, $*: another text than numpy's"
+}
+gpt2 make "$scratch/made" "$scratch/tokens" F32
+gpt2 llama "$scratch/made.llama" "$scratch/tokens" F32
+goes_on "$scratch/made" '' 4
+goes_on "$scratch/made" '-n 2 --tp 2' 2 2.5 8 5
+goes_on "$scratch/made.llama" '--context 16' 4 3 40 1
+goes_on "$scratch/made.llama" '--context 16 -n 2 --pp 2' 4
+
 # The other models keep names and layouts, and come back as they were.
 for model in mlp:nano cnn:nano moe:nano; do
     "$train" --model $model --steps 1 --save "$scratch/old" >/dev/null 2>"$scratch/said" ||

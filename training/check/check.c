@@ -411,6 +411,21 @@ static bool update(struct tr_checking *c, int n, struct tr_error *e)
     return true;
 }
 
+/* Scores are sums over all channels, of the tokens and the columns that they are taken for. */
+static bool scores(struct tr_checking *c, int n, struct tr_error *e)
+{
+    const struct tr_instr *i = &c->t->instrs[n];
+    int shard = c->t->values[i->in[0]].shard, tp = c->t->at[TR_TP];
+    const struct tr_placement *on = c->values[i->in[0]].on;
+    for (int a = 0; a < TR_AXES; a++)
+        if (on[a].kind == TR_P)
+            return tr_checked_said(c, n, e, i->in[0], (enum tr_axis)a, "the scores are still a partial sum");
+    if (i->place != tr_first_column(c->t->placed, shard, tp) ||
+        i->valid != tr_valid_columns(c->t->placed, shard, tp))
+        return tr_checked_wrong(c, n, e, "its columns are taken for others of the vocabulary");
+    return at_its_place(c, n, on, e);
+}
+
 static bool instruction(struct tr_checking *c, int n, struct tr_error *e)
 {
     const struct tr_instr *i = &c->t->instrs[n];
@@ -457,6 +472,8 @@ static bool instruction(struct tr_checking *c, int n, struct tr_error *e)
     case TR_UP:
         return tr_check_copy(c, n, e) &&
                (i->code == TR_UP || i->parameter < 0 || finished(c, n, i->in[0], i->parameter, e));
+    case TR_SCORES:
+        return scores(c, n, e);
     default:
         return true;
     }
@@ -505,7 +522,7 @@ static bool all_updated(const struct tr_checking *c, struct tr_error *e)
 {
     for (int n = 0; n < c->t->n_states; n++) {
         int p = c->t->states[n].parameter;
-        bool own = c->g->tensors[p].values_of == p || tr_ends_apart(c->plan);
+        bool own = !c->plan->forward && (c->g->tensors[p].values_of == p || tr_ends_apart(c->plan));
         if (c->updated[p] != own * tr_updates(c->plan))
             return tr_fail(e, "rank %d: %s is updated %d times in a step", c->t->rank, c->g->tensors[p].name,
                 c->updated[p]);

@@ -19,6 +19,7 @@ int tr_command_demo(int argc, char **argv);
 int tr_command_exercise(int argc, char **argv);
 int tr_command_export(int argc, char **argv);
 int tr_command_import(int argc, char **argv);
+int tr_command_sample(int argc, char **argv);
 int tr_command_translate(int argc, char **argv);
 
 #endif

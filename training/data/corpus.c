@@ -190,19 +190,25 @@ uint64_t tr_corpus_checksum(const struct tr_corpus *c)
     return sum;
 }
 
+static int64_t count_tokens(const struct tr_corpus *c)
+{
+    return c->tokens ? c->n_tokens : c->count;
+}
+
 /* The lowest byte first, as llm.c's machines have it. */
 static bool write_tokens(FILE *file, const struct tr_corpus *c)
 {
     uint8_t block[4 * 256] = { 0 };
-    const uint32_t header[] = { 20240520, 1, (uint32_t)c->count };
+    const uint32_t header[] = { 20240520, 1, (uint32_t)count_tokens(c) };
     for (int i = 0; i < 12; i++)
         block[i] = (uint8_t)(header[i / 4] >> 8 * (i % 4));
     bool ok = fwrite(block, 1, sizeof block, file) == sizeof block;
-    for (int64_t i = 0; ok && i < c->count;) {
+    for (int64_t i = 0; ok && i < count_tokens(c);) {
         size_t used = 0;
-        for (; used < sizeof block && i < c->count; i++) {
-            block[used++] = c->bytes[i];
-            block[used++] = 0;
+        for (; used < sizeof block && i < count_tokens(c); i++) {
+            uint16_t token = c->tokens ? c->tokens[i] : c->bytes[i];
+            block[used++] = (uint8_t)token;
+            block[used++] = (uint8_t)(token >> 8);
         }
         ok = fwrite(block, 1, used, file) == used;
     }
@@ -212,10 +218,10 @@ static bool write_tokens(FILE *file, const struct tr_corpus *c)
 bool tr_corpus_write(const struct tr_corpus *c, const char *path, struct tr_error *e)
 {
     struct stat s;
-    if (c->count > INT32_MAX)
+    if (count_tokens(c) > INT32_MAX)
         return tr_fail(e,
-            "there are %" PRId64 " bytes of text; a file of tokens holds at most %d: name fewer files",
-            c->count, INT32_MAX);
+            "there are %" PRId64 " tokens of text; a file of them holds at most %d: name fewer files",
+            count_tokens(c), INT32_MAX);
     if (stat(path, &s) == 0 && !S_ISREG(s.st_mode))
         return tr_fail(e, "%s is there and is no regular file; name a new file, or one to replace", path);
     size_t bytes = strlen(path) + 32;
@@ -243,6 +249,6 @@ bool tr_corpus_write(const struct tr_corpus *c, const char *path, struct tr_erro
 
 void tr_corpus_free(struct tr_corpus *c)
 {
-    free(c->bytes);
+    free(c->bytes), free(c->tokens);
     *c = (struct tr_corpus){ 0 };
 }

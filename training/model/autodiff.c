@@ -105,6 +105,8 @@ static void give(struct tr_backward *p, const struct tr_node *n)
 
 void tr_autodiff(struct tr_graph *g)
 {
+    if (g->forward)
+        return;
     struct tr_node bias; /* a copy: the list of nodes grows */
     struct tr_backward p = { g, tr_new((size_t)g->n_tensors, sizeof *p.d), NULL };
     for (int i = 0; i < g->n_tensors; i++)

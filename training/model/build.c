@@ -64,7 +64,9 @@ void tr_build_cross_entropy(struct tr_builder *b, int x, int w)
 {
     struct tr_graph *g = b->g;
     int64_t padded = g->tensors[w].size[0];
-    int logits = tr_build_apply(b, TR_COLUMN, x, w, "logits", padded, false);
+    int logits = g->scores = tr_build_apply(b, TR_COLUMN, x, w, "logits", padded, false);
+    if (g->forward)
+        return;
     int max = tr_build_apply(b, TR_ROW_MAX, logits, -1, "max", 0, false);
     int out[3] = { tr_build_activation(b, "exp", padded, false), tr_build_activation(b, "sum", 0, false),
         tr_build_activation(b, "wanted", 0, false) };

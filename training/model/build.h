@@ -41,8 +41,8 @@ int tr_build_apply(struct tr_builder *b, int op, int x, int w, const char *name,
  * for. Keys and values may be a tensor of their own: then who has a part of the queries can have all of them.
  */
 int tr_build_attention(struct tr_builder *b, int qkv, const struct tr_model_options *o);
-/* The end of a model: scores by the rows of w, softmax, cross entropy against g->targets, and the gradient of
- * the scores. */
+/* The end of a model: scores by the rows of w, and, if it is more than a forward part, softmax, cross entropy
+ * against g->targets, and the gradient of the scores. */
 void tr_build_cross_entropy(struct tr_builder *b, int x, int w);
 
 /* The sizes that all models have; and those of all that learn text. */

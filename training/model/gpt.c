@@ -87,7 +87,8 @@ bool tr_model_gpt(struct tr_graph *g, const struct tr_model_options *o, struct t
         .attention = { .parts = o->parts, .windows = o->windows, .scores = o->scores },
         .context = o->context,
         .vocabulary = o->vocabulary,
-        .units = (int)o->layers + 2 };
+        .units = (int)o->layers + 2,
+        .forward = o->forward };
     snprintf(g->model, sizeof g->model, "%s", o->experts ? "moe" : "gpt");
     struct tr_builder b = { .g = g };
     int(*w)[OF_LAYER] = tr_new((size_t)o->layers, sizeof *w);

@@ -89,6 +89,8 @@ struct tr_graph {
     int n_forward; /* nodes of the forward part, which come first */
     int units;
     int tokens, targets, loss; /* tensors; of the mlp, `tokens` are rows */
+    bool forward; /* it ends with the scores of what comes next: no loss, and no backward part */
+    int scores;
 };
 
 int tr_add_tensor(struct tr_graph *g, enum tr_role role, int unit, const char *letters, const int64_t *size,
@@ -126,6 +128,7 @@ struct tr_model_options {
     int parts; /* 0: all at once; 2, 4, 8 */
     bool scores; /* gpt: with parts: the scores of attention are kept for the backward pass */
     int windows; /* gpt: attention stays within each of so many parts; 0: one */
+    bool forward; /* text: of the graph no more than the forward part, up to the scores */
 };
 bool tr_model_gpt(struct tr_graph *g, const struct tr_model_options *o, struct tr_error *e);
 bool tr_model_llama(struct tr_graph *g, const struct tr_model_options *o, struct tr_error *e);

@@ -85,7 +85,8 @@ bool tr_model_llama(struct tr_graph *g, const struct tr_model_options *o, struct
             .kv_heads = o->kv_heads },
         .context = o->context,
         .vocabulary = o->vocabulary,
-        .units = (int)o->layers + 2 };
+        .units = (int)o->layers + 2,
+        .forward = o->forward };
     snprintf(g->model, sizeof g->model, "llama");
     struct tr_builder b = { .g = g };
     int(*w)[OF_LAYER] = tr_new((size_t)o->layers, sizeof *w);

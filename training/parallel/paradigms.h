@@ -164,6 +164,7 @@ struct tr_plan {
         bool tf32; /* factors of products by cuBLAS */
     } numbers;
     struct tr_optimizer optimizer;
+    bool forward; /* nothing is learned: a list ends with the scores of what comes next */
 };
 
 /* Of an update, counted from 0; and whether its options fit each other. */

@@ -61,6 +61,7 @@ void tr_plan_model(const struct tr_plan *p, struct tr_model_options *to)
     for (int r = 0; r < PARADIGMS; r++)
         if (registry[r]->model)
             registry[r]->model(p, to);
+    to->forward = p->forward;
 }
 
 /* The last first: how a step is made, before the sizes into which it is cut. */

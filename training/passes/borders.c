@@ -110,8 +110,11 @@ void tr_send(struct tr_lowering *l, const struct tr_slot *slot)
         cross(l, slot, false);
 }
 
+/* Without a backward part nothing comes back that would tell of what was sent forward. */
 void tr_wait_for_all(struct tr_lowering *l)
 {
+    for (int i = 0; i < l->n_slots && l->p->plan->forward; i++)
+        wait_forward(l, &l->slots[i]);
     for (; l->waited < l->n_sent; l->waited++)
         wait_for(l, l->sent_back[l->waited], NULL);
 }

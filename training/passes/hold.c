@@ -62,7 +62,7 @@ static void hold(struct tr_lowering *l, int parameter)
         return;
     if (held.master)
         h->master = lasting(t, h->shard_count);
-    if (!plan->optimizer.sgd) {
+    if (!plan->optimizer.sgd && !plan->forward) {
         h->m = lasting(t, h->shard_count);
         h->v = lasting(t, h->shard_count);
     }

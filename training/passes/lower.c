@@ -175,6 +175,29 @@ static void count_in(struct tr_lowering *l, const struct tr_step *s, const struc
     h->gradient = v;
 }
 
+/* Of ranks that have the same scores the first one gives them. */
+static bool gives(const struct tr_lowering *l, const struct tr_shard *scores)
+{
+    for (int a = 0; a < TR_AXES; a++)
+        if (a != TR_PP && scores->on[a].kind == TR_R && l->t->at[a])
+            return false;
+    return true;
+}
+
+static void give_scores(struct tr_lowering *l, int shard, const struct tr_slot *slot, int unit)
+{
+    const struct tr_shard *scores = &l->p->shards[shard];
+    if (!gives(l, scores))
+        return;
+    struct tr_instr *i = tr_add_in_slot(l->t, TR_SCORES, slot, unit);
+    i->in[i->ins++] = *tr_now(l, shard, slot->micro);
+    i->first = tr_first_token(l->p, scores->on, l->t->at);
+    i->second = tr_second_token(l->p, scores->on, l->t->at);
+    i->striped = tr_map_of(l->p->plan).striped;
+    i->place = tr_first_column(l->p, shard, l->t->at[TR_TP]);
+    i->valid = tr_valid_columns(l->p, shard, l->t->at[TR_TP]);
+}
+
 static bool in_part(enum tr_phase phase, int part)
 {
     switch (part) {
@@ -203,6 +226,8 @@ static void lower_slot(struct tr_lowering *l, const struct tr_slot *slot)
                 count_in(l, s, slot, x);
             else if (p->g->tensors[p->shards[s->out[x]].tensor].role == TR_LOSS)
                 l->losses[slot->micro] = *tr_now(l, s->out[x], slot->micro);
+            else if (l->p->plan->forward && p->shards[s->out[x]].tensor == p->g->scores)
+                give_scores(l, s->out[x], slot, s->unit);
     }
     tr_send(l, slot);
     tr_passes_slot_end(l, slot);
@@ -254,7 +279,8 @@ bool tr_lower(
     for (int i = 0; i < l.n_slots; i++)
         lower_slot(&l, &l.slots[i]);
     tr_wait_for_all(&l);
-    tr_lower_end(&l);
+    if (!plan->forward)
+        tr_lower_end(&l);
     tr_passes_rewrite(&l);
     tr_plan_memory(t);
     tr_passes_end(&l);

@@ -33,7 +33,8 @@ const struct tr_code_kind tr_codes[TR_CODES] = { [TR_COMPUTE] = { .name = "compu
     [TR_UPDATE] = { .name = "update" },
     [TR_WAIT] = { .name = "wait" },
     [TR_DOWN] = { .name = "down" },
-    [TR_UP] = { .name = "up" } };
+    [TR_UP] = { .name = "up" },
+    [TR_SCORES] = { .name = "scores" } };
 
 int tr_collective(struct tr_placement from, struct tr_placement to)
 {
@@ -388,12 +389,19 @@ int64_t tr_shard_count(const struct tr_placed *p, int shard, int64_t sequences)
     return count;
 }
 
+static int64_t columns_here(const struct tr_placed *p, int shard)
+{
+    return tr_shard_size(p, shard, p->g->tensors[p->shards[shard].tensor].dims - 1);
+}
+
+int64_t tr_first_column(const struct tr_placed *p, int shard, int tp_rank)
+{
+    return p->shards[shard].on[TR_TP].kind == TR_S ? tp_rank * columns_here(p, shard) : 0;
+}
+
 int64_t tr_valid_columns(const struct tr_placed *p, int shard, int tp_rank)
 {
-    int last = p->g->tensors[p->shards[shard].tensor].dims - 1;
-    int64_t here = tr_shard_size(p, shard, last), left = p->g->vocabulary;
-    if (p->shards[shard].on[TR_TP].kind == TR_S)
-        left -= tp_rank * here;
+    int64_t here = columns_here(p, shard), left = p->g->vocabulary - tr_first_column(p, shard, tp_rank);
     return left < 0 ? 0 : left < here ? left : here;
 }
 

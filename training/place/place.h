@@ -39,6 +39,7 @@ enum tr_code {
     TR_WAIT, /* until a send is over */
     TR_DOWN, /* a copy from the device's memory to the host's */
     TR_UP, /* and back */
+    TR_SCORES, /* of a list that is forward alone: what is here of the scores behind a token is given out */
     TR_CODES
 };
 
@@ -81,6 +82,8 @@ int64_t tr_shard_count(const struct tr_placed *p, int shard, int64_t sequences);
 int64_t tr_shard_size(const struct tr_placed *p, int shard, int i);
 /* Columns of logits and their like, on this tensor-parallel rank, that are no padding. */
 int64_t tr_valid_columns(const struct tr_placed *p, int shard, int tp_rank);
+/* Which of the vocabulary comes first there. */
+int64_t tr_first_column(const struct tr_placed *p, int shard, int tp_rank);
 /* Of a part of the tokens, as these placements cut them on the rank that stands at `at`: the first in the
  * sequence. Of several axes that cut, the later ones cut within the parts of the earlier ones. */
 int64_t tr_first_token(

@@ -1,14 +1,28 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* load.c: what a rank reads of the data: its tokens, rows or cells of each sequence of a micro-batch. */
+/* load.c: what a rank reads of the data: its tokens, rows or cells of each sequence of a micro-batch; and
+ * what it gives of the scores behind one of these tokens. */
 #include "training/run/load.h"
 
 #include "training/kernels/stripes.h"
 #include "training/run/compute.h"
+#include "training/run/host.h"
+
+static int64_t tokens_of(const struct tr_runner *r, int value)
+{
+    return tr_shard_size(r->tape->placed, r->tape->values[value].shard, 1);
+}
 
 /* Tokens of a sequence that are here: from i->first on, or half of them, and half from i->second on. */
 static int64_t tokens_here(const struct tr_runner *r, const struct tr_instr *i)
 {
-    return tr_shard_size(r->tape->placed, r->tape->values[i->out[0]].shard, 1);
+    return tokens_of(r, i->out[0]);
+}
+
+/* Which token of the sequence the n-th of these is. */
+static int64_t token_at(const struct tr_runner *r, const struct tr_instr *i, int64_t count, int64_t n)
+{
+    int64_t run = i->second ? count / 2 : count, place = n < run ? i->first + n : i->second + n - run;
+    return i->striped ? tr_striped_token(r->tape->placed->g->context, place) : place;
 }
 
 /* Update u of step s has the sequences of step s U + u of a run with one update in a step. */
@@ -29,14 +43,11 @@ typedef void load(
 static void load_tokens(
     const struct tr_runner *r, const struct tr_instr *i, struct drawn d, int s, bool targets, void *all)
 {
-    int64_t count = tokens_here(r, i), run = i->second ? count / 2 : count;
-    int64_t context = r->tape->placed->g->context;
+    int64_t count = tokens_here(r, i), context = r->tape->placed->g->context;
     const uint16_t *from = tr_data_sequence(r->data, d.step, d.sequence, context) + targets;
     uint16_t *to = (uint16_t *)all + s * count;
-    for (int64_t n = 0; n < count; n++) {
-        int64_t place = n < run ? i->first + n : i->second + n - run;
-        to[n] = from[i->striped ? tr_striped_token(context, place) : place];
-    }
+    for (int64_t n = 0; n < count; n++)
+        to[n] = from[token_at(r, i, count, n)];
 }
 
 static void load_rows(
@@ -101,4 +112,13 @@ void tr_run_load(struct tr_runner *r, const struct tr_instr *i)
 {
     void *staged = tr_stage_load(r, i);
     r->arena.b->copy_later(r->x, r->own, tr_at(r, i->out[0]), staged, r->tape->values[i->out[0]].bytes);
+}
+
+void tr_run_scores(struct tr_runner *r, const struct tr_instr *i)
+{
+    int64_t count = tokens_of(r, i->in[0]), columns = tr_count(r->tape, i->in[0]) / count;
+    r->arena.b->sync(r->x);
+    for (int64_t n = 0; n < count; n++)
+        if (token_at(r, i, count, n) == r->staged.token)
+            tr_fetch(r, i->in[0], n * columns, i->valid, r->staged.scores + i->place);
 }

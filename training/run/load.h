@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* load.h: the instruction that reads the data. */
+/* load.h: the instructions that read the data, and give what the model says of it. */
 #ifndef TRAINING_RUN_LOAD_H
 #define TRAINING_RUN_LOAD_H
 
@@ -12,5 +12,8 @@ void tr_run_load(struct tr_runner *r, const struct tr_instr *i);
 void *tr_stage_load(struct tr_runner *r, const struct tr_instr *i);
 /* What it takes of that. */
 int64_t tr_staged_bytes(const struct tr_tape *t, const struct tr_instr *i);
+/* Copies the scores behind the token that the runner asks for, as far as they are here, to where it wants
+ * them: each column to its place in the vocabulary. */
+void tr_run_scores(struct tr_runner *r, const struct tr_instr *i);
 
 #endif

@@ -50,6 +50,12 @@ static int64_t staged_bytes(const struct tr_tape *t)
     return all;
 }
 
+/* A list that is forward alone has no leaves. */
+static int64_t sums_bytes(const struct tr_tape *t)
+{
+    return t->losses < 0 ? 0 : t->values[t->losses].bytes + t->values[t->leaves].bytes;
+}
+
 /* All memory of a step. */
 static bool take_memory(struct tr_runner *r, struct tr_error *e)
 {
@@ -57,7 +63,8 @@ static bool take_memory(struct tr_runner *r, struct tr_error *e)
     const struct tr_backend *b = tr_backend_of(r->x->k);
     if (!b->open(r->x, e) || !tr_arenas_take(&r->arena, b, r->x, t, e))
         return false;
-    r->staged.sums = b->alloc(r->x, t->values[t->losses].bytes + t->values[t->leaves].bytes, true);
+    if (sums_bytes(t))
+        r->staged.sums = b->alloc(r->x, sums_bytes(t), true);
     r->staged.bytes = staged_bytes(t);
     r->staged.at = b->alloc(r->x, r->staged.bytes, true);
     int64_t operands = b->apart ? operands_bytes(t, r->host.k) : 0;
@@ -72,7 +79,8 @@ static bool take_memory(struct tr_runner *r, struct tr_error *e)
     r->used = tr_new((size_t)t->n_values, sizeof *r->used);
     for (int v = 0; v < t->n_values; v++)
         r->used[v] = -1;
-    return (replays && r->staged.at && r->staged.sums && (!operands || r->staged.operands)) ||
+    return (replays && r->staged.at && (r->staged.sums || !sums_bytes(t)) &&
+               (!operands || r->staged.operands)) ||
            tr_fail(e, "rank %d: there is no memory on the host for what goes to the device", t->rank);
 }
 
@@ -448,6 +456,9 @@ bool tr_runner_do(struct tr_runner *r, int n, struct tr_error *e)
     case TR_DOWN:
     case TR_UP:
         tr_host_copy(r, i);
+        return true;
+    case TR_SCORES:
+        tr_run_scores(r, i);
         return true;
     default:
         run_update(r, i);

@@ -44,6 +44,8 @@ struct tr_runner {
         int64_t bytes, used;
         double *sums;
         unsigned char *operands; /* of one operation that works on elements itself; NULL: there is none */
+        int64_t token; /* of a list that is forward alone: behind which of the sequence */
+        float *scores; /* all of the vocabulary are wanted */
     } staged;
     tutti_stream own; /* calls in the order of the list */
     tutti_stream sends[TR_EDGES]; /* sends of the pipeline run beside the list */
@@ -92,6 +94,10 @@ bool tr_runner_step(struct tr_runner *r, struct tr_error *e);
 /* The mean loss of the first batches of what is held out. Each costs as much as a step, whose list it runs
  * without the updates; the state stays as it is. Not where a gradient waits, or weights have versions. */
 bool tr_runner_evaluate(struct tr_runner *r, long batches, double *loss, struct tr_error *e);
+/* Runs a list that is forward alone: the scores of what comes behind this token of the sequence. A rank
+ * writes to `scores`, one for each token of the vocabulary, what it has of them, and leaves the others alone:
+ * each is on one rank. */
+bool tr_runner_ask(struct tr_runner *r, int64_t token, float *scores, struct tr_error *e);
 /* One instruction of it; and the same without what a step makes of it. (step.c, run.c) */
 bool tr_runner_instr(struct tr_runner *r, int n, struct tr_error *e);
 bool tr_runner_do(struct tr_runner *r, int n, struct tr_error *e);

@@ -233,7 +233,7 @@ bool tr_replay_open(struct tr_runner *r)
 {
     struct tr_replay *p = &r->replay;
     int64_t bytes = (int64_t)sizeof *p->rates * count_updates(r->tape, r->tape->n_instrs);
-    if (tr_replay_not(r))
+    if (tr_replay_not(r) || !bytes)
         return true;
     p->rates = r->arena.b->alloc(r->x, bytes, true);
     p->there = r->arena.b->alloc(r->x, bytes, false);
@@ -401,4 +401,15 @@ bool tr_runner_evaluate(struct tr_runner *r, long batches, double *loss, struct 
     r->step = step, r->before = before, r->result = r->updates[r->n_updates - 1] = result;
     *loss = sum / (double)batches;
     return ok;
+}
+
+bool tr_runner_ask(struct tr_runner *r, int64_t token, float *scores, struct tr_error *e)
+{
+    r->staged.used = 0, r->staged.token = token, r->staged.scores = scores;
+    tr_ledger_begin(&r->counted, &r->predicted);
+    for (int n = 0; n < r->tape->n_instrs; n++)
+        if (!tr_runner_do(r, n, e) || !kernels_ran(r, n, e))
+            return false;
+    r->arena.b->sync(r->x);
+    return all_ran(r, e) && tr_ledger_equal(&r->counted, &r->predicted, r->tape, e);
 }

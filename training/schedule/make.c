@@ -192,3 +192,14 @@ void tr_schedule_free(struct tr_schedule *s)
     free(s->count);
     *s = (struct tr_schedule){ 0 };
 }
+
+void tr_schedule_forward(struct tr_schedule *s)
+{
+    for (int r = 0; r < s->ranks; r++) {
+        int all = s->count[r];
+        s->count[r] = 0;
+        for (int i = 0; i < all; i++)
+            if (s->slots[r][i].part == TR_F)
+                s->slots[r][s->count[r]++] = s->slots[r][i];
+    }
+}

@@ -52,6 +52,9 @@ int tr_stage_rank(int stage, int ranks, bool vee);
 bool tr_schedule_make(
     struct tr_schedule *s, const char *name, int ranks, int chunks, int micros, struct tr_error *e);
 
+/* Without its backward parts: no schedule to learn by, but one to ask a model. */
+void tr_schedule_forward(struct tr_schedule *s);
+
 /* CSV: one line for each rank; fields like F0.3 or F3 (stage 0, micro-batch 3; the stage may be left out
  * where a rank has one), B0.3, I0.3, W0.3; empty fields, and lines with nothing else, mean nothing; # begins
  * a comment. An error names line, field and rule. What was read need not be legal: tr_schedule_check tells.

@@ -56,9 +56,10 @@ struct tr_instr {
     tutti_op fold;
     int64_t count, times; /* elements of a call, calls; LOSSES: leaves of a sequence, sequences; LOAD: -,
                              sequences; COUNT: elements, gradients that the sum has in all */
-    int64_t place; /* NORM, LOSSES: of the first leaf in the vector; LOAD: the first sequence in the batch */
-    int64_t first; /* LOAD, and what works on tokens by their places: the first one of the sequence; LOSSES:
-                      the first leaf, of those of a sequence that are here */
+    int64_t place; /* NORM, LOSSES: of the first leaf in the vector; LOAD: the first sequence in the batch;
+                      SCORES: the first column of the vocabulary */
+    int64_t first; /* LOAD, SCORES, and what works on tokens by their places: the first of the sequence;
+                      LOSSES: the first leaf, of those of a sequence that are here */
     int64_t second; /* where the second half of these tokens begins, if it is elsewhere (zigzag); else 0 */
     bool striped; /* those places are in the order of stripes (parallel/map.h) */
     int64_t valid; /* what works on the vocabulary: columns that are no padding */

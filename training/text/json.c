@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* json.c: the reader of a head of weights: no tree is made, for all that is wanted is a few numbers of each
  * name. */
-#include "training/weights/json.h"
+#include "training/text/json.h"
+
+#include "training/text/unicode.h"
 
 #include <string.h>
 
@@ -28,24 +30,38 @@ bool tr_json_sign(struct tr_json *j, char sign)
     return true;
 }
 
-/* Behind "\u": four digits of a sign of ASCII. */
-static bool by_number(struct tr_json *j, char *sign)
+/* Behind "\u": four digits. */
+static bool digits(struct tr_json *j, uint32_t *value)
 {
-    int value = 0;
+    *value = 0;
     if (j->end - j->text < 4)
         return false;
     for (int i = 0; i < 4; i++) {
-        static const char digits[] = "0123456789abcdef0123456789ABCDEF";
-        const char *digit = memchr(digits, *j->text++, sizeof digits - 1);
+        static const char all[] = "0123456789abcdef0123456789ABCDEF";
+        const char *digit = memchr(all, *j->text++, sizeof all - 1);
         if (!digit)
             return false;
-        value = value * 16 + (int)((digit - digits) % 16);
+        *value = *value * 16 + (uint32_t)(digit - all) % 16;
     }
-    *sign = (char)value;
-    return value > 0 && value < 0x80;
+    return true;
 }
 
-static bool escaped(struct tr_json *j, char *sign)
+/* A character by its number; one beyond 16 bits is a pair of surrogates. */
+static bool by_number(struct tr_json *j, uint32_t *code)
+{
+    uint32_t low;
+    if (!digits(j, code) || *code == 0 || (*code >= 0xDC00 && *code < 0xE000))
+        return false;
+    if (*code < 0xD800 || *code >= 0xE000)
+        return true;
+    if (j->end - j->text < 2 || *j->text++ != '\\' || *j->text++ != 'u' || !digits(j, &low) || low < 0xDC00 ||
+        low >= 0xE000)
+        return false;
+    *code = 0x10000 + ((*code - 0xD800) << 10) + (low - 0xDC00);
+    return true;
+}
+
+static bool escaped(struct tr_json *j, uint32_t *code)
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
     if (j->text == j->end)
@@ -53,8 +69,8 @@ static bool escaped(struct tr_json *j, char *sign)
     char c = *j->text++;
     const char *found = memchr(from, c, sizeof from - 1);
     if (found)
-        *sign = to[found - from];
-    return found || (c == 'u' && by_number(j, sign));
+        *code = (unsigned char)to[found - from];
+    return found || (c == 'u' && by_number(j, code));
 }
 
 bool tr_json_string(struct tr_json *j, char *to, size_t room)
@@ -63,10 +79,17 @@ bool tr_json_string(struct tr_json *j, char *to, size_t room)
     if (!tr_json_sign(j, '"'))
         return false;
     while (j->text < j->end && *j->text != '"') {
-        char sign = *j->text++;
-        if ((unsigned char)sign < ' ' || (sign == '\\' && !escaped(j, &sign)) || n + 1 >= room)
+        uint8_t sign[TR_UTF8_MOST] = { (uint8_t)*j->text++ };
+        size_t length = 1;
+        uint32_t code;
+        if (*sign < ' ' || (*sign == '\\' && !escaped(j, &code)))
             return false;
-        to[n++] = sign;
+        if (*sign == '\\')
+            length = (size_t)tr_utf8_put(sign, code);
+        if (n + length >= room)
+            return false;
+        memcpy(to + n, sign, length);
+        n += length;
     }
     if (j->text == j->end)
         return false;

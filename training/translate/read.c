@@ -4,7 +4,7 @@
 #include "training/translate/translate.h"
 
 #include "training/data/data.h"
-#include "training/weights/json.h"
+#include "training/text/json.h"
 
 #include <stdlib.h>
 #include <string.h>
