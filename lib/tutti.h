@@ -225,9 +225,10 @@ typedef struct {
  *
  * Collectives of at most eight ranks that are all in one process and on one device are one kernel, and a send
  * and its recv between two ranks of one process and device are one copy, where the buffers are that device's
- * or managed; the others go by way of the host's memory (setting executor). The kernel, or the copy, runs
- * when the streams of all its ranks have come to it, and they go on when it is over. In a graph it is the
- * graph's alone: the recorder does not have its replays, and calls without a stream do not wait for them.
+ * or managed; the others go by way of the host's memory (setting executor), or are UNSUPPORTED where the
+ * device's streams cannot wait for words of memory. The kernel, or the copy, runs when the streams of all its
+ * ranks have come to it, and they go on when it is over. In a graph it is the graph's alone: the recorder
+ * does not have its replays, and calls without a stream do not wait for them.
  * Where several processes share a device, the kernel of the lowest rank does collectives for all of up to
  * eight, where that is faster: then all ranks make them on CUDA streams, or none does, or it is a MISMATCH.
  * Where each of at most eight ranks has a device of its own, and these reach each other, collectives but

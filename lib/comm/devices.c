@@ -40,6 +40,12 @@ static tutti_status connect_spin(struct tt_comm *comm, const struct tt_device_in
     return tt_spin_connect(&setup, peers, &d->spin);
 }
 
+tutti_status tt_comm_check_devices(
+    const struct tt_comm *comm, const struct tt_device_info *infos, size_t stride)
+{
+    return comm->device != NULL ? tt_device_check_words(comm, infos, stride) : TUTTI_OK;
+}
+
 tutti_status tt_comm_connect_devices(struct tt_comm *comm, const struct tt_device_info *infos, size_t stride)
 {
     tutti_status status = tt_led_connect(comm, infos, stride);

@@ -70,7 +70,9 @@ static tutti_status connect_all(
     }
     comm->waiting.policy = tt_wait_policy_on(here, tt_cores_together(cores, here));
     tt_comm_number(comm, number);
-    tutti_status status = tt_comm_connect(comm, addresses, domain_of);
+    tutti_status status = tt_comm_check_devices(comm, &all->device, sizeof *all);
+    if (status == TUTTI_OK)
+        status = tt_comm_connect(comm, addresses, domain_of);
     return status == TUTTI_OK ? tt_comm_connect_devices(comm, &all->device, sizeof *all) : status;
 }
 

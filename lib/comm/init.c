@@ -184,6 +184,8 @@ static tutti_status make_all(int n, const int *devices, const struct tt_settings
             status = tt_comm_tell_device(made[r], &infos[r]);
     }
     uint32_t number = tt_comm_next_number();
+    for (int r = 0; r < n && status == TUTTI_OK; r++)
+        status = tt_comm_check_devices(made[r], infos, sizeof *infos);
     for (int r = 0; r < n && status == TUTTI_OK; r++) {
         tt_comm_number(made[r], number);
         status = tt_comm_connect(made[r], addresses, domain_of);

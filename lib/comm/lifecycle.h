@@ -43,12 +43,14 @@ tutti_status tt_comm_establish(int n, int rank, const struct tt_settings *settin
 /* Sets the cache domain of a rank of n as the settings say: by a text, or by where this process is bound. */
 tutti_status tt_comm_domain(const struct tt_settings *settings, int n, int rank, int32_t *domain);
 
-/* Ranks tell each other of their devices, before they connect; and find out, in the same order on all,
- * what may serve calls there. `stride` bytes are between two ranks' infos. At last, when all are
- * connected: makes what that needs, of all communicators that this thread makes together, which may wait
- * as allocation does. */
+/* Ranks tell each other of their devices, before they connect; see whether these can serve such ranks; and
+ * find out, when they connect, in the same order on all, what may serve calls there. `stride` bytes are
+ * between two ranks' infos. At last, when all are connected: makes what that needs, of all communicators that
+ * this thread makes together, which may wait as allocation does. */
 struct tt_device_info;
 tutti_status tt_comm_tell_device(const struct tt_comm *comm, struct tt_device_info *info);
+tutti_status tt_comm_check_devices(
+    const struct tt_comm *comm, const struct tt_device_info *infos, size_t stride);
 tutti_status tt_comm_connect_devices(struct tt_comm *comm, const struct tt_device_info *infos, size_t stride);
 void tt_comm_open_devices(struct tt_comm *const *comms, int count);
 

@@ -150,13 +150,13 @@ static tutti_status make_streams(struct tt_device *d)
 }
 
 /* All of this near the device: pinning touches the memory, and the worker has the cores of who starts it. */
-static tutti_status make_parts(struct tt_comm *comm, struct tt_device *d, const struct tt_dev_facts *facts)
+static tutti_status make_parts(struct tt_comm *comm, struct tt_device *d)
 {
     tutti_status status = make_staging(d, comm->n, comm->endpoint->slot_bytes);
     if (status == TUTTI_OK)
         status = make_streams(d);
     if (status == TUTTI_OK)
-        status = tt_device_try_words(d, facts);
+        status = tt_device_try_words(d);
     d->launches = status == TUTTI_OK && d->dev->preload() == TT_DEV_OK; /* else copies do */
     if (status == TUTTI_OK)
         set_gates(d, (uint32_t)d->operations);
@@ -175,7 +175,7 @@ static tutti_status make(struct tt_comm *comm, struct tt_device *d)
     if (status != TUTTI_OK)
         return status;
     bool bound = tt_cores_bind_near(tt_device_sysfs, facts.address, &before);
-    status = make_parts(comm, d, &facts);
+    status = make_parts(comm, d);
     if (bound)
         tt_cores_unbind(&before);
     return status == TUTTI_OK ? tt_watch_begin(d) : status;
@@ -373,6 +373,7 @@ void tt_device_close(struct tt_comm *comm)
     give_up(d);
     if (d->prepared.calls != NULL)
         tt_prepared_cache_destroy(&d->prepared);
+    free(d->lacks.words);
     free(d->counts);
     free(d);
 }
@@ -541,7 +542,7 @@ static tutti_status check_here(struct tt_call *call, const struct tt_device *d)
     }
     if (status == TUTTI_OK && call->created != NULL && call->created->scalar != NULL)
         status = check_scalar(d, name, call->created);
-    return status;
+    return status == TUTTI_OK && d->lacks.words != NULL ? tt_device_check_wordless(call) : status;
 }
 
 tutti_status tt_device_check_scalar(const struct tt_comm *comm, const char *name, const struct tt_operator *o)

@@ -82,8 +82,11 @@ struct tt_device { /* of a communicator; used by who calls on it */
     struct tt_replays *replays; /* captured calls */
     struct tt_local_peers *local_peers; /* the ranks of this process */
     struct tt_spin *spin; /* of ranks that have a device each (spin/spin.h); NULL: they are not connected */
-    struct tt_led *led; /* NULL: no rank leads (device_led.h), */
-    const char *not_led; /* and this is why */
+    struct tt_led *led; /* NULL: no rank leads (device_led.h) */
+    struct { /* why there is none; NULL: there is */
+        char *words; /* that its streams can write and wait for (device_words.c) */
+        const char *leader;
+    } lacks;
     struct tt_exporter **exporters; /* by rank; NULL: that rank, or nobody, maps memory of this one */
     struct {
         uint64_t calls; /* on which those have decided */
@@ -178,11 +181,22 @@ void tt_device_why(
 /* The communicator ends with this, and with the thread's last error. */
 void tt_device_fail(struct tt_comm *comm, tutti_status status);
 
-/* Fail, by UNSUPPORTED, unless streams of the device, which is current, can write words of its pinned memory
- * and wait for them (device_words.c): by what is known, before anything is made; and by a trial, with memory
- * and events. */
-tutti_status tt_device_know_words(const struct tt_device *device, const struct tt_dev_facts *facts);
-tutti_status tt_device_try_words(struct tt_device *device, const struct tt_dev_facts *facts);
+/* Find out whether streams of the device, which is current, can write words of its pinned memory and wait for
+ * them, and set `lacks.words` if not (device_words.c): by what is known, before anything is made; and by a
+ * trial, with memory and events. Fail by UNSUPPORTED where a stream of it has never ended. */
+tutti_status tt_device_know_words(struct tt_device *device, const struct tt_dev_facts *facts);
+tutti_status tt_device_try_words(struct tt_device *device);
+/* Fails by UNSUPPORTED if it cannot serve these ranks without words. */
+tutti_status tt_device_check_words(
+    const struct tt_comm *comm, const struct tt_device_info *infos, size_t stride);
+/* For one that lacks words: the same of a call, as far as this rank knows, with the device current; and fails
+ * so, with the reason why no kernel does the call. */
+tutti_status tt_device_check_wordless(const struct tt_call *call);
+tutti_status tt_device_need_words(const struct tt_device *device, const char *call, const char *why);
+/* Enqueues that a word of the pinned memory gets this value: by the stream, or, where that cannot write
+ * words, by a kernel, which counts its blocks in `blocks_over`. */
+enum tt_dev_error tt_device_tell(const struct tt_device *device, void *stream, _Atomic uint32_t *word,
+    uint32_t value, uint32_t *blocks_over);
 
 /* The device has failed: so has the communicator, at all ranks. After the error TT_DEV_BROKEN, or like it. */
 tutti_status tt_device_broken(const struct tt_device *device);

@@ -355,7 +355,7 @@ tutti_status tt_led_connect(struct tt_comm *comm, const struct tt_device_info *i
     const char *why = comm->device != NULL ? not_led(comm, infos, stride) : NULL;
     if (comm->device == NULL)
         return TUTTI_OK;
-    comm->device->not_led = why;
+    comm->device->lacks.leader = why;
     if (why != NULL)
         return TUTTI_OK;
     warn_of_imports(comm);
@@ -448,8 +448,14 @@ void tt_device_why(
     const struct tt_led *led = comm->device->led;
     const struct tt_settings *settings = &comm->settings;
     if (tt_local_decides(comm)) {
-        tt_put(a, "on CUDA streams: L, one kernel for all ranks, where it reaches their buffers; else H\n");
-        tt_put(a, "not W, a leader's kernel: %s\n", comm->device->not_led);
+        const char *wordless = comm->device->lacks.words;
+        tt_put(a, "on CUDA streams: L, one kernel for all ranks, where it reaches their buffers; else %s\n",
+            wordless == NULL ? "H" : "refused");
+        if (wordless != NULL)
+            tt_put(a,
+                "not H, by the host's memory: streams of device %d cannot wait for words of memory: %s\n",
+                comm->device->number, wordless);
+        tt_put(a, "not W, a leader's kernel: %s\n", comm->device->lacks.leader);
         return;
     }
     tt_put(a, "not L, one kernel: %s\n", tt_local_peers_why_not(comm));
@@ -466,7 +472,7 @@ void tt_device_why(
     if (!serves(comm)) {
         tt_put(a, "not W, a leader's kernel: %s\non CUDA streams: H, by the host's memory\n",
             led != NULL ? "the leader's device did not pass its trial, as the log says"
-                        : comm->device->not_led);
+                        : comm->device->lacks.leader);
         return;
     }
     led = find_led(comm, collective);

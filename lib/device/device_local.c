@@ -76,16 +76,34 @@ static bool all_reached(const struct tt_dev *dev, const struct tt_local_call *c)
     return call->created == NULL || call->created->scalar == NULL || is_reached(dev, call->created->scalar);
 }
 
+/* What all ranks know of this call that no kernel does; NULL: nothing. */
+static const char *not_by_kernel(const struct tt_call *call)
+{
+    if (tt_collectives[call->collective].counts == TT_COUNTS_OWN)
+        return "no rank knows the counts of all";
+    if (call->created != NULL && !tt_call_scales(call))
+        return "its operator is a user's";
+    return tt_choose_allows(&call->comm->settings, call->collective, "direct")
+               ? NULL
+               : "the setting algo demands another algorithm than direct";
+}
+
+const char *tt_local_why_not(const struct tt_local_call *c)
+{
+    const char *why = not_by_kernel(c->call);
+    if (why == NULL && !all_reached(c->call->comm->device->dev, c))
+        why = "a buffer, or its factor, is not memory of the device, nor managed";
+    return why;
+}
+
 /* Fills in what the kernel needs, if it can do this call. */
 static bool describe(const struct tt_local_call *const *calls, int n, struct tt_fused_params *params,
     struct tt_rect_plan *plan)
 {
     const struct tt_call *call = calls[0]->call;
-    const struct tt_operator *o = call->created;
     bool scaled = tt_call_scales(call), all = true;
     const struct tt_blocks *blocks = &call->blocks[call->blocks[TT_IN].counts != NULL ? TT_IN : TT_OUT];
-    if (tt_collectives[call->collective].counts == TT_COUNTS_OWN || (o != NULL && !scaled) ||
-        !tt_choose_allows(&call->comm->settings, call->collective, "direct"))
+    if (not_by_kernel(call) != NULL)
         return false;
     struct tt_rect_call rects = { .collective = call->collective,
         .n = n,
@@ -199,6 +217,9 @@ static tutti_status decide(struct tt_comm *comm, struct tt_local_kernel *local, 
         return TUTTI_OK;
     struct tt_decision *decision = &local->decisions[number % TT_LOCAL_DECISIONS];
     bool by_kernel = describe(local->calls, local->n, &params, &plan);
+    if (!by_kernel && comm->device->lacks.words != NULL)
+        return tt_device_need_words(comm->device, tt_collectives[local->calls[0]->call->collective].name,
+            "ranks have their blocks in different places, or some lie over others' in place");
     if (by_kernel && enqueue(local, comm->rank, &params, &plan) != TT_DEV_OK)
         return fail(comm);
     local->launches += by_kernel && !local->calls[comm->rank]->captured;

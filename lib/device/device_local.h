@@ -70,6 +70,9 @@ void tt_local_free(struct tt_local_kernel *local, bool all);
 bool tt_local_decides(const struct tt_comm *comm);
 /* Sets where the gate of this call finds what is decided. */
 void tt_local_gate(struct tt_device *device, uint64_t number, struct tt_gate *gate);
+/* What is in this rank's collective, as it was passed, that keeps a kernel from doing it; NULL: nothing. With
+ * the device entered. */
+const char *tt_local_why_not(const struct tt_local_call *call);
 /* True if a kernel can do this collective of a group that is being captured, which has the calls of all
  * ranks: then it is the graph's, and no worker has to do with its replays. */
 bool tt_local_captures(const struct tt_batch *batch, int index);
@@ -92,16 +95,17 @@ struct tt_pair { /* of two ranks: messages one way */
 struct tt_pairs { /* of a rank */
     const struct tt_dev *dev;
     void *ready; /* event */
+    uint32_t *blocks_over; /* in the device's memory, where kernels tell in place of words; else NULL */
     uint32_t gates;
     uint64_t messages; /* that were to be decided on */
     struct tt_decision decisions[TT_LOCAL_DECISIONS];
     _Atomic(struct tt_pair *) pairs[]; /* by gate; NULL: the other rank is not here */
 };
-/* Made and freed with the device entered, as what kernels have is. `link` two ranks; false: there is no
- * memory, and their messages go by the host. */
+/* Made and freed with the device entered, as what kernels have is; `all`: false leaves what streams may still
+ * use. `link` two ranks; false: there is no memory, and their messages go by the host. */
 tutti_status tt_pairs_create(const struct tt_comm *comm, struct tt_pairs **created);
 bool tt_pairs_link(struct tt_pairs *mine, int me, struct tt_pairs *other, int rank);
-void tt_pairs_free(struct tt_pairs *pairs);
+void tt_pairs_free(struct tt_pairs *pairs, bool all);
 /* True if the ends of this message decide how it goes. */
 bool tt_pair_decides(const struct tt_comm *comm, const struct tt_call *call);
 /* True if this message of a group that is being captured is a copy in the graph, which has both its ends. */

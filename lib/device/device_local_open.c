@@ -8,10 +8,11 @@
 
 #include "base/status.h"
 
+enum { LINE = 64 };
+
 static enum tt_dev_error make(struct tt_local_kernel *local)
 {
     const struct tt_dev *dev = local->dev;
-    enum { LINE = 64 };
     void *counted = NULL, *over = NULL;
     enum tt_dev_error error = dev->preload();
     for (int r = 0; r < local->n && error == TT_DEV_OK; r++)
@@ -65,6 +66,17 @@ void tt_local_free(struct tt_local_kernel *local, bool all)
 
 /* --- Messages */
 
+static enum tt_dev_error make_ready(const struct tt_device *d, struct tt_pairs *p)
+{
+    void *counted = NULL;
+    enum tt_dev_error error = d->dev->event.create(false, &p->ready);
+    if (error != TT_DEV_OK || d->lacks.words == NULL)
+        return error;
+    error = d->dev->memory.alloc(LINE, &counted);
+    p->blocks_over = counted;
+    return error == TT_DEV_OK ? tt_device_memory_clear(d->dev, counted, LINE) : error;
+}
+
 tutti_status tt_pairs_create(const struct tt_comm *comm, struct tt_pairs **created)
 {
     const struct tt_device *d = comm->device;
@@ -75,15 +87,17 @@ tutti_status tt_pairs_create(const struct tt_comm *comm, struct tt_pairs **creat
     p->dev = d->dev;
     p->gates = d->ngates;
     tutti_status status = tt_device_enter(d, &before);
-    if (status == TUTTI_OK) {
-        if (d->dev->event.create(false, &p->ready) != TT_DEV_OK)
-            status = tt_fail(TUTTI_DEVICE_ERROR, "no event of device %d: %s", d->number, d->dev->why());
-        tt_device_leave(d, before);
-    }
-    if (status == TUTTI_OK)
-        *created = p;
-    else
+    if (status != TUTTI_OK) {
         free(p);
+        return status;
+    }
+    if (make_ready(d, p) == TT_DEV_OK) {
+        *created = p;
+    } else {
+        status = tt_fail(TUTTI_DEVICE_ERROR, "no event of device %d: %s", d->number, d->dev->why());
+        tt_pairs_free(p, true);
+    }
+    tt_device_leave(d, before);
     return status;
 }
 
@@ -123,12 +137,15 @@ bool tt_pairs_link(struct tt_pairs *mine, int me, struct tt_pairs *other, int ra
 }
 
 /* The sender's table is the one that has a pair. */
-void tt_pairs_free(struct tt_pairs *p)
+void tt_pairs_free(struct tt_pairs *p, bool all)
 {
     if (p == NULL)
         return;
     for (uint32_t gate = 1; gate < p->gates; gate += 2)
         free_pair(p->dev, atomic_load(&p->pairs[gate]));
-    p->dev->event.destroy(p->ready);
+    if (all && p->blocks_over != NULL)
+        p->dev->memory.free(p->blocks_over);
+    if (p->ready != NULL)
+        p->dev->event.destroy(p->ready);
     free(p);
 }

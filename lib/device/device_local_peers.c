@@ -88,10 +88,11 @@ static tutti_status make_kernel(const struct tt_comm *comm, struct tt_local_peer
     tutti_status status = tt_device_enter(comm->device, &before);
     if (status != TUTTI_OK)
         return status;
-    if (tt_local_create(comm, &c->kernel) != TUTTI_OK)
-        tt_log(
-            TT_LOG_WARN, "%s: %s; its calls go by the host's memory", comm->identity.name, tt_last_error());
+    status = tt_local_create(comm, &c->kernel);
     tt_device_leave(comm->device, before);
+    if (status == TUTTI_OK || comm->device->lacks.words != NULL)
+        return status;
+    tt_log(TT_LOG_WARN, "%s: %s; its calls go by the host's memory", comm->identity.name, tt_last_error());
     return TUTTI_OK;
 }
 
@@ -177,7 +178,8 @@ tutti_status tt_local_peers_join(struct tt_comm *comm)
     struct tt_device *d = comm->device;
     struct tt_local_peers *c = NULL;
     struct tt_pairs *pairs = NULL;
-    bool decides = comm->n > 1 && comm->settings.executor != TT_EXECUTOR_HOST, all = false;
+    bool alone = comm->n == 1 && d->lacks.words == NULL, all = false;
+    bool decides = !alone && comm->settings.executor != TT_EXECUTOR_HOST;
     _Atomic uint32_t *in = calloc(d->ngates, sizeof *in);
     for (uint32_t gate = 0; in != NULL && gate < d->ngates; gate++)
         atomic_init(&in[gate], d->counts[gate]);
@@ -193,7 +195,7 @@ tutti_status tt_local_peers_join(struct tt_comm *comm)
     d->local_peers = c;
     if (c == NULL) {
         free(in);
-        tt_pairs_free(pairs);
+        tt_pairs_free(pairs, true);
         return status != TUTTI_OK
                    ? status
                    : tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the ranks of this process on devices");
@@ -238,7 +240,7 @@ void tt_local_peers_free(struct tt_device *d, bool drained)
     tt_spin_home_leave(atomic_load(&c->spin), d->dev, !c->busy);
     for (int r = 0; r < c->n; r++) {
         free(c->members[r].in);
-        tt_pairs_free(c->members[r].pairs);
+        tt_pairs_free(c->members[r].pairs, !c->busy);
     }
     free(c);
 }

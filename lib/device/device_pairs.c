@@ -24,7 +24,7 @@
 #include "device/device_local.h"
 
 #define CANCELLED (UINT64_C(1) << 63) /* beside the turn at which it was */
-enum { OPEN, ONE_HAS_COME, DECIDING, TURNS = 4 };
+enum { OPEN, ONE_HAS_COME, DECIDING, TURNS = 4, DESCRIPTION = 128 };
 _Static_assert(2 * (int)TT_PAIR_RANKS <= (int)TT_DEVICE_MARKS &&
                    (int)TT_DEVICE_MARKS + 2 * (int)TT_PAIR_RANKS <= (int)TT_LOCAL_DECISIONS,
     "each copied message has a mark until its worker has looked at the decision");
@@ -122,6 +122,18 @@ static enum tt_dev_error enqueue(
     return error == TT_DEV_OK ? dev->event.record(pair->done, stream, false) : error;
 }
 
+/* The host, which else serves what is no copy, cannot. */
+static tutti_status refuse(const struct tt_device *d, const struct tt_call *send, const struct tt_call *recv)
+{
+    char ours[DESCRIPTION], other[DESCRIPTION];
+    if (send->count == recv->count && send->type == recv->type)
+        return tt_device_need_words(d, "send", "it overlaps with where its receiver wants it");
+    tt_call_describe(send, ours, sizeof ours);
+    tt_call_describe(recv, other, sizeof other);
+    return tt_fail(TUTTI_MISMATCH, "%s: rank %d called %s, rank %d called %s", send->comm->identity.name,
+        recv->root, ours, send->root, other);
+}
+
 /* The other end has come already. */
 static tutti_status decide(struct tt_comm *comm, struct tt_pair *pair, const struct tt_local_call *message)
 {
@@ -131,6 +143,8 @@ static tutti_status decide(struct tt_comm *comm, struct tt_pair *pair, const str
     pair->copied = can_copy(pair->ends[0], pair->ends[1]);
     if (pair->copied && enqueue(pair, d->dev, first, message->stream) != TT_DEV_OK)
         status = fail(comm);
+    else if (!pair->copied && d->lacks.words != NULL)
+        status = refuse(d, pair->ends[0]->call, pair->ends[1]->call);
     d->marks.enqueued += 3 * (uint64_t)pair->copied;
     atomic_store(&pair->turn, TURNS * message->index + (status == TUTTI_OK ? TURNS : DECIDING | CANCELLED));
     tt_doorbell_ring(tt_local_peers_bell(comm));
@@ -203,7 +217,7 @@ tutti_status tt_pair_settle(
     if (!*copied)
         return TUTTI_OK;
     d->marks.enqueued++;
-    error = d->dev->write_word(message->stream, tt_device_seen(d, gate->ready), gate->base + gate->slices);
+    error = tt_device_tell(d, message->stream, gate->ready, gate->base + gate->slices, p->blocks_over);
     tt_device_mark(d, gate->done, gate->base + gate->slices);
     return error == TT_DEV_OK ? TUTTI_OK : fail(comm);
 }

@@ -288,7 +288,11 @@ static tutti_status begin_batch(struct submission *t, struct tt_comm_batch *b, s
             continue;
         ops[b->calls] = (struct tt_staged){ .call = *call_of(batch, i) };
         bool captures = t->capture.active && (tt_local_captures(batch, i) || tt_pair_captures(batch, i));
-        status = tt_stage_begin(b, &ops[b->calls++], captures);
+        if (t->capture.active && !captures && comm->device->lacks.words != NULL)
+            status = tt_device_need_words(comm->device, tt_collectives[call_of(batch, i)->collective].name,
+                "it is captured, and its group does not have the same call of all its ranks");
+        else
+            status = tt_stage_begin(b, &ops[b->calls++], captures);
     }
     return status;
 }

@@ -85,6 +85,7 @@ Test(api_device_local, one_kernel_for_all_ranks)
     plugin_must_be_stub();
     local_run_threads("queues=8", RANKS, count_launches);
     local_run_threads("queues=1", 8, count_launches);
+    local_run_threads("queues=2,words=0", RANKS, count_launches);
 }
 
 /* --- The same bits as the host's */
@@ -357,6 +358,7 @@ static void call_many(struct ranks_me *me)
 Test(api_device_local, more_calls_than_are_remembered)
 {
     local_run_threads("queues=8", RANKS, call_many);
+    local_run_threads("queues=1,words=0", 2, call_many);
 }
 
 Test(api_device_local, kernels_and_the_host_by_turns)
@@ -497,6 +499,7 @@ Test(api_device_local, graphs)
 {
     local_run_threads("queues=8", 1, capture);
     local_run_threads("queues=1", 1, capture);
+    local_run_threads("queues=2,words=0", 1, capture);
 }
 
 /* How many calls the workers of these communicators have before them, when they have had time to come to so

@@ -476,9 +476,9 @@ static void capture(struct ranks_me *me)
 
 Test(api_device_local_p2p, graphs)
 {
-    static const char *const stubs[] = { "queues=8", "queues=1" };
+    static const char *const stubs[] = { "queues=8", "queues=1", "queues=2,words=0" };
     setenv("TUTTI_DEVICE_LIBRARY", PLUGIN_STUB, 0);
-    for (int k = 0; k < 4; k++) {
+    for (int k = 0; k < 5; k++) { /* the last without what only the host serves */
         bool ordinary = k % 2 != 0;
         setenv("STUB_GPU", stubs[k / 2], 1);
         ranks_run(&(struct ranks_plan){
