@@ -99,11 +99,6 @@ static const struct model *model_of(const struct tr_options *o)
 
 static bool fits_device(const struct tr_options *o, struct tr_error *e)
 {
-    if (model_of(o) && model_of(o)->hidden)
-        return tr_fail(e,
-            "--device cuda: %s has RMS norm, RoPE and SwiGLU, which have no kernels on devices; legal is "
-            "--device host, or another model",
-            o->model.name);
     if (*o->kernels)
         return tr_fail(e, "--kernels %s is a set of the processor's; legal is --device host, or no --kernels",
             o->kernels);

@@ -112,7 +112,7 @@ case $check in
         printf '%s\n' bits-gpt:nano bits-mlp:nano mesh-dp-4 mesh-threads-4 speed-micro speed-micro-torch \
             speed-124M-llmc
     else
-        printf '%s\n' bits-{gpt:nano,mlp:nano,gpt:micro,cnn:nano,moe:nano,gpt2:124M} verify \
+        printf '%s\n' bits-{gpt:nano,mlp:nano,gpt:micro,llama:nano,cnn:nano,moe:nano,gpt2:124M} verify \
             mesh-{dp-4,threads-4,dp-2-tp-2-zero-3,tp-4,pp-4,cp-4} bits-offload \
             speed-{micro,micro-torch,124M,124M-torch,124M-llmc,124M-tuned,124M-free,124M-free-tf32} \
             speed-124M-{free-bfloat16,torch-tf32,torch-bfloat16,threads-4}
@@ -122,7 +122,9 @@ bits-gpt:nano) same '' '' "${nano[@]}" "${brief[@]}" ;;
 bits-gpt2:124M) big=yes && same '' '--dp 4 --threads 4' --model gpt2:124M --data grammar --batch 4 \
     --context 256 --steps 3 ;;
 bits-offload) same '--offload both' '' "${deep[@]}" ;;
-bits-gpt:* | bits-moe:*) same '' '' --model "${check#bits-}" --data grammar --batch 4 --steps 5 ;;
+bits-gpt:* | bits-llama:* | bits-moe:*)
+    same '' '' --model "${check#bits-}" --data grammar --batch 4 --steps 5
+    ;;
 bits-mlp:*) same '' '' --model "${check#bits-}" --batch 4 --steps 5 ${stub:+--inputs 8} ;;
 bits-cnn:*) same '' '' --model "${check#bits-}" --batch 4 --steps 5 ;;
 mesh-dp-4) same '--dp 4' '' "${deep[@]}" ;;

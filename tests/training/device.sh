@@ -11,6 +11,7 @@ kernels=$PWD/tests/.libs/libtutti_train_stub.so
 stand_in=$PWD/tests/training/kernels/.libs/cublas_stand_in.so
 info=$PWD/tutti-info
 gpt='--data grammar --layers 2 --heads 2 --context 8 --vocabulary 64 --batch 2 --steps 2'
+llama='--model llama:nano --data grammar --layers 1 --hidden 64 --context 8 --vocabulary 64 --batch 2'
 mlp='--model mlp:nano --inputs 8 --batch 4 --steps 2'
 
 # shows_devices LINE [PROGRAM]...: both kinds side by side, and what is here.
@@ -198,6 +199,7 @@ replays()
     same $mlp --dp 2 --zero 3 --overlap --steps 3
     same $mlp --dp 2 --tp 2 --offload both --steps 3
     same $gpt --cp 2 --cp-attention ring --steps 3
+    same $llama --dp 2 --cp 2 --steps 3
     only_there=
 
     # What cannot be is refused before a step.
@@ -302,5 +304,5 @@ ranks 'rank 1 died' 'is broken\|told to fail' '' ,fail=copy:40:broken
 rm -f "$scratch/shared"
 STUB_GPU=devices=2,memory=20480,share=$scratch/shared "$train" verify --quick --device cuda >"$scratch/out" \
     2>"$scratch/said" || fail "verify: $(grep -a '^DIFFER' "$scratch/out") $(cat "$scratch/said")"
-grep -q '^39 of 39 configurations are equal' "$scratch/out" || fail "verify: $(tail -1 "$scratch/out")"
+grep -q '^43 of 43 configurations are equal' "$scratch/out" || fail "verify: $(tail -1 "$scratch/out")"
 [ "$failures" -eq 0 ]

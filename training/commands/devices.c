@@ -17,8 +17,7 @@ static const struct {
 } work[] = {
     { "products, attention, norms, updates", "here", "here" },
     { "the router of moe, and its experts", "here", "on the processor, on copies" },
-    { "llama", "here", "no: there are no kernels" },
-    { "gpt, mlp, cnn", "here", "here" },
+    { "gpt, llama, mlp, cnn", "here", "here" },
     { "collectives and messages", "on shared memory or sockets", "on the device's streams" },
     { "the sums of loss and norm", "here", "on the processor, once a step" },
     { "asynchronous parameter servers", "here", "no: --device host" },

@@ -11,6 +11,7 @@
 #define GPT "--layers 2 --heads 2 --context 8 --vocabulary 64 --batch 2 "
 #define MORE "--layers 2 --heads 2 --context 8 --vocabulary 64 --batch 4 "
 #define DEEP "--layers 4 --heads 2 --context 8 --vocabulary 64 --batch 4 "
+#define LLAMA "--model llama:nano --hidden 64 --context 8 --vocabulary 64 --batch 2 "
 #define MOE "--model moe:nano --layers 1 --heads 2 --context 8 --vocabulary 64 --batch 2 "
 #define CNN "--model cnn:nano --batch 2 "
 #define MLP "--model mlp:nano --inputs 8 --batch 4 "
@@ -35,6 +36,10 @@ static const char *const cases[] = {
     GPT "--dp 2 --offload optimizer",
     GPT "--offload activations",
     GPT "--precision bfloat16",
+    LLAMA "--layers 1",
+    LLAMA "--layers 1 --dp 2 --tp 2 --sp --zero 3",
+    LLAMA "--layers 1 --cp 2 --cp-map zigzag --cp-attention ring --recompute full",
+    LLAMA "--layers 2 --pp 2 --micro 2 --precision bfloat16",
     MLP,
     MLP "--dp 4",
     MLP "--dp 4 --zero 1",

@@ -67,6 +67,10 @@ Test(train_emulated, a_language_model_has_the_bits_of_the_processor)
 {
     expect_same("--model gpt:nano --batch 1", 2);
 }
+Test(train_emulated, a_llama_has_the_bits_of_the_processor)
+{
+    expect_same("--model llama:nano --layers 1 --context 16 --batch 2 --micro 2", 2);
+}
 Test(train_emulated, a_perceptron_has_the_bits_of_the_processor)
 {
     expect_same("--model mlp:nano", 2);

@@ -127,8 +127,15 @@ void tr_cuda_layer_norm(struct tr_context *x, float *y, float *mean, float *scal
     const float *w, const float *b, int64_t rows, int64_t c);
 void tr_cuda_layer_norm_dx(struct tr_context *x, float *dx, const float *dy, const float *in, const float *w,
     const float *mean, const float *scale, int64_t rows, int64_t c);
+void tr_cuda_rms_norm(
+    struct tr_context *x, float *y, float *scale, const float *in, const float *w, int64_t rows, int64_t c);
+void tr_cuda_rms_norm_dx(struct tr_context *x, float *dx, const float *dy, const float *in, const float *w,
+    const float *scale, int64_t rows, int64_t c);
 void tr_cuda_gelu(struct tr_context *x, float *y, const float *in, int64_t count);
 void tr_cuda_gelu_dx(struct tr_context *x, float *dx, const float *dy, const float *in, int64_t count);
+void tr_cuda_swiglu(struct tr_context *x, float *y, const float *in, int64_t pairs, int64_t chunk);
+void tr_cuda_swiglu_dx(
+    struct tr_context *x, float *dx, const float *dy, const float *in, int64_t pairs, int64_t chunk);
 void tr_cuda_add(struct tr_context *x, float *out, const float *a, const float *b, int64_t count);
 void tr_cuda_add_bias(
     struct tr_context *x, float *out, const float *in, const float *b, int64_t rows, int64_t columns);
@@ -136,6 +143,8 @@ void tr_cuda_add_bias(
 /* train_sums.cu */
 void tr_cuda_layer_norm_dw(struct tr_context *x, float *dw, float *db, const float *dy, const float *in,
     const float *mean, const float *scale, const struct tr_tokens *t);
+void tr_cuda_rms_norm_dw(struct tr_context *x, float *dw, const float *dy, const float *in,
+    const float *scale, const struct tr_tokens *t);
 void tr_cuda_sum_tokens(struct tr_context *x, float *sums, const float *in, const struct tr_tokens *t);
 void tr_cuda_sum_squares(struct tr_context *x, float *sums, const float *in, const struct tr_tokens *t);
 void tr_cuda_mean(struct tr_context *x, float *y, const float *sums, float number, const struct tr_tokens *t);
@@ -149,6 +158,13 @@ void tr_cuda_group_norm_dw(struct tr_context *x, float *dw, float *db, const flo
 void tr_cuda_group_norm_dx(struct tr_context *x, float *dx, const float *dy, const float *in,
     const float *squares, const float *w, const float *dw, const float *db, const struct tr_grouped *g,
     float *scratch);
+
+/* train_rope.cu */
+void tr_cuda_rope(
+    struct tr_context *x, float *qkv, const float *grouped, const struct tr_rope *r, float *scratch);
+void tr_cuda_rope_dx(
+    struct tr_context *x, float *grouped, const float *qkv, const struct tr_rope *r, float *scratch);
+int64_t tr_cuda_scratch_rope(const struct tr_rope *r);
 
 /* train_softmax.cu */
 void tr_cuda_row_max(

@@ -126,6 +126,11 @@ INLINE float gelu_slope(float x)
     return 0.5f * (1.0f + th) + 0.5f * x * (1.0f - th * th) * du;
 }
 
+INLINE float sigmoid(float x)
+{
+    return 1.0f / (exponential(-x) + 1.0f);
+}
+
 INLINE float greater(float x, float y)
 {
     return x < y ? y : x;

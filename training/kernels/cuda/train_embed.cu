@@ -4,7 +4,7 @@
  * Its gradient has a sum for each row that tokens name. No atomic addition may decide the order of these, so
  * a block of threads has one place of the sequence: if no place before it has the same token, the block adds
  * up all places that have. */
-#include "training/kernels/cuda/launch.cuh"
+#include "training/kernels/cuda/places.cuh"
 
 struct embed_each {
     int64_t count;
@@ -97,7 +97,7 @@ KERNEL void AT_MOST_THREADS(BLOCK_THREADS) embed_dw_kernel(const PARAMS embed_dw
     }
 }
 
-/* Which row of the table is that of element i, and where it lies. */
+/* Of element i: its sequence, and the row of the table that is its token's. */
 struct position_place {
     struct tr_positions p;
 
@@ -107,9 +107,7 @@ struct position_place {
     }
     MEMBER int64_t row(int64_t i) const
     {
-        const int64_t t = i / p.columns, place = p.first[t / p.tokens % p.runs] + t % p.tokens;
-        const int64_t block = p.context / 8;
-        return p.striped ? place % block * 8 + stripe_of(place / block) : place;
+        return token_at(p, i / p.columns);
     }
 };
 

@@ -26,6 +26,15 @@ struct normed_summand {
         return sum + normed * dy[t * columns + j];
     }
 };
+struct scaled_summand {
+    const float *dy, *x, *scale;
+    int64_t columns;
+
+    MEMBER float after(float sum, int64_t t, int64_t j) const
+    {
+        return sum + x[t * columns + j] * scale[t] * dy[t * columns + j];
+    }
+};
 /* Of y times scale of its sequence and column, if there is one. */
 struct product_summand {
     const float *x, *y, *scale;
@@ -205,6 +214,12 @@ void tr_cuda_layer_norm_dw(struct tr_context *x, float *dw, float *db, const flo
 {
     sum_over(x, db, plain_summand{ dy, t->columns }, t);
     sum_over(x, dw, normed_summand{ dy, in, mean, scale, t->columns }, t);
+}
+
+void tr_cuda_rms_norm_dw(struct tr_context *x, float *dw, const float *dy, const float *in,
+    const float *scale, const struct tr_tokens *t)
+{
+    sum_over(x, dw, scaled_summand{ dy, in, scale, t->columns }, t);
 }
 
 void tr_cuda_sum_tokens(struct tr_context *x, float *sums, const float *in, const struct tr_tokens *t)
