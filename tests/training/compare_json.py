@@ -6,7 +6,7 @@ import ctypes
 import json
 import sys
 
-NEEDED = """event cores name options pp dp cp cu ep tp ran equal class loss differing_losses
+NEEDED = """event cores name options device pp dp cp cu ep tp ran equal class loss differing_losses
 differing_norms differing_gradients differing_parameters off ms ms_low ms_high tokens_per_second
 bubble_formula bubble_simulated bubble_measured exposed flops flops_extra flops_counted sent sent_all
 sent_most rank arena host_arena compared_with off_losses off_losses_legal off_gradients

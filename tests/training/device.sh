@@ -116,6 +116,18 @@ replays()
         fail "$*: $(cat "$scratch/counts") in three steps, and not $graphs graphs in each but the first"
 }
 
+# compares WORDS OPTIONS: what compare says of two ranks that share the device.
+stub_gpu=memory=40960
+compares()
+{
+    words=$1
+    shift
+    rm -f "$scratch/shared"
+    # shellcheck disable=SC2086 # options are words
+    STUB_GPU=devices=1,$stub_gpu,share=$scratch/shared "$train" compare $words -n 2 --device cuda "$@" \
+        >"$scratch/out" 2>"$scratch/said" || fail "compare $words: $(cat "$scratch/said")"
+}
+
 # shellcheck disable=SC2086 # options are words
 {
     same $gpt
@@ -202,6 +214,33 @@ replays()
     same $llama --dp 2 --cp 2 --steps 3
     only_there=
 
+    # compare has rows of devices, each with the golden program's bits, beside one of the processor; and says
+    # where they ran in each of its forms.
+    compares "$mlp --layers 2 --batch 1 --steps 3" --json
+    python3 "$(dirname "$0")/compare_json.py" "$scratch/out" >"$scratch/said" ||
+        fail "compare --json: $(cat "$scratch/said")"
+    row='.*"name": "\([^"]*\)", .*"device": "\([^"]*\)".* "equal": true.*'
+    rows=$(sed -n "s/$row/\1: \2,/p" "$scratch/out")
+    [ "$(echo "$rows" | head -4 | tr '\n' ' ')" = \
+        'one device: Stub, the processor: host, tensor parallel: Stub, tensor + sp: Stub, ' ] ||
+        fail "compare: rows $rows"
+    compares "zero 1 2 $mlp --layers 2 --batch 2 --steps 3" --markdown --html "$scratch/page"
+    grep -q '^| ZeRO 1 .* equal ' "$scratch/out" &&
+        grep -q '^# ranks compute on 1 device, a Stub$' "$scratch/out" ||
+        fail "compare --markdown: $(cat "$scratch/out")"
+    grep -q ', 3 steps with AdamW, on 1 device, a Stub\.' "$scratch/page" ||
+        fail "compare --html: $(grep -o '<p>.*' "$scratch/page" | head -2)"
+    stub_gpu=memory=1
+    compares "$mlp --layers 2 --batch 2 --steps 3"
+    grep -q ' data parallel .* not run ' "$scratch/out" &&
+        grep -q ' the processor .* equal ' "$scratch/out" &&
+        grep -q '^# left out, data parallel: .* of its device it may have 524288, .* on the host$' \
+            "$scratch/out" ||
+        fail "compare without memory: $(cat "$scratch/out")"
+    compares "async server $mlp --layers 2 --batch 2 --steps 3"
+    grep -q '^# left out, server, asynchronous: servers that take pushes' "$scratch/out" ||
+        fail "compare async: $(cat "$scratch/out")"
+
     # What cannot be is refused before a step.
     begun='^ *[0-9]'
     fails_with 'there is no device: STUB_GPU has devices=0' "$begun" env STUB_GPU=devices=0 "$train" $mlp \
@@ -226,7 +265,7 @@ replays()
     fails_with 'layers are measured on the processor' "$begun" "$train" $mlp --device cuda --pp 2 \
         --balance measured
     fails_with 'legal are host and cuda' "$begun" "$train" $mlp --device gpu
-    fails_with 'is for train, explain and verify' "$begun" "$train" compare zero --device cuda
+    fails_with 'is for train, explain, verify, compare and sample' "$begun" "$train" plan --device cuda
 
     fails_with 'legal is --pp 1' "$begun" "$train" $mlp --device cuda --pp 2 --ranks-as threads
     fails_with 'legal is -n 2 without it' "$begun" env RANK=0 "$train" $mlp --dp 2 --ranks-as threads

@@ -39,6 +39,23 @@ static bool choose(const struct place *all, int rank, int *number, struct tr_err
     return true;
 }
 
+static bool same_device(const struct place *a, const struct place *b)
+{
+    return same_machine(a, b) && !strcmp(a->facts.address, b->facts.address);
+}
+
+static int count_devices(const struct place *all, int n)
+{
+    int devices = 0;
+    for (int r = 0; r < n; r++) {
+        int before = 0;
+        while (!same_device(&all[before], &all[r]))
+            before++;
+        devices += before == r;
+    }
+    return devices;
+}
+
 /* Equal devices, and how many ranks have this one. */
 static bool alike(const struct place *all, int rank, int n, int *sharing, struct tr_error *e)
 {
@@ -50,7 +67,7 @@ static bool alike(const struct place *all, int rank, int n, int *sharing, struct
                 "rank 0 has a device %s of %d multiprocessors, and rank %d a %s of %d; legal are devices of "
                 "one kind",
                 a->name, a->multiprocessors, r, b->name, b->multiprocessors);
-        *sharing += same_machine(&all[r], &all[rank]) && !strcmp(b->address, all[rank].facts.address);
+        *sharing += same_device(&all[r], &all[rank]);
     }
     return true;
 }
@@ -88,6 +105,7 @@ static bool sit_down(
         return false;
     s->kernels = &s->device.set;
     s->bytes = all[rank].facts.free / sharing;
+    s->devices = count_devices(all, n);
     return !world || join(s, world, e);
 }
 

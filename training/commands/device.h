@@ -10,6 +10,7 @@ struct tr_seat {
     const struct tr_kernels *kernels;
     tutti_comm *ranks; /* all of them, for calls on what the kernels work on; NULL: there is one */
     int64_t bytes; /* of the device, of which each rank that is on it has an equal part; 0: the processor */
+    int devices; /* that all ranks have together; 0: the processor */
     struct tr_device device;
     bool own; /* `ranks` was made here */
 };

@@ -40,12 +40,13 @@ static bool refuse_foreign(const struct tr_options *o, const char *usage, struct
         if (tr_options_given(o, foreign[i][0]) && !is_usage_of(foreign[i][1], usage))
             return tr_fail(
                 e, "--%s is an option of %s, and this is another command", foreign[i][0], foreign[i][1]);
-    static const char *const on_devices[] = { "train", "explain", "verify", "sample" };
+    static const char *const on_devices[] = { "train", "explain", "verify", "compare", "sample" };
     for (size_t i = 0; i < sizeof on_devices / sizeof *on_devices; i++)
         if (is_usage_of(on_devices[i], usage))
             return true;
     return !o->device ||
-           tr_fail(e, "--device cuda is for train, explain, verify and sample; legal is here --device host");
+           tr_fail(e, "--device cuda is for train, explain, verify, compare and sample; legal is here "
+                      "--device host");
 }
 
 bool tr_begin_with(struct tr_options *o, int argc, char **argv, const char *usage, bool list, int *status)

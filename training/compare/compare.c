@@ -4,10 +4,13 @@
 #include "training/compare/compare.h"
 
 #include "training/commands/commands.h"
+#include "training/commands/device.h"
+#include "training/commands/limits.h"
 #include "training/launch.h"
 #include "training/parallel/registry.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -154,22 +157,25 @@ static bool conclude(struct tr_contender *x, const struct tr_trial *t, tutti_com
     return true;
 }
 
-static bool open_trials(struct tr_comparison *c, struct tr_trial *trials, int from, int to,
-    const struct tr_goldens *g, tutti_comm *world, struct tr_error *e)
+/* Where ranks are, and what they run. */
+struct bench {
+    tutti_comm *world;
+    const struct tr_seat *seat;
+    struct tr_trial *trials;
+    const struct tr_goldens *goldens;
+};
+
+static bool open_trial(const struct bench *b, struct tr_contender *x, int i, struct tr_error *e)
 {
-    const struct tr_kernels *k = tr_options_kernels(&c->base, e);
-    for (int i = from; k && i < to; i++) {
-        struct tr_contender *x = &c->all[i];
-        struct tr_trial *t = &trials[i];
-        if (!x->runs)
-            continue;
-        k = tr_options_kernels(&x->options, e);
-        if (!tr_trial_join(t, x->prepared.run.plan.mesh.n, world, e) ||
-            (t->comm && !tr_trial_open(t, &x->prepared, &x->options, &g->runs[g->of[i]], k, e)))
-            return false;
-        t->planted = x->planted;
-    }
-    return k;
+    struct tr_trial *t = &b->trials[i];
+    const struct tr_goldens *g = b->goldens;
+    bool device = x->options.device;
+    const struct tr_kernels *k = device ? b->seat->kernels : tr_options_kernels(&x->options, e);
+    if (!k || !tr_trial_join(t, x->prepared.run.plan.mesh.n, device ? b->seat->ranks : b->world, e) ||
+        (t->comm && !tr_trial_open(t, &x->prepared, &x->options, &g->runs[g->of[i]], k, e)))
+        return false;
+    t->planted = x->planted;
+    return true;
 }
 
 /* Asynchronous workers and servers have no step in common, and make all of them in the first turn. Server 0
@@ -191,17 +197,34 @@ static bool serve(struct tr_contender *x, struct tr_trial *t, tutti_comm *world,
     return true;
 }
 
-/* Of the step after the first one Tutti tells what it sent. */
-static bool trial_step(struct tr_contender *x, struct tr_trial *t, long s, struct tr_error *e)
+static bool read_flow(struct tr_flow *to, const struct tr_runner *r, struct tr_error *e)
+{
+    r->arena.b->sync(r->x);
+    return tr_compare_read(to, &r->groups, e);
+}
+
+/* Of the step after the first one Tutti tells what it sent, which it does not of graphs. */
+static bool counted_step(struct tr_contender *x, struct tr_trial *t, struct tr_error *e)
 {
     struct tr_flow before, after;
-    if (s != 1)
-        return tr_trial_step(t, e);
-    if (!tr_compare_read(&before, &t->runner.groups, e) || !tr_trial_step(t, e) ||
-        !tr_compare_read(&after, &t->runner.groups, e))
+    struct tr_runner *r = &t->runner;
+    bool graphs = r->replay.wanted;
+    r->replay.wanted = false;
+    if (!read_flow(&before, r, e) || !tr_trial_step(t, e) || !read_flow(&after, r, e))
         return false;
+    r->replay.wanted = graphs;
     x->counted = (struct tr_flow){ after.in - before.in, after.out - before.out };
     return true;
+}
+
+/* The last step but one is drawn; a device has times for that if it is told before. */
+static bool trial_step(struct tr_contender *x, struct tr_trial *t, long s, struct tr_error *e)
+{
+    bool drawn = s + 2 == x->options.steps;
+    return (!drawn || tr_runner_time(&t->runner, e)) &&
+           (s == 1 ? counted_step(x, t, e) : tr_trial_step(t, e)) &&
+           tr_report_make(&x->reports[s], &t->runner, &x->prepared.run.schedule, e) &&
+           (!drawn || tr_timeline_measure(&x->did, &t->runner, t->runner.groups.world, e));
 }
 
 static bool step(struct tr_contender *x, struct tr_trial *t, long s, tutti_comm *world, struct tr_error *e)
@@ -210,32 +233,28 @@ static bool step(struct tr_contender *x, struct tr_trial *t, long s, tutti_comm 
     if (tutti_barrier(world, tutti_no_stream()) != TUTTI_OK)
         return tr_fail(e, "%s", tutti_get_last_error(world));
     bool async = x->prepared.run.plan.servers.async;
-    return !t->comm || (async && s > 0) ||
-           (async ? serve(x, t, world, &why)
-                  : trial_step(x, t, s, &why) &&
-                        tr_report_make(&x->reports[s], &t->runner, &x->prepared.run.schedule, &why) &&
-                        (s + 2 != x->options.steps ||
-                            tr_timeline_measure(&x->did, &t->runner, t->runner.groups.world, &why))) ||
+    return !t->comm || (async && s > 0) || (async ? serve(x, t, world, &why) : trial_step(x, t, s, &why)) ||
            tr_fail(e, "%s: %.900s", x->name, why.text);
 }
 
 /* Configurations from..to-1 by turns. */
-static bool run_together(struct tr_comparison *c, struct tr_trial *trials, int from, int to,
-    const struct tr_goldens *g, tutti_comm *world, struct tr_error *e)
+static bool run_together(struct tr_comparison *c, const struct bench *b, int from, int to, struct tr_error *e)
 {
-    bool ok = open_trials(c, trials, from, to, g, world, e), shown = isatty(STDERR_FILENO);
+    bool ok = true, shown = isatty(STDERR_FILENO) && tutti_comm_rank(b->world) == 0;
+    for (int i = from; ok && i < to; i++)
+        ok = !c->all[i].runs || open_trial(b, &c->all[i], i, e);
     for (long s = 0; ok && s < c->base.steps; s++) {
         for (int i = from; ok && i < to; i++)
-            ok = !c->all[i].runs || step(&c->all[i], &trials[i], s, world, e);
-        if (shown && tutti_comm_rank(world) == 0)
+            ok = !c->all[i].runs || step(&c->all[i], &b->trials[i], s, b->world, e);
+        if (shown)
             fprintf(stderr, "\rconfigurations %d to %d of %d: step %ld of %ld ", from + 1, to, c->n, s + 1,
                 c->base.steps);
     }
-    if (shown && tutti_comm_rank(world) == 0)
+    if (shown)
         fprintf(stderr, "\r%60s\r", "");
     for (int i = from; i < to; i++) {
-        ok = ok && (!c->all[i].runs || conclude(&c->all[i], &trials[i], world, e));
-        tr_trial_close(&trials[i]);
+        ok = ok && (!c->all[i].runs || conclude(&c->all[i], &b->trials[i], b->world, e));
+        tr_trial_close(&b->trials[i]);
     }
     return ok;
 }
@@ -248,12 +267,13 @@ static int64_t arenas(const struct tr_contender *x)
     return bytes;
 }
 
-/* The end of those from `from` whose memory is cheap enough to have them all at once. */
+/* The end of those from `from` whose memory is cheap enough to have them all at once. On a device there is
+ * nobody else, and each has it for itself. */
 static int turn_end(const struct tr_comparison *c, int from)
 {
     int to = from + 1;
     int64_t bytes = arenas(&c->all[from]);
-    while (to < c->n && bytes + arenas(&c->all[to]) <= TOGETHER)
+    while (to < c->n && !c->base.device && bytes + arenas(&c->all[to]) <= TOGETHER)
         bytes += arenas(&c->all[to++]);
     return to;
 }
@@ -311,6 +331,30 @@ static bool say(struct tr_comparison *c, struct tr_error *e)
            tr_fail(e, "%d of %d configurations differ from what they are compared with", wrong, c->n);
 }
 
+/* What does not fit the devices, of which the smallest part of a rank counts, does not run, and why is
+ * said. */
+static bool keep_to_devices(
+    struct tr_comparison *c, const struct tr_seat *seat, tutti_comm *world, struct tr_error *e)
+{
+    int64_t bytes = seat->bytes;
+    if (!c->base.device)
+        return true;
+    snprintf(c->device, sizeof c->device, "%s", seat->device.facts.name);
+    c->devices = seat->devices;
+    if (tutti_all_reduce(&bytes, &bytes, 1, TUTTI_INT64, TUTTI_MIN, world, tutti_no_stream()) != TUTTI_OK)
+        return tr_fail(e, "%s", tutti_get_last_error(world));
+    for (int i = 0; i < c->n; i++) {
+        struct tr_contender *x = &c->all[i];
+        struct tr_error why;
+        if (!x->runs || !x->options.device || tr_limits_kept(&x->prepared, &x->options, bytes, &why))
+            continue;
+        x->fits = x->runs = false;
+        snprintf(x->cure, sizeof x->cure, "of its device a rank may have %" PRId64 " bytes", bytes);
+        tr_compare_leave_out(c, x->name, why.text);
+    }
+    return true;
+}
+
 static bool run_all(tutti_comm *world, void *context, struct tr_error *e)
 {
     const struct work *w = context;
@@ -319,14 +363,20 @@ static bool run_all(tutti_comm *world, void *context, struct tr_error *e)
         return tr_fail(e, "%d ranks were started, and %ld are compared; legal is -n %d",
             world ? tutti_comm_size(world) : 1, c->base.ranks, world ? tutti_comm_size(world) : 1);
     struct tr_trial *trials = tr_new((size_t)c->n, sizeof *trials);
-    bool ok = tr_same_options(&c->base, world, e);
+    struct tr_seat seat;
+    const struct bench b = { world, &seat, trials, w->goldens };
+    bool ok = tr_same_options(&c->base, world, e) && tr_seat_take(&seat, &c->base, world, e) &&
+              keep_to_devices(c, &seat, world, e);
     for (int from = 0; ok && from < c->n;) {
         int to = turn_end(c, from);
-        ok = run_together(c, trials, from, to, w->goldens, world, e);
+        ok = run_together(c, &b, from, to, e);
         from = to;
     }
     free(trials);
-    return ok && (tutti_comm_rank(world) || w->say(c, e));
+    ok = ok && (tutti_comm_rank(world) || w->say(c, e));
+    if (ok) /* a rank that failed ends with its process */
+        tr_seat_leave(&seat);
+    return ok;
 }
 
 /* ---- the command ---- */
@@ -353,7 +403,7 @@ static bool prepare(struct tr_comparison *c, struct tr_error *e)
         return false;
     if ((c->form == TR_COMPARE_SERVER && !tr_compare_workers(c, e)) || !refuse_options(c, e))
         return false;
-    return tr_options_kernels(&c->base, e) && tr_compare_make(c, e);
+    return (c->base.device ? tr_options_planned : tr_options_kernels)(&c->base, e) && tr_compare_make(c, e);
 }
 
 int tr_compare_run(struct tr_comparison *c, bool (*say_it)(struct tr_comparison *c, struct tr_error *e))

@@ -52,7 +52,7 @@ struct tr_contender {
 
 /* One that was left out, and why. */
 struct tr_left_out {
-    char name[40], why[400];
+    char name[40], why[700];
 };
 
 struct tr_comparison {
@@ -67,6 +67,9 @@ struct tr_comparison {
     char groups[TR_COMPARE_GROUPS][32];
     int n_groups;
     bool by_turns;
+    /* Of --device cuda, on the ranks: what these compute on, and how many of them there are. */
+    char device[64];
+    int devices;
 };
 
 /* The form, and what it compares, from the words before the options. */
@@ -83,6 +86,8 @@ bool tr_compare_prepare(struct tr_comparison *c, struct tr_error *e);
 int tr_compare_run(struct tr_comparison *c, bool (*say)(struct tr_comparison *c, struct tr_error *e));
 /* One more of them, unless it is illegal; quiet: a variant of what was left out already need not be named. */
 void tr_compare_add(struct tr_comparison *c, const char *name, struct tr_options *o, bool quiet);
+/* It is named among those that are left out. */
+void tr_compare_leave_out(struct tr_comparison *c, const char *name, const char *why);
 /* What each computes, sends and needs, and what would make it fit. */
 bool tr_compare_account(struct tr_comparison *c, struct tr_error *e);
 
@@ -109,6 +114,12 @@ double *tr_compare_sends(const struct tr_contender *x);
 enum { TR_COMPARE_COLUMNS = 120 };
 double *tr_compare_memory_over(const struct tr_contender *x);
 
+/* What ranks compute on, "core" or "device", and how many there are. */
+const char *tr_compare_place(const struct tr_comparison *c);
+int tr_compare_places(const struct tr_comparison *c);
+/* "2 cores", "1 device, a Stub". */
+enum { TR_COMPARE_WHERE = 128 };
+const char *tr_compare_where(const struct tr_comparison *c, char text[TR_COMPARE_WHERE]);
 void tr_compare_text(const struct tr_comparison *c, FILE *to);
 void tr_compare_markdown(const struct tr_comparison *c, FILE *to);
 /* What the paradigms that were named are against each other, in six rows. */

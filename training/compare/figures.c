@@ -53,12 +53,20 @@ static double faster(double amount, double seconds, double than)
     return amount > 0 && seconds > 0 && amount / seconds > than ? amount / seconds : than;
 }
 
-/* Of a core that does nothing else: the most that a first rank reached. */
+/* Whether it ran where most do, and not beside them on the processor. */
+static bool is_in_place(const struct tr_comparison *c, const struct tr_contender *x)
+{
+    return x->options.device == c->base.device;
+}
+
+/* Of a core that does nothing else, or of a device: the most that a first rank reached. */
 static struct tr_core core_of(const struct tr_comparison *c)
 {
     struct tr_core best = { 0, 0 };
     for (int i = 0; i < c->n; i++) {
         const struct tr_timeline *did = &c->all[i].did;
+        if (!is_in_place(c, &c->all[i]))
+            continue;
         const struct tr_tape *t = tr_tapes_of(c->all[i].prepared.tapes, 0);
         double computing = tr_timeline_of(did, 0, TR_DOES_FORWARD) +
                            tr_timeline_of(did, 0, TR_DOES_BACKWARD) + tr_timeline_of(did, 0, TR_DOES_WEIGHTS);
@@ -75,7 +83,7 @@ void tr_compare_simulate(struct tr_comparison *c)
     struct tr_core core = core_of(c);
     bool known = core.flops > 0 && core.updates > 0 && tr_machine_read(&m, "host", &e);
     for (int i = 0; known && i < c->n; i++)
-        if (!c->all[i].planted)
+        if (!c->all[i].planted && is_in_place(c, &c->all[i]))
             tr_timeline_simulate(&c->all[i].would, c->all[i].prepared.tapes, &m, &core);
 }
 

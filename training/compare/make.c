@@ -94,23 +94,26 @@ bool tr_compare_words(struct tr_comparison *c, char **words, int n, struct tr_er
 
 /* ---- a configuration ---- */
 
-/* As many ranks as it needs, so that a refusal can name another size. */
+/* As many ranks as it needs, so that a refusal can name another size. A device cannot run all that a
+ * processor does. */
 static bool is_legal(const struct tr_options *o, struct tr_error *e)
 {
     struct tr_options any = *o;
     struct tr_run run;
     any.ranks = 0;
-    if (!tr_run_make(&run, &any, e))
+    if (!tr_options_planned(&any, e) || !tr_run_make(&run, &any, e))
         return false;
     tr_run_free(&run);
     return true;
 }
 
-static void leave_out(struct tr_comparison *c, const char *name, const char *why)
+void tr_compare_leave_out(struct tr_comparison *c, const char *name, const char *why)
 {
+    if (c->n_left_out == TR_COMPARED)
+        return;
     struct tr_left_out *left = &c->left_out[c->n_left_out++];
     snprintf(left->name, sizeof left->name, "%s", name);
-    snprintf(left->why, sizeof left->why, "%.390s", why);
+    snprintf(left->why, sizeof left->why, "%.690s", why);
 }
 
 void tr_compare_add(struct tr_comparison *c, const char *name, struct tr_options *o, bool quiet)
@@ -126,7 +129,7 @@ void tr_compare_add(struct tr_comparison *c, const char *name, struct tr_options
         tr_options_how(x->how, sizeof x->how, o);
         x->options = *o;
     } else if (!quiet)
-        leave_out(c, name, e.text);
+        tr_compare_leave_out(c, name, e.text);
 }
 
 static struct tr_options meshed(const struct tr_comparison *c, long pp, long dp, long tp)
@@ -301,7 +304,7 @@ static void add_numbers(struct tr_comparison *c)
         if (o.plan.sizes.dp <= c->base.ranks)
             tr_compare_add(c, name, &o, false);
         else if (c->by_name)
-            leave_out(c, name, "there are not as many; more are with -n");
+            tr_compare_leave_out(c, name, "there are not as many; more are with -n");
     }
 }
 
@@ -323,7 +326,7 @@ static bool take_ranks(struct tr_comparison *c, struct tr_error *e)
 static bool none_legal(const struct tr_comparison *c, struct tr_error *e)
 {
     char legal[128] = "", why[400];
-    snprintf(why, sizeof why, "%s", c->n_left_out ? c->left_out[0].why : "");
+    snprintf(why, sizeof why, "%.390s", c->n_left_out ? c->left_out[0].why : "");
     for (long n = 2; n <= 64 && strlen(legal) < sizeof legal - 8; n++) {
         const struct tr_paradigm *x;
         bool some = false;
@@ -414,6 +417,10 @@ bool tr_compare_make(struct tr_comparison *c, struct tr_error *e)
         return false;
     if (c->form == TR_COMPARE_ALL || c->form == TR_COMPARE_PARADIGMS || c->form == TR_COMPARE_ASYNC)
         tr_compare_add(c, "one device", &one, true);
+    if (c->form == TR_COMPARE_ALL && one.device) {
+        one.device = one.plan.numbers.tf32 = false; /* beside them, as one rank has it there */
+        tr_compare_add(c, "the processor", &one, true);
+    }
     int before = c->n;
     switch (c->form) {
     case TR_COMPARE_ALL:

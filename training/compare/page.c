@@ -2,7 +2,6 @@
 /* page.c: what compare found as one page: the table, then figures, then what textbooks draw. */
 #include "training/compare/page.h"
 
-#include "training/launch.h"
 #include "training/parallel/registry.h"
 
 #include <inttypes.h>
@@ -105,11 +104,12 @@ static void table(struct tr_page *p, const struct tr_comparison *c)
         row(p, c, &c->all[i]);
     tr_page_table_end(p);
     tr_page_say(p,
-        "Step: the median of the timed steps, and the spread between their quartiles; simulated: with a core "
+        "Step: the median of the timed steps, and the spread between their quartiles; simulated: with a %s "
         "for each rank. In messages: the part of a step that ranks spend in collectives. Bubble: the part of "
         "the pipeline's time that ranks wait. Sent: by all ranks in a step, at least. Memory: of the rank "
         "that "
-        "needs most.");
+        "needs most.",
+        tr_compare_place(c));
     for (int i = 0; i < c->n_left_out; i++)
         tr_page_say(p, "Left out, %s: %s.", c->left_out[i].name, c->left_out[i].why);
     for (int i = 0; i < c->shown; i++)
@@ -121,21 +121,21 @@ void tr_compare_page(const struct tr_comparison *c, bool markdown, FILE *to)
 {
     struct tr_page p;
     const struct tr_graph *g = &c->all[0].prepared.run.graph;
-    int cores = tr_cores();
-    char title[160], memory[32];
+    int places = tr_compare_places(c);
+    char title[160], memory[32], where[TR_COMPARE_WHERE];
     snprintf(
         title, sizeof title, "%s on %ld ranks: paradigms side by side", c->base.model.name, c->base.ranks);
     tr_page_begin(&p, to, markdown, title);
     tr_page_say(&p,
-        "%" PRId64 " layers of %" PRId64 " channels, a batch of %d, %ld steps with %s, on %d core%s%s%s%s.",
+        "%" PRId64 " layers of %" PRId64 " channels, a batch of %d, %ld steps with %s, on %s%s%s%s.",
         g->layers, g->channels, c->base.plan.batch, c->base.steps,
-        c->base.plan.optimizer.sgd ? "SGD" : "AdamW", cores, cores == 1 ? "" : "s",
+        c->base.plan.optimizer.sgd ? "SGD" : "AdamW", tr_compare_where(c, where),
         c->base.shown.memory ? "; a rank may have " : "",
         c->base.shown.memory ? tr_bytes_text(c->base.shown.memory, memory) : "",
         c->base.shown.memory ? " bytes of memory" : "");
-    if (c->base.ranks > cores)
-        tr_page_say(&p, "%ld ranks share %d core%s: measured times are no measurement of scaling.",
-            c->base.ranks, cores, cores == 1 ? "" : "s");
+    if (c->base.ranks > places)
+        tr_page_say(&p, "%ld ranks share %d %s%s: measured times are no measurement of scaling.",
+            c->base.ranks, places, tr_compare_place(c), places == 1 ? "" : "s");
     if (markdown)
         say_best(&p, c);
     else

@@ -71,7 +71,8 @@ static double waiting(const struct tr_timeline *t)
     return 100 - busy;
 }
 
-static void timeline(struct tr_page *p, const struct tr_contender *x, int columns)
+static void timeline(
+    struct tr_page *p, const struct tr_comparison *c, const struct tr_contender *x, int columns)
 {
     char title[256], did[TR_PAGE_TEXT], would[TR_PAGE_TEXT];
     tr_page_figure(p, "time", tr_page_title(x, title));
@@ -84,9 +85,9 @@ static void timeline(struct tr_page *p, const struct tr_contender *x, int column
         tr_page_figure_end(p,
             "Above the last timed step as it ran, %s, of which a rank computes %.0f %%; below as it would "
             "run "
-            "with a core for each rank, %s and %.0f %%.",
-            tr_page_time(x->did.end, did), 100 - waiting(&x->did), tr_page_time(x->would.end, would),
-            100 - waiting(&x->would));
+            "with a %s for each rank, %s and %.0f %%.",
+            tr_page_time(x->did.end, did), 100 - waiting(&x->did), tr_compare_place(c),
+            tr_page_time(x->would.end, would), 100 - waiting(&x->would));
     else
         tr_page_figure_end(p, "The last timed step as it ran, %s, of which a rank computes %.0f %%.",
             tr_page_time(x->did.end, did), 100 - waiting(&x->did));
@@ -100,17 +101,18 @@ void tr_page_times(struct tr_page *p, const struct tr_comparison *c)
     if (!n)
         return;
     tr_page_section(p, "Who does what when");
-    tr_page_say(p, "A line is a rank, and what is empty is a wait for others that is not in a message. Where "
-                   "ranks share "
-                   "cores, the measured part shows them taking turns; the simulated part takes each rank's "
-                   "operations at "
-                   "the rate of one core of this run, and messages as on cores of one machine.");
+    tr_page_say(p,
+        "A line is a rank, and what is empty is a wait for others that is not in a message. Where ranks "
+        "share "
+        "%ss, the measured part shows them taking turns; the simulated part takes each rank's operations at "
+        "the rate of one %s of this run, and messages as on cores of one machine.",
+        tr_compare_place(c), tr_compare_place(c));
     say_undrawn(p, c);
     tr_page_key(p, 'k', tr_does_names, TR_DOINGS);
     tr_page_figures(p);
     for (int i = 0; i < drawn(c); i++)
         if (c->all[i].did.n)
-            timeline(p, &c->all[i], columns);
+            timeline(p, c, &c->all[i], columns);
     tr_page_figures_end(p);
 }
 

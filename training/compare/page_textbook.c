@@ -4,7 +4,6 @@
  * is cut; data against model parallelism in six rows; parameter servers against a ring. */
 #include "training/compare/page.h"
 
-#include "training/launch.h"
 #include "training/page/chart.h"
 #include "training/page/sketch.h"
 
@@ -206,9 +205,10 @@ static void draw_bytes(struct tr_page *p, const struct side *server, const struc
         server->workers[s], server->bytes[s], ring->bytes[r], server->bytes[s] / ring->bytes[r]);
 }
 
-static void draw_faster(struct tr_page *p, const struct side *server, const struct side *ring)
+static void draw_faster(
+    struct tr_page *p, const struct tr_comparison *c, const struct side *server, const struct side *ring)
 {
-    int s = server->n - 1, r = ring->n - 1, cores = tr_cores();
+    int s = server->n - 1, r = ring->n - 1;
     double best = NAN, at = 0;
     struct tr_curve curves[] = { { ring->workers, ring->workers, ring->n, 5, false, true },
         { ring->workers, ring->would, ring->n, 0, false, true },
@@ -221,15 +221,17 @@ static void draw_faster(struct tr_page *p, const struct side *server, const stru
     tr_page_figure(p, "speed-up", "Speed-up by workers, the same batch");
     if (!p->markdown)
         tr_chart_curves(p->to, curves, 5, &(struct tr_axes){ "workers", "times as fast", true, true });
-    char measured[160] = "";
+    char measured[160] = "", few[80];
+    snprintf(
+        few, sizeof few, "; these share fewer %ss, which is no measurement of scaling", tr_compare_place(c));
     if (isfinite(best))
         snprintf(measured, sizeof measured, " Measured, the ring of %.0f is %.2f times as fast%s.", at, best,
-            at > cores ? "; these share fewer cores, which is no measurement of scaling" : "");
+            at > tr_compare_places(c) ? few : "");
     tr_page_figure_end(p,
-        "Dashed, simulated with a core for each: with %.0f workers the ring is %.1f times as fast as one, "
+        "Dashed, simulated with a %s for each: with %.0f workers the ring is %.1f times as fast as one, "
         "and "
         "the server %.1f times; grey would be as many times as workers.%s",
-        server->workers[s], ring->would[r], server->would[s], measured);
+        tr_compare_place(c), server->workers[s], ring->would[r], server->would[s], measured);
 }
 
 static void say_busiest(struct tr_page *p, const struct side *server, const struct side *ring)
@@ -288,7 +290,7 @@ static void servers(struct tr_page *p, const struct tr_comparison *c)
     tr_page_figures(p);
     draw_ways(p, &server, &ring);
     draw_bytes(p, &server, &ring);
-    draw_faster(p, &server, &ring);
+    draw_faster(p, c, &server, &ring);
     tr_page_figures_end(p);
 }
 

@@ -4,7 +4,6 @@
  * stands in them is of this run. */
 #include "training/compare/compare.h"
 
-#include "training/launch.h"
 #include "training/parallel/registry.h"
 
 #include <inttypes.h>
@@ -208,12 +207,14 @@ void tr_compare_rows(const struct tr_comparison *c, bool markdown, FILE *to)
 void tr_compare_scaling(const struct tr_comparison *c, FILE *to)
 {
     const struct tr_contender *first = c->all;
+    char few[64];
+    snprintf(few, sizeof few, "  more ranks than %ss: no measurement of scaling", tr_compare_place(c));
     fprintf(to, "\n# the rate against that of %s, and what that is of as many times its rate\n", first->name);
     for (int i = 0; i < c->n && first->runs; i++) {
         const struct tr_contender *x = &c->all[i];
         double faster = first->ms / x->ms, ranks = (double)x->options.ranks / (double)first->options.ranks;
         if (x->runs)
             fprintf(to, "%-18s %5.2f times %5.0f %%%s\n", x->name, faster, 100 * faster / ranks,
-                x->options.ranks > tr_cores() ? "  more ranks than cores: no measurement of scaling" : "");
+                x->options.ranks > tr_compare_places(c) ? few : "");
     }
 }

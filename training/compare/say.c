@@ -261,17 +261,41 @@ static void say_part(const struct tr_comparison *c, const struct column *columns
     }
 }
 
+const char *tr_compare_place(const struct tr_comparison *c)
+{
+    return c->devices ? "device" : "core";
+}
+
+int tr_compare_places(const struct tr_comparison *c)
+{
+    return c->devices ? c->devices : tr_cores();
+}
+
+const char *tr_compare_where(const struct tr_comparison *c, char text[TR_COMPARE_WHERE])
+{
+    int places = tr_compare_places(c);
+    snprintf(text, TR_COMPARE_WHERE, "%d %s%s%s%s", places, tr_compare_place(c), places == 1 ? "" : "s",
+        !c->devices   ? ""
+        : places == 1 ? ", a "
+                      : ", each a ",
+        c->device);
+    return text;
+}
+
 static void say_begin(const struct tr_comparison *c, FILE *to)
 {
-    int cores = tr_cores();
+    int places = tr_compare_places(c);
+    char where[TR_COMPARE_WHERE];
     const struct tr_graph *g = &c->all[0].prepared.run.graph;
     fprintf(to, "# %s: %" PRId64 " layers, %" PRId64 " channels; batch of %d, %ld steps, %s; %ld ranks; %s\n",
         g->model, g->layers, g->channels, c->base.plan.batch, c->base.steps,
         c->base.plan.optimizer.sgd ? "sgd" : "adamw", c->base.ranks,
         c->by_turns ? "configurations take turns" : "configurations run one after the other");
-    if (c->base.ranks > cores)
-        fprintf(to, "# %ld ranks share %d core%s: these times are no measurement of scaling\n", c->base.ranks,
-            cores, cores == 1 ? "" : "s");
+    if (c->devices)
+        fprintf(to, "# ranks compute on %s\n", tr_compare_where(c, where));
+    if (c->base.ranks > places)
+        fprintf(to, "# %ld ranks share %d %s%s: these times are no measurement of scaling\n", c->base.ranks,
+            places, tr_compare_place(c), places == 1 ? "" : "s");
 }
 
 static void say_notes(const struct tr_comparison *c, FILE *to)
@@ -349,6 +373,7 @@ static void say_object(const struct tr_comparison *c, const struct tr_contender 
     fprintf(to, "{\"event\": \"%s\", \"cores\": %d", x->aside ? "aside" : "configuration", tr_cores());
     tr_json_text(to, "name", x->name);
     tr_json_text(to, "options", x->how);
+    tr_json_text(to, "device", x->options.device ? c->device : "host");
     for (int a = 0; a < TR_AXES; a++)
         fprintf(to, ", \"%s\": %d", tr_axis_names[a], p->mesh.size[a]);
     fprintf(to, ", \"ran\": %s, \"equal\": %s, \"class\": \"%c\"", x->runs ? "true" : "false",

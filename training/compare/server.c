@@ -129,7 +129,7 @@ void tr_compare_add_aside(struct tr_comparison *c)
 bool tr_compare_no_workers(const struct tr_comparison *c, struct tr_error *e)
 {
     char legal[200] = "", why[400];
-    snprintf(why, sizeof why, "%s", c->n_left_out ? c->left_out[0].why : "");
+    snprintf(why, sizeof why, "%.390s", c->n_left_out ? c->left_out[0].why : "");
     for (long n = 1; n <= TR_COMPARE_WORKERS; n++) {
         struct tr_options o = options_of(c, c->words[0], n);
         struct tr_run run;
