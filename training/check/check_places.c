@@ -21,8 +21,7 @@ bool tr_checked_wrong(const struct tr_checking *c, int n, struct tr_error *e, co
 {
     const struct tr_instr *i = &c->t->instrs[n];
     return tr_fail(e, "rank %d, instruction %d, %s of %s, micro-batch %d: %s", c->t->rank, n,
-        i->code == TR_COMPUTE ? tr_op(i->op)->name : tr_codes[i->code].name, tr_instr_name(c->t, i), i->micro,
-        what);
+        tr_instr_does(i), tr_instr_name(c->t, i), i->micro, what);
 }
 
 bool tr_checked_said(

@@ -31,8 +31,8 @@ static bool wrong(
     return tr_fail(e,
         "rank %d, instruction %d, %s of %s, micro-batch %d: it reads version %d of %s, and version %d is "
         "due: %s",
-        v->t->rank, n, i->code == TR_COMPUTE ? tr_op(i->op)->name : tr_codes[i->code].name,
-        tr_instr_name(v->t, i), i->micro, read, v->t->placed->g->tensors[parameter].name, due, why);
+        v->t->rank, n, tr_instr_does(i), tr_instr_name(v->t, i), i->micro, read,
+        v->t->placed->g->tensors[parameter].name, due, why);
 }
 
 static bool forward_reads(struct versions *v, int n, int parameter, int version, struct tr_error *e)

@@ -33,12 +33,12 @@ static void span(FILE *to, const struct tr_runner *r, int n, int pid, int row, c
     const struct tr_instr *i = &t->instrs[n];
     char group[32];
     struct tr_entry in = { .axes = i->axes, .edge = i->edge };
-    const char *name = i->code == TR_COMPUTE ? tr_op(i->op)->name : tr_codes[i->code].name;
     fprintf(to,
         "{\"ph\": \"X\", \"pid\": %d, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f, \"name\": \"%s %s\", "
         "\"cat\": \"%s\", \"args\": {\"instruction\": %d",
-        pid, first_row(r) + row, (double)times[0] / 1000, (double)(times[1] - times[0]) / 1000, name,
-        tr_instr_name(t, i), i->axes || i->edge || i->code == TR_WAIT ? "message" : "compute", n);
+        pid, first_row(r) + row, (double)times[0] / 1000, (double)(times[1] - times[0]) / 1000,
+        tr_instr_does(i), tr_instr_name(t, i),
+        i->axes || i->edge || i->code == TR_WAIT ? "message" : "compute", n);
     if (i->part >= 0)
         fprintf(to, ", \"part\": \"%c%d.%d\"", parts[i->part], i->stage, i->micro);
     if (i->flops > 0)

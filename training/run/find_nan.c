@@ -95,8 +95,7 @@ static void say(const struct tr_runner *r, const struct finding *f, struct tr_er
             snprintf(where + used, sizeof where - (size_t)used, "before the step");
         else
             snprintf(where + used, sizeof where - (size_t)used, "after %s of micro-batch %d",
-                i->code == TR_COMPUTE ? tr_op(i->op)->name : tr_codes[i->code].name,
-                i->micro < 0 ? 0 : i->micro);
+                tr_instr_does(i), i->micro < 0 ? 0 : i->micro);
     }
     tr_fail(e,
         "step %lld: the loss is %s and the gradient's norm %s; the first that is not finite is %s. A "

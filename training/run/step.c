@@ -72,10 +72,9 @@ static void add_up(struct tr_runner *r, int n)
 static bool kernels_ran(const struct tr_runner *r, int n, struct tr_error *e)
 {
     const struct tr_instr *i = &r->tape->instrs[n];
-    return !r->x->status ||
-           tr_fail(e, "step %lld, rank %d: instruction %d, %s of %s: kernels %s: %s", (long long)r->step,
-               r->tape->rank, n, i->code == TR_COMPUTE ? tr_op(i->op)->name : tr_codes[i->code].name,
-               tr_instr_name(r->tape, i), r->x->k->name, r->x->k->words(r->x->status));
+    return !r->x->status || tr_fail(e, "step %lld, rank %d: instruction %d, %s of %s: kernels %s: %s",
+                                (long long)r->step, r->tape->rank, n, tr_instr_does(i),
+                                tr_instr_name(r->tape, i), r->x->k->name, r->x->k->words(r->x->status));
 }
 
 /* What failed after it was begun shows where the processor waits for all of it; and until then other checks

@@ -209,7 +209,9 @@ void tr_put_halo(const struct tr_tape *t, struct tr_instr *i, enum tr_axis axis)
 int64_t tr_ordinal(const struct tr_graph *g, int parameter);
 int64_t tr_leaf(const struct tr_tensor *w); /* elements of a leaf of the norm */
 
-/* What an instruction is about, for people: "layer0.qkv.weight". */
+/* What an instruction does, for people: "column_dw", "all_reduce". */
+const char *tr_instr_does(const struct tr_instr *i);
+/* What it is about: "layer0.qkv.weight". */
 const char *tr_instr_name(const struct tr_tape *t, const struct tr_instr *i);
 void tr_tape_print(const struct tr_tape *t, FILE *to);
 

@@ -4,6 +4,11 @@
 
 #include <stdio.h>
 
+const char *tr_instr_does(const struct tr_instr *i)
+{
+    return i->code == TR_COMPUTE ? tr_op(i->op)->name : tr_codes[i->code].name;
+}
+
 const char *tr_instr_name(const struct tr_tape *t, const struct tr_instr *i)
 {
     const struct tr_graph *g = t->placed->g;
@@ -51,8 +56,7 @@ void tr_tape_print(const struct tr_tape *t, FILE *to)
             fprintf(to, "%c%d.%-3d ", parts[i->part], i->stage, i->micro);
         else
             fprintf(to, "       ");
-        fprintf(to, "%-14s %-28s", i->code == TR_COMPUTE ? tr_op(i->op)->name : tr_codes[i->code].name,
-            tr_instr_name(t, i));
+        fprintf(to, "%-14s %-28s", tr_instr_does(i), tr_instr_name(t, i));
         if (i->axes)
             fprintf(to, " over %s, %lld x %lld elements", group_text(i->axes, group), (long long)i->times,
                 (long long)i->count);
