@@ -59,7 +59,7 @@ Test(tcp, processes_exchange)
     shm_stage_run(shm_stage_new(RANKS), exchange, -1);
 }
 
-enum { DIES = 2 };
+enum { DIES = 2, CLAIM_MS = 100 /* more than a claim takes to come */ };
 
 static void lose_one(struct shm_rank *r)
 {
@@ -185,6 +185,39 @@ static void abort_after_thread(struct shm_rank *r)
 Test(tcp, what_the_thread_found_first_is_the_cause)
 {
     shm_stage_run(shm_stage_new(RANKS), abort_after_thread, -1);
+}
+
+/* One ends it for itself, and its thread cannot reach another one after that, which ends it for nobody. */
+static void abort_alone(struct shm_rank *r)
+{
+    const struct tt_cause why = { .status = TUTTI_ABORTED, .rank = DIES, .text = "alone" };
+    struct tt_cause seen;
+    uint8_t text[900];
+    struct tt_endpoint *e = join(r);
+    uint64_t number = r->stage->params.first_number;
+    int next = (r->me + 1) % RANKS, before = (r->me + RANKS - 1) % RANKS, other = 1 - r->me;
+    shm_post(e, next, number, 7, text, sizeof text);
+    shm_take(r, e, before, number, 7, sizeof text);
+    shm_meet(r);
+    if (r->me == DIES) {
+        suite_expect(&r->suite, e->control->abort_local(e, &why), "it had ended before");
+        tt_tcp_claim_unreachable((struct tcp_endpoint *)e, 0, "for this test");
+        suite_expect(&r->suite, e->control->cause(e, &seen) && strcmp(seen.text, "alone") == 0,
+            "it has another cause");
+    } else {
+        suite_expect(&r->suite, becomes(e, DIES, TT_PEER_ABORTED), "it is not seen that one has left");
+        shm_post(e, other, number + (r->me == 0), 7, text, sizeof text);
+        shm_take(r, e, other, number + (r->me == 1), 7, sizeof text);
+    }
+    tt_sleep_ms(CLAIM_MS);
+    suite_expect(&r->suite, r->me == DIES || !e->control->cause(e, &seen), "it has ended for all");
+    shm_meet(r);
+    tt_tcp.close(e);
+}
+
+Test(tcp, a_rank_that_ends_it_for_itself_claims_nothing)
+{
+    shm_stage_run(shm_stage_new(RANKS), abort_alone, -1);
 }
 
 /* Rank 0, which decides, ends the communicator and dies at once, as a process that exits with an error. No
