@@ -122,6 +122,8 @@ static bool end_local(struct tt_endpoint *e, const struct tt_cause *cause)
     bool first = of(e)->parts[0]->control->abort_local(of(e)->parts[0], cause);
     for (int i = 1; i < of(e)->nparts && first; i++)
         of(e)->parts[i]->control->abort_local(of(e)->parts[i], cause);
+    if (!first) /* all have ended meanwhile, this rank with them */
+        atomic_store(&e->gone, false);
     return first;
 }
 

@@ -186,6 +186,36 @@ Test(transports, mixed)
         .paths = 1 << TT_PATH_INLINE | 1 << TT_PATH_MAPPED | 1 << TT_PATH_COPIED });
 }
 
+/* Another rank ends it for all in the midst of an abort that is to be local. */
+static const struct tt_control_ops *real_control;
+
+static bool abort_local_too_late(struct tt_endpoint *part, const struct tt_cause *cause)
+{
+    const struct tt_cause earlier = { .status = TUTTI_TIMEOUT, .rank = 1 };
+    cr_assert(real_control->abort(part, &earlier));
+    return real_control->abort_local(part, cause);
+}
+
+Test(transports, an_end_for_all_comes_before_one_of_a_rank)
+{
+    const struct tt_endpoint_params params = { .n = 2, .slot_bytes = 4096, .map = true };
+    const struct tt_cause why = { .status = TUTTI_ABORTED };
+    struct tt_cause seen;
+    struct tt_endpoint *endpoints[2];
+    make_mixed(&params, endpoints);
+    struct tt_endpoint *e = endpoints[0], *first = tt_link_to(e, TT_CLASS_P2P, 0)->endpoint;
+    real_control = first->control;
+    struct tt_control_ops control = *real_control;
+    control.abort_local = abort_local_too_late;
+    first->control = &control;
+    cr_expect_not(e->control->abort_local(e, &why));
+    cr_expect(e->control->cause(e, &seen) && seen.status == TUTTI_TIMEOUT, "status %d", (int)seen.status);
+    cr_expect_not(atomic_load(&e->gone), "it is gone for itself, too");
+    first->control = real_control;
+    for (int r = 0; r < 2; r++)
+        tt_mixed.close(endpoints[r]);
+}
+
 Test(transports, sim)
 {
     for (world_seed = 1; world_seed <= 5; world_seed++) {
