@@ -55,6 +55,11 @@ struct tr_backend {
     bool (*make_marks)(struct tr_context *x, int marks, struct tr_error *e);
     void (*mark)(struct tr_context *x, int mark, tutti_stream on);
     bool (*times)(struct tr_context *x, int64_t *ns, struct tr_error *e);
+
+    /* For profilers: what is begun up to the end of as many ranges is what this one does, of what it names.
+     * NULL: nobody sees them. */
+    void (*begin_range)(struct tr_context *x, const char *does, const char *name);
+    void (*end_range)(struct tr_context *x);
 };
 
 extern const struct tr_backend tr_backend_host;

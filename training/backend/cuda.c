@@ -508,6 +508,18 @@ static bool times(struct tr_context *x, int64_t *ns, struct tr_error *e)
     return told(x, e);
 }
 
+/* ---- ranges ---- */
+
+static void begin_range(struct tr_context *x, const char *does, const char *name)
+{
+    of(x)->library->begin_range(does, name);
+}
+
+static void end_range(struct tr_context *x)
+{
+    of(x)->library->end_range();
+}
+
 const struct tr_backend tr_backend_cuda = { .name = "cuda",
     .apart = true,
     .open = open_device,
@@ -530,4 +542,6 @@ const struct tr_backend tr_backend_cuda = { .name = "cuda",
     .drop = drop,
     .make_marks = make_marks,
     .mark = mark,
-    .times = times };
+    .times = times,
+    .begin_range = begin_range,
+    .end_range = end_range };

@@ -54,6 +54,8 @@ static const struct {
     { GIVES(make_marks), "times, if the device has a clock: room" },
     { GIVES(mark), "when what a stream has so far is over" },
     { GIVES(times), "all that were set" },
+    { GIVES(begin_range), "for profilers, if they see any: an instruction" },
+    { GIVES(end_range), "its end" },
 };
 enum { FUNCTIONS = sizeof functions / sizeof *functions };
 _Static_assert(

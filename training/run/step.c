@@ -99,7 +99,20 @@ static bool calls_ran(const struct tr_runner *r, int n, struct tr_error *e)
                           tutti_get_last_error(failed));
 }
 
-static bool begin_instr(struct tr_runner *r, int n, struct tr_error *e)
+/* What is begun there is a range of profilers. */
+static void begin_range(const struct tr_runner *r, const char *does, const char *name)
+{
+    if (r->arena.b->begin_range)
+        r->arena.b->begin_range(r->x, does, name);
+}
+
+static void end_range(const struct tr_runner *r)
+{
+    if (r->arena.b->end_range)
+        r->arena.b->end_range(r->x);
+}
+
+static bool begin_all(struct tr_runner *r, int n, struct tr_error *e)
 {
     tr_copies_before(r, n);
     before(r, n);
@@ -109,6 +122,15 @@ static bool begin_instr(struct tr_runner *r, int n, struct tr_error *e)
     tr_copies_after(r, n);
     collect(r, n);
     return kernels_ran(r, n, e);
+}
+
+static bool begin_instr(struct tr_runner *r, int n, struct tr_error *e)
+{
+    const struct tr_instr *i = &r->tape->instrs[n];
+    begin_range(r, tr_instr_does(i), tr_instr_name(r->tape, i));
+    bool ok = begin_all(r, n, e);
+    end_range(r);
+    return ok;
 }
 
 static bool end_instr(struct tr_runner *r, int n, struct tr_error *e)
@@ -292,7 +314,10 @@ static bool replay_part(struct tr_runner *r, int part, int from, int to, struct 
         else if (t->instrs[n].code == TR_LOAD && !is_new)
             tr_stage_load(r, &t->instrs[n]);
     }
+    static const char *const names[TR_GRAPHS] = { "graph 0", "graph 1", "graph 2", "graph 3" };
+    begin_range(r, "replay", names[part]);
     r->arena.b->replay(r->x, r->replay.graphs[part]);
+    end_range(r);
     return all_ran(r, e);
 }
 

@@ -98,8 +98,12 @@ struct tr_cuda_library {
     /* tune.h */
     bool (*read_tuning)(struct tr_cuda_tuning *t, const char *path, char *words, size_t size);
     bool (*write_tuning)(const struct tr_cuda_tuning *t, const char *path, char *words, size_t size);
+    /* For profilers: what this thread begins, up to the end of as many ranges, is of this one. Without a
+     * profiler they cost a look. */
+    void (*begin_range)(const char *does, const char *name);
+    void (*end_range)(void);
 };
-enum { TR_CUDA_VERSION = 2 };
+enum { TR_CUDA_VERSION = 3 };
 
 /* The one function that such a library exports, by this name. */
 #define TR_CUDA_OFFER "tr_cuda_offer"

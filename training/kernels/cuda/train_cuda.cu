@@ -6,6 +6,8 @@
  * memory, streams and events of the one are known to the other. */
 #include "training/kernels/cuda/cuda_set.h"
 
+#include <nvtx3/nvToolsExt.h>
+#include <pthread.h>
 #include <stdio.h>
 
 #include <type_traits>
@@ -183,6 +185,37 @@ static int drop(void *graph)
     return cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph));
 }
 
+/* ---- ranges for profilers (NVTX), such as Nsight Systems ---- */
+
+static nvtxDomainHandle_t domain; /* NULL: there is no profiler */
+
+static void make_domain()
+{
+    domain = nvtxDomainCreateA("tutti-train");
+}
+
+static void begin_range(const char *does, const char *name)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_domain);
+    if (domain == nullptr)
+        return;
+    char text[128];
+    snprintf(text, sizeof text, "%s %s", does, name);
+    nvtxEventAttributes_t range = {};
+    range.version = NVTX_VERSION;
+    range.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
+    range.messageType = NVTX_MESSAGE_TYPE_ASCII;
+    range.message.ascii = text;
+    nvtxDomainRangePushEx(domain, &range);
+}
+
+static void end_range()
+{
+    if (domain != nullptr)
+        nvtxDomainRangePop(domain);
+}
+
 const char *tr_cuda_words(int status)
 {
     if (status >= TR_CUBLAS_STATUS)
@@ -195,6 +228,7 @@ const struct tr_cuda_library *tr_cuda_offer(void)
     static const struct tr_cuda_library offered = { TR_CUDA_VERSION, sizeof(struct tr_kernels),
         &tr_kernels_cuda, launch, use, pin, unpin, make_stream, end_stream, make_event, make_timed_event,
         end_event, record, await, wait, elapsed, copy, fill, sync, keep, kept, replay, drop, tr_cublas_open,
-        tr_cublas_close, tr_cuda_set_free_order, tr_cuda_tuning_read, tr_cuda_tuning_write };
+        tr_cublas_close, tr_cuda_set_free_order, tr_cuda_tuning_read, tr_cuda_tuning_write, begin_range,
+        end_range };
     return &offered;
 }
