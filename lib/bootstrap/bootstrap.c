@@ -485,16 +485,17 @@ void tt_session_refuse(struct tt_session *s, tutti_status status)
 tutti_status tt_session_exchange(struct tt_session *s, const void *mine, uint64_t bytes, void *all)
 {
     uint8_t part[TT_FRAME_BYTES + TT_BLOB_BYTES];
-    if (bytes < 1 || bytes > TT_BLOB_BYTES)
-        return tt_fail(TUTTI_INVALID_ARGUMENT, "an exchange of %llu bytes; legal: 1 to %d",
+    if (bytes > TT_BLOB_BYTES)
+        return tt_fail(TUTTI_INVALID_ARGUMENT, "an exchange of %llu bytes; legal: 0 to %d",
             (unsigned long long)bytes, TT_BLOB_BYTES);
     struct tt_frame frame = { TT_WIRE_HIGHEST, TT_WIRE_HIGHEST, TT_FRAME_EXCHANGE, (uint32_t)bytes,
         s->number };
     tt_frame_write(&frame, part);
-    memcpy(part + TT_FRAME_BYTES, mine, bytes);
     uint8_t *body = malloc((size_t)s->n * bytes);
-    if (!body)
+    if (!body && bytes > 0)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for an exchange of %d ranks", s->n);
+    if (bytes > 0)
+        memcpy(part + TT_FRAME_BYTES, mine, bytes);
     s->deadline_ns = tt_wire_later(tt_deadline_ns(s->timeout_ms), TT_WIRE_GRACE_MS);
     tt_init_progress_wait("not all ranks have handed in what all exchange");
     tt_init_progress_defer();
@@ -503,8 +504,9 @@ tutti_status tt_session_exchange(struct tt_session *s, const void *mine, uint64_
     if (!tt_session_send(s, part, TT_FRAME_BYTES + bytes, NULL, 0) && errno != EPIPE && errno != ECONNRESET)
         status = tt_session_broken(s, "in an exchange");
     if (status == TUTTI_OK)
-        status = receive_frame(s, TT_FRAME_EXCHANGE, (uint64_t)s->n * bytes, body, "in an exchange");
-    if (status == TUTTI_OK && all != NULL)
+        status = receive_frame(s, bytes > 0 ? TT_FRAME_EXCHANGE : TT_FRAME_VERDICT, (uint64_t)s->n * bytes, body,
+            "in an exchange");
+    if (status == TUTTI_OK && all != NULL && bytes > 0)
         memcpy(all, body, (size_t)s->n * bytes);
     free(body);
     return status;

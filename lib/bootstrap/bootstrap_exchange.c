@@ -228,7 +228,7 @@ void tt_root_hear_exchange(struct tt_root_session *session, struct tt_connection
     struct tt_frame frame;
     int rank = c->challenge.rank;
     bool read = tt_frame_read(c->in, session->id.session, &frame);
-    bool legal = read && frame.kind == TT_FRAME_EXCHANGE && frame.length > 0 && frame.length <= TT_BLOB_BYTES;
+    bool legal = read && frame.kind == TT_FRAME_EXCHANGE && frame.length <= TT_BLOB_BYTES;
     if (read && frame.kind == TT_FRAME_REFUSAL && frame.length == TT_REFUSAL_BYTES - TT_FRAME_BYTES) {
         c->stage = TT_STAGE_LAST_WORDS; /* and the bytes stay: they are their head */
         return;
@@ -264,7 +264,13 @@ void tt_root_hear_part(struct tt_root_session *session, struct tt_connection *c)
     if (session->exchange.parts < session->n)
         return;
     session->deadline_ns = INT64_MAX;
-    begin_sending(session, TT_FRAME_EXCHANGE, TT_STAGE_ANSWER);
+    if (session->exchange.part > 0) {
+        begin_sending(session, TT_FRAME_EXCHANGE, TT_STAGE_ANSWER);
+        return;
+    }
+    free(session->exchange.frame); /* of nothing: all are told that all have come */
+    session->exchange = (struct tt_exchange){ .frame = NULL };
+    tt_root_tell_all(session);
 }
 
 void tt_root_hear_last_words(struct tt_root_session *session, struct tt_connection *c)

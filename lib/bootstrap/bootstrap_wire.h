@@ -12,7 +12,7 @@
  *   rank -> root  VERDICT   did it take them
  *   root -> rank  VERDICT   did all take them; at any time after HELLO, why the job has failed
  *   rank -> root  EXCHANGE  the bytes of one, and
- *   root -> rank  EXCHANGE  those of all, as often as the ranks like
+ *   root -> rank  EXCHANGE  those of all; if they are none, a VERDICT in its place; as often as the ranks like
  *   rank -> root  REFUSAL   in place of HELLO or of EXCHANGE: why this rank can be no part of the job
  *
  * Who comes proves first: a proof is what guesses of the secret can be tried on, so a stranger who connects

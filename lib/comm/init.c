@@ -22,12 +22,11 @@
 #include "run/settings.h"
 #include "transports/registry.h"
 
-/* The session takes no empty part. */
 static tutti_status exchange_by_session(
     void *context, tutti_status status, const void *mine, uint64_t bytes, void *all)
 {
     if (status == TUTTI_OK)
-        return tt_session_exchange(context, bytes > 0 ? mine : "", bytes > 0 ? bytes : 1, all);
+        return tt_session_exchange(context, mine, bytes, all);
     tt_session_refuse(context, status);
     return status;
 }

@@ -98,10 +98,10 @@ struct call {
 /* Rounds of growing parts; the last is as large as can be. */
 static inline tutti_status exchange(struct call *c, struct tt_session *session)
 {
-    static const uint64_t sizes[] = { 1, 132, 4, TT_BLOB_BYTES };
+    static const uint64_t sizes[] = { 1, 132, 0, TT_BLOB_BYTES };
     for (int round = 0; round < c->exchanges; round++) {
         uint64_t bytes = sizes[round % 4];
-        uint8_t mine[TT_BLOB_BYTES], *all = malloc((size_t)c->n * bytes);
+        uint8_t mine[TT_BLOB_BYTES], *all = malloc((size_t)c->n * bytes + 1);
         memset(mine, round * 31 + c->rank, sizeof mine);
         tutti_status status = tt_session_exchange(session, mine, bytes, all);
         for (size_t i = 0; status == TUTTI_OK && i < (size_t)c->n * bytes; i++)
