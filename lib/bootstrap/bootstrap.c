@@ -16,7 +16,6 @@
 
 #include "base/clofork.h"
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/status.h"
 #include "base/wait.h"
 #include "bootstrap/bootstrap_directory.h"
@@ -122,70 +121,13 @@ static tutti_status say_hello(struct tt_session *s, const struct tt_member *mine
     return tt_session_broken(s, "when it was told the rank's addresses");
 }
 
-/* Receives the rest of a notice, whose head is there. */
-static bool receive_notice(struct tt_session *s, uint8_t *bytes)
-{
-    struct tt_notice notice;
-    if (!tt_session_receive(s, bytes + TT_FRAME_BYTES, TT_NOTICE_BYTES - TT_FRAME_BYTES))
-        return false;
-    tt_notice_read(bytes, &notice);
-    s->maker = notice.maker;
-    if (notice.text[0] != 0)
-        tt_init_progress_hear(notice.text);
-    return true;
-}
-
-/* Receives the head of the next frame that is no notice. */
-static bool receive_head(struct tt_session *s, struct tt_frame *frame)
-{
-    uint8_t bytes[TT_NOTICE_BYTES];
-    do {
-        if (!tt_session_receive(s, bytes, TT_FRAME_BYTES))
-            return false;
-        s->heard = true;
-        errno = EPROTO;
-        if (!tt_frame_read(bytes, s->number, frame))
-            return false;
-        if (frame->kind != TT_FRAME_NOTICE)
-            return true;
-    } while (frame->length == TT_NOTICE_BYTES - TT_FRAME_BYTES && receive_notice(s, bytes));
-    return false;
-}
-
-/* Fails with the verdict. Many ranks hear it, and one writes it to its log as an error: the rank in whose
- * process the root is. If there was none yet, the root has written it. */
-static tutti_status fail_as_told(const struct tt_session *s, const struct tt_verdict *verdict)
-{
-    if (s->pid == 0 || (s->pid == getpid() && s->maker == s->rank))
-        return tt_fail(verdict->status, "%s", verdict->text);
-    tt_set_last_error(verdict->text);
-    tt_log(TT_LOG_INFO, "%s", verdict->text);
-    return verdict->status;
-}
-
-/* Receives a frame of `length` bytes; or a verdict, if it is a failure, or if `kind` asks for one. */
+/* Receives a frame of `length` bytes. */
 static tutti_status receive_frame(
     struct tt_session *s, enum tt_frame_kind kind, uint64_t length, void *body, const char *when)
 {
-    uint8_t bytes[TT_VERDICT_BYTES];
     struct tt_frame frame;
-    struct tt_verdict verdict;
-    if (!receive_head(s, &frame))
-        return tt_session_broken(s, when);
-    if (frame.kind == TT_FRAME_VERDICT && frame.length == TT_VERDICT_BYTES - TT_FRAME_BYTES) {
-        if (!tt_session_receive(s, bytes + TT_FRAME_BYTES, frame.length))
-            return tt_session_broken(s, when);
-        tt_verdict_read(bytes, &verdict);
-        if (verdict.status != TUTTI_OK)
-            return fail_as_told(s, &verdict);
-        if (kind == TT_FRAME_VERDICT)
-            return TUTTI_OK;
-    }
-    if (frame.kind != kind || frame.length != length) {
-        errno = EPROTO;
-        return tt_session_broken(s, when);
-    }
-    return tt_session_receive(s, body, length) ? TUTTI_OK : tt_session_broken(s, when);
+    tutti_status status = tt_session_hear_next(s, &frame, when);
+    return status == TUTTI_OK ? tt_session_hear_body(s, &frame, kind, length, body, when) : status;
 }
 
 /* Receives the descriptors of the others, in rank order, some with each byte. Even if not all came, those
@@ -317,7 +259,7 @@ static tutti_status receive_members(struct tt_session *s, uint8_t *entries, cons
     }
     if (!told && errno != EPIPE && errno != ECONNRESET)
         return tt_session_broken(s, "when it was told that this rank is ready");
-    return receive_frame(s, TT_FRAME_VERDICT, 0, NULL, "when all ranks were about to go on");
+    return tt_session_hear_consent(s, "when all ranks were about to go on");
 }
 
 /* Hands in `mine` and receives the members, after the proof. members is written only if all went well. */
@@ -504,8 +446,9 @@ tutti_status tt_session_exchange(struct tt_session *s, const void *mine, uint64_
     if (!tt_session_send(s, part, TT_FRAME_BYTES + bytes, NULL, 0) && errno != EPIPE && errno != ECONNRESET)
         status = tt_session_broken(s, "in an exchange");
     if (status == TUTTI_OK)
-        status = receive_frame(s, bytes > 0 ? TT_FRAME_EXCHANGE : TT_FRAME_VERDICT, (uint64_t)s->n * bytes, body,
-            "in an exchange");
+        status = bytes > 0
+                     ? receive_frame(s, TT_FRAME_EXCHANGE, (uint64_t)s->n * bytes, body, "in an exchange")
+                     : tt_session_hear_consent(s, "in an exchange");
     if (status == TUTTI_OK && all != NULL && bytes > 0)
         memcpy(all, body, (size_t)s->n * bytes);
     free(body);

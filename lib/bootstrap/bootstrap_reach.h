@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bootstrap_reach.h: a rank's end of a session: its connection to the root (bootstrap_reach.c), by which it
- * meets the others (bootstrap.c). */
+/* bootstrap_reach.h: a rank's end of a session: its connection to the root (bootstrap_reach.c), what it hears
+ * by that (bootstrap_hear.c), and how it meets the others so (bootstrap.c). */
 #ifndef TT_BOOTSTRAP_REACH_H
 #define TT_BOOTSTRAP_REACH_H
 #include <sys/un.h>
@@ -34,6 +34,16 @@ bool tt_session_wait(const struct tt_session *s, short events);
 bool tt_session_send(const struct tt_session *s, const void *bytes, size_t size, const int *fds, int nfds);
 /* Receives all bytes. False, with errno: it could not; 0: the connection was closed. */
 bool tt_session_receive(const struct tt_session *s, void *bytes, size_t size);
+/* Receives the head of the next frame, and of a notice or a verdict all of it (bootstrap_hear.c). Fails with a
+ * verdict that is a failure. */
+tutti_status tt_session_hear(struct tt_session *s, struct tt_frame *frame, const char *when);
+/* The same of the next frame that is no notice. */
+tutti_status tt_session_hear_next(struct tt_session *s, struct tt_frame *frame, const char *when);
+/* Receives what follows the head of a frame, which must be of this kind and length. */
+tutti_status tt_session_hear_body(struct tt_session *s, const struct tt_frame *frame, enum tt_frame_kind kind,
+    uint64_t length, void *body, const char *when);
+/* Receives the verdict that all go on. */
+tutti_status tt_session_hear_consent(struct tt_session *s, const char *when);
 /* Connects to the root, by the local socket, or by the network if nobody listens there. At an id that all
  * ranks agreed on, the root may come later than this rank. */
 tutti_status tt_session_reach(
