@@ -230,6 +230,14 @@ bool tt_net_congest(int socket, const char *control)
     return setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, control, (socklen_t)strlen(control)) == 0;
 }
 
+bool tt_net_own(int socket, struct tt_net *net)
+{
+    union address address;
+    socklen_t bytes = sizeof address;
+    memset(&address, 0, sizeof address);
+    return getsockname(socket, &address.any, &bytes) == 0 && read_address(&address.any, net);
+}
+
 bool tt_net_peer(int socket, struct tt_net *net)
 {
     union address address;

@@ -43,6 +43,7 @@ void tt_net_heartbeat(int socket, uint64_t ms);
 bool tt_net_congest(int socket, const char *control);
 /* Sets *net to the address of the other end; false: the socket is not one of the network. */
 bool tt_net_peer(int socket, struct tt_net *net);
+bool tt_net_own(int socket, struct tt_net *net); /* to that of this end */
 
 /* Finds the address at which other hosts reach this one, with port 0: that of TUTTI_INTERFACE, which is the
  * name of an interface (eth0), an address, or a network (10.1.0.0/16); else of the first interface that is

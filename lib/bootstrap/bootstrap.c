@@ -104,7 +104,7 @@ static tutti_status prove(struct tt_session *s, const struct tt_id *id)
 static tutti_status say_hello(struct tt_session *s, const struct tt_member *mine)
 {
     uint8_t bytes[TT_HELLO_BYTES], host[TT_HOST_KEY_BYTES] = { 0 };
-    struct tt_hello hello = { s->n, s->timeout_ms, 0, host, mine->blob, true, s->heartbeat_ms };
+    struct tt_hello hello = { s->n, s->timeout_ms, 0, host, mine->blob, true, s->heartbeat_ms, 0 };
     int fds[TT_BLOB_FDS], nfds = 0;
     if (s->remote) /* else it is known, and no descriptor can be spared to look */
         tt_host_key(host);
@@ -114,20 +114,13 @@ static tutti_status say_hello(struct tt_session *s, const struct tt_member *mine
         hello.fds |= 1u << i;
         fds[nfds++] = mine->fds[i];
     }
+    tt_session_open_door(s);
+    hello.port = s->port;
     tt_hello_write(&hello, s->number, bytes);
     /* Whoever is turned away in the midst of its hello is also told why. */
     if (tt_session_send(s, bytes, sizeof bytes, fds, nfds) || errno == EPIPE || errno == ECONNRESET)
         return TUTTI_OK;
     return tt_session_broken(s, "when it was told the rank's addresses");
-}
-
-/* Receives a frame of `length` bytes. */
-static tutti_status receive_frame(
-    struct tt_session *s, enum tt_frame_kind kind, uint64_t length, void *body, const char *when)
-{
-    struct tt_frame frame;
-    tutti_status status = tt_session_hear_next(s, &frame, when);
-    return status == TUTTI_OK ? tt_session_hear_body(s, &frame, kind, length, body, when) : status;
 }
 
 /* Receives the descriptors of the others, in rank order, some with each byte. Even if not all came, those
@@ -234,8 +227,8 @@ static struct tt_verdict own_failure(tutti_status status)
 static tutti_status receive_members(struct tt_session *s, uint8_t *entries, const struct tt_member *mine,
     int *fds, int *nfds, struct tt_member *members)
 {
-    tutti_status status = receive_frame(s, TT_FRAME_MEMBERS, TT_BLOB_BYTES + (uint64_t)s->n * TT_ENTRY_BYTES,
-        entries, "when all ranks were about to meet");
+    tutti_status status = tt_session_take(s, TT_FRAME_MEMBERS,
+        TT_BLOB_BYTES + (uint64_t)s->n * TT_ENTRY_BYTES, entries, "when all ranks were about to meet");
     if (status != TUTTI_OK)
         return status;
     tt_init_progress_wait("not all ranks have taken the addresses of the others");
@@ -392,7 +385,7 @@ static tutti_status come(const tutti_id *id, int n, int rank, const struct tt_ve
     *s = (struct tt_session){ .socket = -1, .n = n, .rank = rank, .number = read.session, .id = read };
     s->timeout_ms = timeout_ms;
     s->heartbeat_ms = mine != NULL ? mine->heartbeat_ms : 0;
-    s->maker = -1;
+    s->maker = s->door = -1;
     tt_wire_need_files(n * TT_BLOB_FDS);
     status = enter(s, &read, &address, refusal, mine, members);
     explicit_bzero(read.secret, sizeof read.secret);
@@ -447,7 +440,7 @@ tutti_status tt_session_exchange(struct tt_session *s, const void *mine, uint64_
         status = tt_session_broken(s, "in an exchange");
     if (status == TUTTI_OK)
         status = bytes > 0
-                     ? receive_frame(s, TT_FRAME_EXCHANGE, (uint64_t)s->n * bytes, body, "in an exchange")
+                     ? tt_session_take(s, TT_FRAME_EXCHANGE, (uint64_t)s->n * bytes, body, "in an exchange")
                      : tt_session_hear_consent(s, "in an exchange");
     if (status == TUTTI_OK && all != NULL && bytes > 0)
         memcpy(all, body, (size_t)s->n * bytes);
@@ -461,5 +454,7 @@ void tt_session_close(struct tt_session *s)
         shutdown(s->socket, SHUT_RDWR); /* also for copies in children that came to be without fork() */
         tt_clofork_close(s->socket);
     }
+    if (s->door >= 0)
+        tt_clofork_close(s->door);
     free(s);
 }

@@ -56,8 +56,8 @@ tutti_status tt_bootstrap_meet(const tutti_id *id, int n, int rank, const struct
  * meeting would. */
 void tt_bootstrap_refuse(const tutti_id *id, int n, int rank, int64_t timeout_ms, tutti_status status);
 
-/* Hands in `mine` and gets what all ranks handed in, in rank order: the same number of bytes on all ranks,
- * at most TT_BLOB_BYTES. Of 0 bytes it only waits for all, and `mine` may be NULL; `all` may be NULL. It waits
+/* Hands in `mine` and gets what all ranks handed in, in rank order: the same number of bytes on all ranks, at
+ * most TT_BLOB_BYTES. Of 0 bytes it only waits for all, and `mine` may be NULL; `all` may be NULL. It waits
  * as long as the meeting did. After a failure the session can only be closed. */
 tutti_status tt_session_exchange(struct tt_session *session, const void *mine, uint64_t bytes, void *all);
 /* In place of an exchange: tells all ranks that this one failed, by `status` and the thread's last error,

@@ -37,33 +37,51 @@ static void begin_sending(struct tt_root_session *session, enum tt_frame_kind ki
     struct tt_frame frame = { TT_WIRE_HIGHEST, TT_WIRE_HIGHEST, kind,
         (uint32_t)(result_bytes(session) - TT_FRAME_BYTES), session->id.session };
     tt_frame_write(&frame, session->result.frame);
-    for (int r = 0; r < session->n; r++) {
-        if (session->members[r]->socket < 0)
-            continue;
-        session->members[r]->sent = 0;
-        tt_connection_enter(session->members[r], stage);
-    }
+    tt_root_spread(session, stage);
 }
 
-/* True if two members can pass each other descriptors: both came by the local socket, or both have the same
- * key. */
-static bool share_host(const struct tt_connection *a, const struct tt_connection *b)
+/* The order of two members' hosts; 0: they can pass each other descriptors, for both came by the local
+ * socket, or both have the same key. */
+static int order_of_hosts(const struct tt_connection *a, const struct tt_connection *b)
 {
-    return a->remote == b->remote && (!a->remote || memcmp(a->host, b->host, sizeof a->host) == 0);
+    if (a->remote != b->remote)
+        return a->remote - b->remote;
+    return a->remote ? memcmp(a->host, b->host, sizeof a->host) : 0;
 }
 
-/* Numbers the hosts, and writes each member's into the frame. */
+static int order_of_ranks(const void *a, const void *b)
+{
+    const struct tt_connection *of_a = *(struct tt_connection *const *)a;
+    const struct tt_connection *of_b = *(struct tt_connection *const *)b;
+    return of_a->challenge.rank - of_b->challenge.rank;
+}
+
+/* By their hosts, and on each by rank. */
+static int order_of_members(const void *a, const void *b)
+{
+    int order = order_of_hosts(*(struct tt_connection *const *)a, *(struct tt_connection *const *)b);
+    return order != 0 ? order : order_of_ranks(a, b);
+}
+
+/* Numbers the hosts in the order of their lowest ranks, and writes each member's into the frame. The members
+ * are sorted for that: to compare each with each would be the square of n. */
 static void number_hosts(struct tt_root_session *session)
 {
-    int hosts = 0;
+    size_t n = (size_t)session->n;
+    uint64_t hosts = 0, lowest = 0;
+    qsort(session->members, n, sizeof(struct tt_connection *), order_of_members);
+    for (size_t i = 0; i < n; i++) { /* the lowest rank of its host, at first */
+        const struct tt_connection *c = session->members[i];
+        if (i == 0 || order_of_hosts(session->members[i - 1], c) != 0)
+            lowest = (uint64_t)c->challenge.rank;
+        tt_put(tt_exchange_part(&session->exchange, c->challenge.rank) + 4, lowest, 4);
+    }
+    qsort(session->members, n, sizeof(struct tt_connection *), order_of_ranks);
     for (int r = 0; r < session->n; r++) {
-        int first = 0;
-        while (!share_host(session->members[first], session->members[r]))
-            first++;
-        uint8_t *entry = tt_exchange_part(&session->exchange, r);
-        uint64_t host =
-            first < r ? tt_get(tt_exchange_part(&session->exchange, first) + 4, 4) : (uint64_t)hosts++;
-        tt_put(entry + 4, host, 4);
+        uint8_t *host = tt_exchange_part(&session->exchange, r) + 4;
+        lowest = tt_get(host, 4);
+        bool known = lowest < (uint64_t)r;
+        tt_put(host, known ? tt_get(tt_exchange_part(&session->exchange, (int)lowest) + 4, 4) : hosts++, 4);
     }
 }
 
@@ -179,7 +197,10 @@ void tt_root_send(struct tt_root_session *session, struct tt_connection *c)
 {
     if (!send_more(session, c))
         return;
-    c->stage = c->stage == TT_STAGE_MEMBERS ? TT_STAGE_REPORT : TT_STAGE_READY;
+    if (tt_root_says_taken(session, c))
+        c->stage = TT_STAGE_FETCH;
+    else
+        c->stage = c->stage == TT_STAGE_MEMBERS ? TT_STAGE_REPORT : TT_STAGE_READY;
     if (session->phase == TT_PHASE_EXCHANGES && session->verdict.status != TUTTI_OK)
         tt_root_tell_all(session);
 }
@@ -209,6 +230,7 @@ static bool all_reached(const struct tt_root_session *session, enum tt_stage sta
 
 void tt_root_conclude(struct tt_root_session *session)
 {
+    tt_root_conclude_spread(session);
     if (session->phase == TT_PHASE_HANDING_OUT && all_reached(session, TT_STAGE_REPORT))
         tt_root_close_fds(session);
     if (session->phase == TT_PHASE_HANDING_OUT && all_reached(session, TT_STAGE_DONE)) {
@@ -263,14 +285,16 @@ void tt_root_hear_part(struct tt_root_session *session, struct tt_connection *c)
     tt_connection_enter(c, TT_STAGE_WAITING);
     if (session->exchange.parts < session->n)
         return;
-    session->deadline_ns = INT64_MAX;
     if (session->exchange.part > 0) {
         begin_sending(session, TT_FRAME_EXCHANGE, TT_STAGE_ANSWER);
-        return;
+    } else { /* of nothing: all are told that all have come */
+        free(session->exchange.frame);
+        session->exchange = (struct tt_exchange){ .frame = NULL };
+        tt_root_tell_all(session);
     }
-    free(session->exchange.frame); /* of nothing: all are told that all have come */
-    session->exchange = (struct tt_exchange){ .frame = NULL };
-    tt_root_tell_all(session);
+    session->deadline_ns =
+        session->spread.on ? tt_wire_later(session->deadline_ns, TT_WIRE_GRACE_MS / 2) : INT64_MAX;
+    tt_root_begin_wait(session);
 }
 
 void tt_root_hear_last_words(struct tt_root_session *session, struct tt_connection *c)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bootstrap_hear.c: what a rank hears from the root: the frame that it waits for, notices before it, or in its
- * place the verdict that says why the job has failed. */
+/* bootstrap_hear.c: what a rank hears from the root: the frame that it waits for, notices before it, or in
+ * its place the verdict that says why the job has failed. */
 #include "bootstrap/bootstrap_reach.h"
 
 #include <errno.h>

@@ -61,21 +61,29 @@ tutti_status tt_session_broken(struct tt_session *s, const char *when)
     }
 }
 
+int tt_session_poll(const struct tt_session *s, struct pollfd *polls, int count, int64_t until_ns)
+{
+    for (;;) {
+        int64_t look_ns = tt_init_progress_look();
+        look_ns = look_ns < until_ns ? look_ns : until_ns;
+        int ready =
+            poll(polls, (nfds_t)count, tt_wire_poll_ms(look_ns < s->deadline_ns ? look_ns : s->deadline_ns));
+        if (ready > 0 || (ready < 0 && errno != EINTR))
+            return ready;
+        int64_t now_ns = tt_now_ns();
+        if (now_ns >= s->deadline_ns) {
+            errno = ETIMEDOUT;
+            return -1;
+        }
+        if (now_ns >= until_ns)
+            return 0;
+    }
+}
+
 bool tt_session_wait(const struct tt_session *s, short events)
 {
     struct pollfd p = { s->socket, events, 0 };
-    for (;;) {
-        int64_t look_ns = tt_init_progress_look();
-        int ready = poll(&p, 1, tt_wire_poll_ms(look_ns < s->deadline_ns ? look_ns : s->deadline_ns));
-        if (ready > 0)
-            return true;
-        if (ready < 0 && errno != EINTR)
-            return false;
-        if (tt_now_ns() >= s->deadline_ns) {
-            errno = ETIMEDOUT;
-            return false;
-        }
-    }
+    return tt_session_poll(s, &p, 1, INT64_MAX) > 0;
 }
 
 /* Sends all bytes; the descriptors go with the first one. */

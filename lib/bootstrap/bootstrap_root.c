@@ -219,6 +219,8 @@ static int prepare(struct root *root)
     struct tt_root_session *session = &root->session;
     int64_t notice_ns = tt_root_notify(session), now_ns = tt_now_ns();
     int64_t wake_ns = notice_ns < session->deadline_ns ? notice_ns : session->deadline_ns;
+    if (session->spread.on && session->spread.look_ns < wake_ns)
+        wake_ns = session->spread.look_ns;
     bool congested = false;
     for (int i = 0; i < LISTENERS; i++) {
         bool open = root->strangers[i] < TT_ROOT_STRANGERS && root->resume_ns[i] <= now_ns;

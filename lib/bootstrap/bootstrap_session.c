@@ -59,7 +59,7 @@ void tt_root_lose(struct tt_root_session *session, struct tt_connection *c, int 
     /* Between exchanges a rank may leave whenever nobody needs anything of it. */
     bool needed = c->stage >= TT_STAGE_ADMITTED;
     if (session->phase == TT_PHASE_EXCHANGES)
-        needed = needed && c->stage != TT_STAGE_WAITING && session->exchange.frame;
+        needed = needed && (session->spread.on || (c->stage != TT_STAGE_WAITING && session->exchange.frame));
     session->left = session->left || c->stage >= TT_STAGE_ADMITTED;
     tt_connection_dismiss(c);
     if (!needed)
@@ -267,8 +267,11 @@ static void add_member(struct tt_root_session *session, struct tt_connection *c,
         session->deadline_ns = deadline_ns;
         session->limit_ms = hello->timeout_ms;
     }
-    if (c->remote)
+    if (c->remote) {
+        session->remotes++;
         tt_net_heartbeat(c->socket, hello->heartbeat_ms);
+        c->door.port = tt_net_peer(c->socket, &c->door) ? hello->port : 0;
+    }
     tt_connection_enter(c, TT_STAGE_ADMITTED);
     introduce_maker(session, c);
 }
@@ -370,8 +373,11 @@ static const struct {
     [TT_STAGE_ADMITTED] = { 1, hear_interruption },
     [TT_STAGE_MEMBERS] = { TT_VERDICT_BYTES, tt_root_hear_report }, /* a failure may be told early */
     [TT_STAGE_REPORT] = { TT_VERDICT_BYTES, tt_root_hear_report },
-    [TT_STAGE_DONE] = { 1, hear_interruption },
     [TT_STAGE_ANSWER] = { 1, hear_interruption },
+    [TT_STAGE_FETCH] = { TT_TAKEN_BYTES, tt_root_hear_taken },
+    [TT_STAGE_QUEUED] = { 1, hear_interruption },
+    [TT_STAGE_HELD] = { 1, hear_interruption },
+    [TT_STAGE_DONE] = { 1, hear_interruption },
     [TT_STAGE_READY] = { TT_FRAME_BYTES, tt_root_hear_exchange },
     [TT_STAGE_PART] = { 0, tt_root_hear_part },
     [TT_STAGE_WAITING] = { 1, hear_interruption },

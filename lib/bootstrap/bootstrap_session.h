@@ -3,10 +3,10 @@
  * thread of the process that made the id.
  *
  * Each process that connects is a connection; one that has proven the secret and said hello is a member, at
- * its rank. Four files share the session: bootstrap_root.c has the poll loop, the listening sockets and the
+ * its rank. Five files share the session: bootstrap_root.c has the poll loop, the listening sockets and the
  * time; bootstrap_session.c decides who becomes a member; bootstrap_verdict.c tells them whom all wait for,
  * and how a session fails; bootstrap_exchange.c collects a part from each member and sends all parts to
- * all. */
+ * all; bootstrap_spread.c has ranks pass them on. */
 #ifndef TT_BOOTSTRAP_SESSION_H
 #define TT_BOOTSTRAP_SESSION_H
 #include "bootstrap/bootstrap_wire.h"
@@ -28,9 +28,12 @@ enum tt_stage {
     TT_STAGE_REFUSAL, /* it has something to say in place of a hello; up to here a stranger */
     TT_STAGE_ADMITTED, /* a member from here on; it waits for the others */
     TT_STAGE_MEMBERS, /* it is being sent all blobs and descriptors */
+    TT_STAGE_ANSWER, /* it is being sent the result of an exchange */
+    TT_STAGE_FETCH, /* it says when it has it, from here or from another rank (bootstrap_spread.c) */
+    TT_STAGE_QUEUED, /* it waits until others have it, and is not late */
+    TT_STAGE_HELD, /* it has it, and passes it on until all do */
     TT_STAGE_REPORT, /* it is to say whether it took them */
     TT_STAGE_DONE, /* it waits for the reports of the others */
-    TT_STAGE_ANSWER, /* it is being sent the result of an exchange */
     TT_STAGE_READY, /* it may begin an exchange */
     TT_STAGE_PART, /* its part of an exchange is on its way */
     TT_STAGE_WAITING, /* it waits for the parts of the others */
@@ -49,6 +52,7 @@ struct tt_connection {
     int nfds;
     int fds[TT_BLOB_FDS];
     uint8_t host[TT_HOST_KEY_BYTES]; /* of a member */
+    struct tt_net door; /* where it passes on what it has; port 0: nowhere */
     int64_t since_ns; /* when it was accepted */
     struct tt_challenge challenge;
     uint8_t in[TT_HELLO_BYTES];
@@ -71,6 +75,15 @@ struct tt_exchange {
     int parts; /* that have come */
 };
 
+/* How the result goes from rank to rank. */
+struct tt_spread {
+    bool on;
+    int next; /* the first rank that may still be in the queue */
+    int expected, held; /* of how many members, how many have it */
+    int64_t look_ns; /* when the root sends it to a few more, if nobody has got it meanwhile */
+    struct tt_source source; /* its token and digest */
+};
+
 struct tt_root_session {
     struct tt_id id;
     struct tt_listener *door; /* the local one, of this machine */
@@ -80,10 +93,11 @@ struct tt_root_session {
     int64_t began_ns, notice_ns; /* when the present wait began, and when all hear who is late */
     int maker; /* a rank of this process; -1: none has come */
     int n, n_from; /* n is 0 until the first rank came, which was n_from */
-    int hellos;
+    int hellos, remotes; /* how many came; of the members, how many by the network */
     struct tt_connection **members; /* n, by rank; each is among the connections to the end */
     int *fds; /* n * TT_BLOB_FDS */
     struct tt_exchange exchange, result; /* the one that is being collected; the one that is being sent */
+    struct tt_spread spread;
     struct tt_connection **connections;
     int count;
     struct tt_verdict verdict; /* the first cause of failure */
@@ -137,6 +151,17 @@ tutti_status tt_exchange_begin(struct tt_exchange *exchange, int n, uint32_t bef
 uint8_t *tt_exchange_part(const struct tt_exchange *exchange, int rank);
 /* Begins to send all members the blobs and descriptors of all; the last member has come. */
 void tt_root_hand_out(struct tt_root_session *session);
+/* Enters the stage in which the result is sent, for all members; or, where there are many hosts, has the
+ * ranks pass it on. */
+void tt_root_spread(struct tt_root_session *session, enum tt_stage stage);
+/* True if this member says when it has what it was sent. */
+static inline bool tt_root_says_taken(const struct tt_root_session *session, const struct tt_connection *c)
+{
+    return session->spread.on && (c->remote || session->phase == TT_PHASE_EXCHANGES);
+}
+void tt_root_hear_taken(struct tt_root_session *session, struct tt_connection *c);
+/* Goes on if all have it, or if nobody has got it for a while; the session calls this after each turn. */
+void tt_root_conclude_spread(struct tt_root_session *session);
 void tt_root_hear_report(struct tt_root_session *session, struct tt_connection *c);
 void tt_root_hear_exchange(struct tt_root_session *session, struct tt_connection *c);
 void tt_root_hear_part(struct tt_root_session *session, struct tt_connection *c);

@@ -130,11 +130,21 @@ static bool describe_late(const struct tt_root_session *session, char *text, siz
     };
     char late[TT_NOTICE_TEXT - 48];
     if (session->n == 0 || session->phase > TT_PHASE_EXCHANGES ||
-        (session->phase == TT_PHASE_EXCHANGES && !session->exchange.frame))
+        (session->phase == TT_PHASE_EXCHANGES && !session->exchange.frame && !session->spread.on))
         return false;
-    int count = list_late(session, phases[session->phase].stage, late, sizeof late);
-    snprintf(text, bytes, "%s of %d %s", late, session->n, phases[session->phase].verb[count > 1]);
+    enum tt_phase phase = session->spread.on ? TT_PHASE_HANDING_OUT : session->phase;
+    enum tt_stage stage = session->spread.on ? TT_STAGE_QUEUED : phases[phase].stage;
+    int count = list_late(session, stage, late, sizeof late);
+    snprintf(text, bytes, "%s of %d %s", late, session->n, phases[phase].verb[count > 1]);
     return true;
+}
+
+/* True if the member waits for the root, which is between two frames to it. */
+static bool waits(const struct tt_connection *c)
+{
+    bool passes = c->stage >= TT_STAGE_FETCH && c->stage <= TT_STAGE_HELD;
+    return passes || c->stage == TT_STAGE_ADMITTED || c->stage == TT_STAGE_DONE ||
+           c->stage == TT_STAGE_WAITING;
 }
 
 /* Sends notices only to members that wait, so between two frames. If no rank of this process is a member
@@ -149,7 +159,7 @@ int64_t tt_root_notify(struct tt_root_session *session)
         return session->notice_ns;
     for (int r = 0; r < session->n; r++) {
         const struct tt_connection *c = session->members[r];
-        if (c && (c->stage == TT_STAGE_ADMITTED || c->stage == TT_STAGE_DONE || c->stage == TT_STAGE_WAITING))
+        if (c && waits(c))
             tt_root_give_notice(session, c, text);
     }
     if (session->maker < 0)
@@ -170,8 +180,8 @@ void tt_root_expire(struct tt_root_session *session)
         list_late(session, TT_STAGE_ADMITTED, late, sizeof late);
         tt_root_decide(session, TUTTI_TIMEOUT, "%s did not come within %lld ms%s%s%s", late, ms, loopback[0],
             session->loopback, loopback[1]);
-    } else if (session->phase == TT_PHASE_HANDING_OUT) {
-        list_late(session, TT_STAGE_DONE, late, sizeof late);
+    } else if (session->phase == TT_PHASE_HANDING_OUT || session->spread.on) {
+        list_late(session, session->spread.on ? TT_STAGE_QUEUED : TT_STAGE_DONE, late, sizeof late);
         tt_root_decide(session, TUTTI_TIMEOUT, "%s came, but fell silent for %lld ms", late, ms);
     } else if (session->phase == TT_PHASE_EXCHANGES) {
         list_late(session, TT_STAGE_WAITING, late, sizeof late);

@@ -39,6 +39,24 @@ static const uint8_t greeting_magic[4] = { 'T', 'U', 'G', '4' }; /* from version
 static const uint8_t earlier_magic[4] = { 'T', 'U', 'G', 'R' };
 static const uint8_t frame_magic[4] = { 'T', 'U', 'F', 'R' };
 
+int tt_wire_few = 8;
+
+static void write_net(const struct tt_net *net, uint8_t *at)
+{
+    tt_put(at, net->family, 2);
+    tt_put(at + 2, net->port, 2);
+    memcpy(at + 4, net->address, sizeof net->address);
+}
+
+/* False if it is of a family that this version does not know. */
+static bool read_net(const uint8_t *at, struct tt_net *net)
+{
+    unsigned family = (unsigned)tt_get(at, 2);
+    *net = (struct tt_net){ (enum tt_family)family, (uint16_t)tt_get(at + 2, 2), { 0 } };
+    memcpy(net->address, at + 4, sizeof net->address);
+    return family == TT_FAMILY_IPV4 || family == TT_FAMILY_IPV6;
+}
+
 void tt_id_write(const struct tt_id *id, tutti_id *out)
 {
     uint8_t *bytes = out->bytes, *address = bytes + ID_AT_ADDRESSES;
@@ -52,26 +70,21 @@ void tt_id_write(const struct tt_id *id, tutti_id *out)
     tt_put(address, TT_FAMILY_LOCAL, 2);
     tt_put(address + 2, id->directory, 2); /* in place of a port */
     memcpy(address + 4, id->token, sizeof id->token);
-    for (int i = 0; i < id->count; i++) {
-        address += ADDRESS_BYTES;
-        tt_put(address, id->nets[i].family, 2);
-        tt_put(address + 2, id->nets[i].port, 2);
-        memcpy(address + 4, id->nets[i].address, sizeof id->nets[i].address);
-    }
+    for (int i = 0; i < id->count; i++)
+        write_net(&id->nets[i], address += ADDRESS_BYTES);
 }
 
 /* Reads one address of an id. Those of an unknown family are for other versions, and are left out. */
 static void read_address(const uint8_t *at, struct tt_id *id, bool *local)
 {
     unsigned family = (unsigned)tt_get(at, 2), number = (unsigned)tt_get(at + 2, 2);
+    struct tt_net net;
     if (family == TT_FAMILY_LOCAL && number < TT_DIRECTORIES && !*local) {
         id->directory = (enum tt_directory)number;
         memcpy(id->token, at + 4, sizeof id->token);
         *local = true;
-    } else if ((family == TT_FAMILY_IPV4 || family == TT_FAMILY_IPV6) && id->count < TT_NETS) {
-        struct tt_net *net = &id->nets[id->count++];
-        *net = (struct tt_net){ (enum tt_family)family, (uint16_t)number, { 0 } };
-        memcpy(net->address, at + 4, sizeof net->address);
+    } else if (read_net(at, &net) && id->count < TT_NETS) {
+        id->nets[id->count++] = net;
     }
 }
 
@@ -198,8 +211,9 @@ void tt_hello_write(const struct tt_hello *hello, uint64_t session, uint8_t *byt
     tt_put(bytes + 12, hello->fds, 4);
     memcpy(bytes + 16, &order, 4);
     tt_put(bytes + 20, hello->heartbeat_ms, 8);
-    memcpy(bytes + 28, hello->host, TT_HOST_KEY_BYTES);
-    memcpy(bytes + 28 + TT_HOST_KEY_BYTES, hello->blob, TT_BLOB_BYTES);
+    tt_put(bytes + 28, hello->port, 4);
+    memcpy(bytes + 32, hello->host, TT_HOST_KEY_BYTES);
+    memcpy(bytes + 32 + TT_HOST_KEY_BYTES, hello->blob, TT_BLOB_BYTES);
 }
 
 void tt_hello_read(const uint8_t *bytes, struct tt_hello *hello)
@@ -212,8 +226,9 @@ void tt_hello_read(const uint8_t *bytes, struct tt_hello *hello)
     memcpy(&order, bytes + 16, 4);
     hello->order = order == TT_WIRE_ORDER;
     hello->heartbeat_ms = tt_get(bytes + 20, 8);
-    hello->host = bytes + 28;
-    hello->blob = bytes + 28 + TT_HOST_KEY_BYTES;
+    hello->port = (uint16_t)tt_get(bytes + 28, 2);
+    hello->host = bytes + 32;
+    hello->blob = bytes + 32 + TT_HOST_KEY_BYTES;
 }
 
 void tt_verdict_write(const struct tt_verdict *verdict, uint64_t session, uint8_t *bytes)
@@ -265,6 +280,35 @@ void tt_notice_read(const uint8_t *bytes, struct tt_notice *notice)
     notice->maker = (int32_t)tt_get(bytes + TT_FRAME_BYTES, 4);
     memcpy(notice->text, bytes + TT_FRAME_BYTES + 4, TT_NOTICE_TEXT);
     notice->text[TT_NOTICE_TEXT - 1] = 0;
+}
+
+void tt_source_write(const struct tt_source *source, uint64_t session, uint8_t *bytes)
+{
+    struct tt_frame frame = { TT_WIRE_HIGHEST, TT_WIRE_HIGHEST, TT_FRAME_SOURCE,
+        TT_SOURCE_BYTES - TT_FRAME_BYTES, session };
+    tt_frame_write(&frame, bytes);
+    bytes += TT_FRAME_BYTES;
+    tt_put(bytes, (uint32_t)source->rank, 4);
+    write_net(&source->net, bytes + 4);
+    memcpy(bytes + 24, source->token, TT_PASS_BYTES);
+    memcpy(bytes + 24 + TT_PASS_BYTES, source->digest, TT_SHA256_BYTES);
+}
+
+void tt_source_read(const uint8_t *bytes, struct tt_source *source)
+{
+    bytes += TT_FRAME_BYTES;
+    source->rank = (int32_t)tt_get(bytes, 4);
+    read_net(bytes + 4, &source->net);
+    memcpy(source->token, bytes + 24, TT_PASS_BYTES);
+    memcpy(source->digest, bytes + 24 + TT_PASS_BYTES, TT_SHA256_BYTES);
+}
+
+void tt_taken_write(bool taken, uint64_t session, uint8_t *bytes)
+{
+    struct tt_frame frame = { TT_WIRE_HIGHEST, TT_WIRE_HIGHEST, TT_FRAME_TAKEN,
+        TT_TAKEN_BYTES - TT_FRAME_BYTES, session };
+    tt_frame_write(&frame, bytes);
+    tt_put(bytes + TT_FRAME_BYTES, taken, 4);
 }
 
 ssize_t tt_wire_send(int socket, const void *bytes, size_t size, const int *fds, int nfds)

@@ -5,15 +5,21 @@
  *   root -> rank  nonce                                                32
  *   rank -> root  proof     the rank's                                 32
  *   root -> rank  proof     the root's; zeros: that of the rank does not hold
- *   rank -> root  HELLO     n, timeout, descriptors, order, heartbeat, host, blob with the descriptors
+ *   rank -> root  HELLO     n, timeout, descriptors, order, heartbeat, port, host, blob with the descriptors
  *   root -> rank  MEMBERS   the blob of rank 0, of each rank the host and which descriptors it has; then the
  *                           descriptors of the others, 1 to 253 to a byte, if both are of the root's host
  *   root -> rank  NOTICE    who made the id, whom all wait for; as often as the root likes, between frames
+ *   root -> rank  SOURCE    in a large job, before MEMBERS and EXCHANGE: which rank passes them on to it
+ *   rank -> root  TAKEN     in answer: does this rank have them; if not, the root sends them
+ *   root -> rank  VERDICT   in answer: all have them
  *   rank -> root  VERDICT   did it take them
  *   root -> rank  VERDICT   did all take them; at any time after HELLO, why the job has failed
  *   rank -> root  EXCHANGE  the bytes of one, and
- *   root -> rank  EXCHANGE  those of all; if they are none, a VERDICT in its place; as often as the ranks like
+ *   root -> rank  EXCHANGE  those of all, as often as the ranks like; a VERDICT in its place if they are none
  *   rank -> root  REFUSAL   in place of HELLO or of EXCHANGE: why this rank can be no part of the job
+ *
+ *   rank -> rank  token     of SOURCE, to who passes on                32 bytes
+ *   rank -> rank  what follows the head of MEMBERS, or of EXCHANGE
  *
  * Who comes proves first: a proof is what guesses of the secret can be tried on, so a stranger who connects
  * gets none. Everything up to the proofs has one size, so nothing that a stranger sends is taken for a
@@ -35,17 +41,20 @@
 
 enum {
     TT_NOTICE_TEXT = 256,
-    TT_WIRE_LOWEST = 4, /* the versions this library speaks; from 4 on, the rank proves first */
-    TT_WIRE_HIGHEST = 4,
+    TT_WIRE_LOWEST = 5, /* the versions this library speaks; from 4 on, the rank proves first */
+    TT_WIRE_HIGHEST = 5,
     TT_WIRE_ORDER = 0x01020304, /* as it lies in the memory of the rank that says it */
     TT_NONCE_BYTES = 32,
     TT_GREETING_BYTES = 8 + TT_NONCE_BYTES,
     TT_FRAME_BYTES = 24, /* the head of HELLO and all that follows */
     TT_ENTRY_BYTES = 8, /* of one member: which descriptors it has, its host */
-    TT_HELLO_BYTES = TT_FRAME_BYTES + 28 + TT_HOST_KEY_BYTES + TT_BLOB_BYTES,
+    TT_HELLO_BYTES = TT_FRAME_BYTES + 32 + TT_HOST_KEY_BYTES + TT_BLOB_BYTES,
     TT_VERDICT_BYTES = TT_FRAME_BYTES + 4 + TT_ERROR_TEXT,
     TT_REFUSAL_BYTES = TT_VERDICT_BYTES + 4,
     TT_NOTICE_BYTES = TT_FRAME_BYTES + 4 + TT_NOTICE_TEXT,
+    TT_PASS_BYTES = 32, /* the token of who passes on */
+    TT_SOURCE_BYTES = TT_FRAME_BYTES + 24 + TT_PASS_BYTES + TT_SHA256_BYTES,
+    TT_TAKEN_BYTES = TT_FRAME_BYTES + 4,
     TT_WIRE_FDS = 252, /* in one message: Linux takes 253, musl 1.2.3 one less */
     TT_WIRE_RANKS = 65536,
     /* A rank waits this much longer than its timeout for the verdict: the root knows who is missing. */
@@ -90,7 +99,9 @@ enum tt_frame_kind {
     TT_FRAME_VERDICT = 3,
     TT_FRAME_EXCHANGE = 4,
     TT_FRAME_NOTICE = 5,
-    TT_FRAME_REFUSAL = 6
+    TT_FRAME_REFUSAL = 6,
+    TT_FRAME_SOURCE = 7,
+    TT_FRAME_TAKEN = 8
 };
 struct tt_frame {
     uint16_t lowest, highest; /* versions the sender speaks; from the root, the one it chose */
@@ -109,6 +120,7 @@ struct tt_hello {
     const uint8_t *blob;
     bool order; /* the rank's numbers lie in memory as those of this process do; set by the reader */
     uint64_t heartbeat_ms;
+    uint16_t port; /* of the rank's address at which it passes on what it has; 0: at none */
 };
 void tt_hello_write(const struct tt_hello *hello, uint64_t session, uint8_t *bytes);
 void tt_hello_read(const uint8_t *bytes, struct tt_hello *hello);
@@ -130,6 +142,20 @@ struct tt_notice {
 };
 void tt_notice_write(const struct tt_notice *notice, uint64_t session, uint8_t *bytes);
 void tt_notice_read(const uint8_t *bytes, struct tt_notice *notice);
+
+/* Where a rank gets what all get. */
+struct tt_source {
+    int32_t rank; /* -1: from the root, as the next frame */
+    struct tt_net net;
+    uint8_t token[TT_PASS_BYTES], digest[TT_SHA256_BYTES]; /* what to say there; of what is to come */
+};
+void tt_source_write(const struct tt_source *source, uint64_t session, uint8_t *bytes);
+void tt_source_read(const uint8_t *bytes, struct tt_source *source);
+void tt_taken_write(bool taken, uint64_t session, uint8_t *bytes);
+
+/* The root sends what all get to so many ranks of other hosts, and each of them passes it on to so many.
+ * Where there are no more of them, nobody passes anything on. Tests set it. */
+extern int tt_wire_few;
 
 /* What is said of a host when a connection fails by the heartbeat. */
 #define TT_SILENT_HOST                                                                                       \

@@ -240,7 +240,7 @@ static inline void stranger_hello(int socket, const tutti_id *id, int n)
     uint8_t bytes[TT_HELLO_BYTES];
     if (tt_id_read(id, &read) != TUTTI_OK)
         abort();
-    tt_hello_write(&(struct tt_hello){ n, PATIENCE_MS, 0, blob, blob, true, 0 }, read.session, bytes);
+    tt_hello_write(&(struct tt_hello){ n, PATIENCE_MS, 0, blob, blob, true, 0, 0 }, read.session, bytes);
     stranger_say(socket, bytes, sizeof bytes);
 }
 

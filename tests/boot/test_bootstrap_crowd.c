@@ -121,7 +121,7 @@ Test(bootstrap_crowd, stranger_that_comes_before_a_hello_makes_room)
     int before = count_entries(held), rank = stranger_enter(&agreed, 0);
     int stranger = tt_net_connect(&id.nets[0], PATIENCE_MS);
     cr_assert(stranger >= 0 && settles(held, before + 2));
-    tt_hello_write(&(struct tt_hello){ 1, PATIENCE_MS, 3, blob, blob, true, 0 }, id.session, bytes);
+    tt_hello_write(&(struct tt_hello){ 1, PATIENCE_MS, 3, blob, blob, true, 0, 0 }, id.session, bytes);
     cr_assert_eq(tt_wire_send(rank, bytes, sizeof bytes, fds, TT_BLOB_FDS), (ssize_t)sizeof bytes);
     cr_expect(stranger_hear(rank, head, sizeof head));
     cr_expect(tt_frame_read(head, id.session, &frame) && frame.kind == TT_FRAME_MEMBERS);

@@ -20,9 +20,11 @@ enum said { /* the last that a rank said */
     GREETING,
     PROOF,
     HELLO,
+    TAKEN_MEMBERS, /* if it is told where it gets them */
     REPORT,
     INTRODUCED, /* the exchange of nothing, when it knows the processes of its host */
     ADDRESS, /* the exchange of addresses */
+    TAKEN_ADDRESSES, /* the same */
     CONSENT, /* the exchange of nothing, after which all go on */
 };
 
@@ -30,6 +32,9 @@ static struct rank {
     struct tt_challenge challenge;
     enum said said;
     bool answered; /* the root has said what the next words wait for */
+    bool directed; /* it was told where it gets what all get */
+    bool has; /* it has it, and passes it on */
+    int passed; /* how often */
 } ranks[RANKS_MAX];
 
 static struct {
@@ -37,7 +42,8 @@ static struct {
     int n, talking; /* the rank whose words are below */
     uint8_t words[TT_HELLO_BYTES];
     size_t length, at; /* of the words, and how much of them was heard */
-    uint64_t sent_messages, sent_bytes, heard_messages, heard_bytes, wrong;
+    uint64_t sent_messages, sent_bytes, tables, heard_messages, heard_bytes, wrong;
+    int most_passed;
 } world;
 
 ssize_t __real_tt_wire_send(int socket, const void *bytes, size_t size, const int *fds, int nfds);
@@ -59,6 +65,21 @@ static void check_verdict(const struct tt_frame *frame, const uint8_t *bytes)
     world.wrong += frame->kind != TT_FRAME_VERDICT || verdict.status != TUTTI_OK;
 }
 
+/* The rank gets it from one that has it, at its door. */
+static void hear_source(struct rank *me, const uint8_t *bytes)
+{
+    struct tt_source source;
+    tt_source_read(bytes, &source);
+    me->directed = true;
+    me->answered = source.rank >= 0;
+    if (source.rank < 0)
+        return;
+    struct rank *from = &ranks[source.rank];
+    world.wrong += source.rank >= world.n || !from->has || source.net.port != 1000 + source.rank % 1000;
+    from->passed++;
+    world.most_passed = from->passed > world.most_passed ? from->passed : world.most_passed;
+}
+
 static void hear_frame(struct rank *me, const uint8_t *bytes, size_t size)
 {
     struct tt_frame frame = { 0 };
@@ -68,11 +89,15 @@ static void hear_frame(struct rank *me, const uint8_t *bytes, size_t size)
     if (frame.kind == TT_FRAME_NOTICE)
         return;
     me->answered = true;
-    if (me->said == HELLO) {
+    if (frame.kind == TT_FRAME_SOURCE) {
+        hear_source(me, bytes);
+    } else if (me->said == HELLO) {
+        world.tables++;
         world.wrong += frame.kind != TT_FRAME_MEMBERS || frame.length != TT_BLOB_BYTES + n * TT_ENTRY_BYTES;
-    } else if (me->said == REPORT || me->said == INTRODUCED || me->said == CONSENT) {
+    } else if (me->said != ADDRESS) {
         check_verdict(&frame, bytes);
     } else {
+        world.tables++;
         world.wrong += frame.kind != TT_FRAME_EXCHANGE || frame.length != n * start_address_bytes;
         check_parts(bytes, start_address_bytes);
     }
@@ -109,6 +134,7 @@ static void say_hello(int rank)
     uint8_t host[TT_HOST_KEY_BYTES] = { 0 }, blob[TT_BLOB_BYTES] = { 0 };
     struct tt_hello hello = { .n = world.n, .timeout_ms = 60000, .host = host, .blob = blob };
     tt_put(host, (uint64_t)rank / PER_HOST + 1, 8);
+    hello.port = (uint16_t)(1000 + rank % 1000);
     tt_hello_write(&hello, world.id.session, world.words);
     world.length = TT_HELLO_BYTES;
 }
@@ -123,7 +149,12 @@ static bool say_more(int rank)
     world.talking = rank;
     world.at = 0;
     me->answered = false;
-    switch (++me->said) {
+    me->said++;
+    if ((me->said == TAKEN_MEMBERS || me->said == TAKEN_ADDRESSES) && !me->directed)
+        me->said++;
+    me->has = me->said == TAKEN_MEMBERS || me->said == TAKEN_ADDRESSES;
+    me->passed = me->has ? 0 : me->passed;
+    switch (me->said) {
     case GREETING:
         me->challenge.rank = rank;
         tt_greeting_write(&me->challenge, world.words);
@@ -135,6 +166,11 @@ static bool say_more(int rank)
         break;
     case HELLO:
         say_hello(rank);
+        break;
+    case TAKEN_MEMBERS:
+    case TAKEN_ADDRESSES:
+        tt_taken_write(true, world.id.session, world.words);
+        world.length = TT_TAKEN_BYTES;
         break;
     case REPORT:
         tt_verdict_write(&good, world.id.session, world.words);
@@ -166,6 +202,15 @@ ssize_t __wrap_tt_wire_receive(int socket, void *bytes, size_t size, int *fds, i
     memcpy(bytes, world.words + world.at, got);
     world.at += got;
     return (ssize_t)got;
+}
+
+/* The door of a rank is at its number. */
+bool __real_tt_net_peer(int socket, struct tt_net *net);
+bool __wrap_tt_net_peer(int socket, struct tt_net *net);
+bool __wrap_tt_net_peer(int socket, struct tt_net *net)
+{
+    *net = (struct tt_net){ .family = TT_FAMILY_IPV4 };
+    return socket >= FIRST_SOCKET || __real_tt_net_peer(socket, net);
 }
 
 static void add_rank(struct tt_root_session *session, int rank)
@@ -223,32 +268,30 @@ static void start(int n)
     free(session.result.frame);
 }
 
-/* What a rank is told of each rank: its host and its address. This is what is to go. */
-static uint64_t square(uint64_t n)
-{
-    return n * n * (TT_ENTRY_BYTES + start_address_bytes);
-}
-
+/* Few ranks of other hosts, and no more, get what all get from the root. */
 Test(bootstrap_start, the_root_of_ten_thousand_ranks)
 {
-    static const int sizes[] = { 1, 2, 100, 1024, RANKS_MAX };
+    static const int sizes[] = { 1, 2, PER_HOST + 8, 100, 1024, RANKS_MAX };
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        uint64_t n = (uint64_t)sizes[i];
+        uint64_t n = (uint64_t)sizes[i], here = n < PER_HOST ? n : PER_HOST, hosts = n > here + 8;
         start(sizes[i]);
-        uint64_t linear = world.sent_bytes - square(n);
-        printf(
-            "%llu ranks: the root sends %llu messages, %.4g MB, of which all but %.4g MB grow as the square; "
-            "it hears %llu messages, %.4g MB\n",
+        uint64_t tables = 2 * (hosts ? here + 8 : n), taken = hosts ? 2 * (n - here) + here : 0;
+        uint64_t table_bytes = TT_BLOB_BYTES + n * (TT_ENTRY_BYTES + start_address_bytes);
+        printf("%llu ranks: the root sends %llu messages, %.4g MB; it hears %llu messages, %.4g MB\n",
             (unsigned long long)n, (unsigned long long)world.sent_messages, 1e-6 * (double)world.sent_bytes,
-            1e-6 * (double)linear, (unsigned long long)world.heard_messages,
-            1e-6 * (double)world.heard_bytes);
-        /* nonce, proof, who made the id, members, verdict, and three exchanges */
-        cr_expect_leq(world.sent_messages, 8 * n);
-        cr_expect_leq(linear, n * (TT_NONCE_BYTES + TT_SHA256_BYTES + TT_NOTICE_BYTES + 2 * TT_FRAME_BYTES +
-                                      TT_BLOB_BYTES + 3 * TT_VERDICT_BYTES));
-        cr_expect_eq(world.heard_messages, 7 * n);
-        cr_expect_eq(
-            world.heard_bytes, n * (TT_GREETING_BYTES + TT_SHA256_BYTES + TT_HELLO_BYTES + TT_VERDICT_BYTES +
-                                       3 * TT_FRAME_BYTES + start_address_bytes));
+            (unsigned long long)world.heard_messages, 1e-6 * (double)world.heard_bytes);
+        cr_expect_eq(world.tables, tables, "%llu", (unsigned long long)world.tables);
+        cr_expect_leq(world.most_passed, tt_wire_few);
+        /* nonce, proof, who made the id, members, verdict, and three exchanges; and of those who say that
+         * they have it, where from, and that all do */
+        cr_expect_leq(world.sent_messages, 8 * n + 2 * taken);
+        cr_expect_leq(world.sent_bytes, tables / 2 * table_bytes +
+                                            n * (TT_NONCE_BYTES + TT_SHA256_BYTES + TT_NOTICE_BYTES +
+                                                    2 * TT_FRAME_BYTES + 3 * TT_VERDICT_BYTES) +
+                                            taken * (TT_SOURCE_BYTES + TT_VERDICT_BYTES));
+        cr_expect_eq(world.heard_messages, 7 * n + taken);
+        cr_expect_eq(world.heard_bytes, n * (TT_GREETING_BYTES + TT_SHA256_BYTES + TT_HELLO_BYTES +
+                                                TT_VERDICT_BYTES + 3 * TT_FRAME_BYTES + start_address_bytes) +
+                                            taken * TT_TAKEN_BYTES);
     }
 }
