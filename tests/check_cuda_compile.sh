@@ -4,8 +4,8 @@
 #
 # usage: NVCC=... NVCC_FLAGS=... check_cuda_compile.sh [FILE.cu...]   (default: all kernels)
 #
-# Of all kernels it reads what the build in this directory has kept (cuda_libtool.sh), if that is for all these
-# devices; else it compiles.
+# Of all kernels it reads what the build in this directory has kept (cuda_libtool.sh), if that is for all
+# these devices; else it compiles.
 #
 # Refused are a spilled register and a stack frame, of any function, unless a line "STACK of NAME: BYTES" says
 # what an array takes that must lie there; and an instruction that a kernel asks for and the compiler did not

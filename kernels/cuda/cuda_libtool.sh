@@ -4,8 +4,8 @@
 #
 # usage: [KEPT=DIRECTORY] cuda_libtool.sh NVCC ARGUMENTS
 #
-# With KEPT, the PTX and what the compiler says of registers stay there, for tests/check_cuda_compile.sh, which
-# else compiles everything once more.
+# With KEPT, the PTX and what the compiler says of registers stay there, for tests/check_cuda_compile.sh,
+# which else compiles everything once more.
 n=$#
 while [ "$n" -gt 0 ]; do
     case $1 in

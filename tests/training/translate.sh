@@ -64,9 +64,10 @@ full="tutti-train --model gpt:nano $model"
     to nanotron --model llama:nano $llama $mesh --sp --schedule gpipe --micro 4 --batch 16 --zero 1 \
         --recompute full --precision bfloat16 $learn
     back 8
-    is "tutti-train --model llama:nano $llama --dp 2 --tp 2 --sp --pp 2 --schedule gpipe --zero 1 --recompute full --precision bfloat16\
- --batch 16 --micro 4 $learn" "all of it"
-    to picotron --model llama:nano --layers 8 --context 128 $mesh --micro 4 --batch 16 --precision bfloat16 $learn
+    is "tutti-train --model llama:nano $llama --dp 2 --tp 2 --sp --pp 2 --schedule gpipe --zero 1\
+ --recompute full --precision bfloat16 --batch 16 --micro 4 $learn" "all of it"
+    to picotron --model llama:nano --layers 8 --context 128 $mesh --micro 4 --batch 16 \
+        --precision bfloat16 $learn
     back 8
     is "tutti-train --model llama:nano --layers 8 --heads 4 --kv-heads 2 --context 128 --dp 2 --tp 2 --pp 2\
  --precision bfloat16 --batch 16 --micro 4 --steps 7 --rate 0.0003 --seed 3" "all of it"
@@ -158,8 +159,8 @@ here "tutti-train --model llama:nano # cannot be said here: untied 0" $llama
 here "tutti-train --model llama:nano --heads 4 --kv-heads 2" $llama --untie-embeddings-and-output-weights \
     --num-attention-heads 4 --group-query-attention --num-query-groups 2
 here "tutti-train --model gpt:nano # cannot be said here: norm rms" --normalization RMSNorm
-here "gpt:nano # cannot be said here: positions rope # cannot be said here: feed-forward swiglu # cannot be said here:\
- biases 0" --swiglu --disable-bias-linear --position-embedding-type rope
+here "gpt:nano # cannot be said here: positions rope # cannot be said here: feed-forward swiglu # cannot\
+ be said here: biases 0" --swiglu --disable-bias-linear --position-embedding-type rope
 here "tutti-train --model gpt:nano --channels 64 --heads 4" --hidden-size 64 --num-attention-heads 4 \
     --num-query-groups 4 --ffn-hidden-size 256
 here "# cannot be said here: kv-heads 2 # cannot be said here: hidden 128" --hidden-size 64 \
@@ -168,7 +169,8 @@ here "--rate 1e-3 --warmup 2" --lr 1e-3 --min-lr 1e-3 --lr-decay-style linear --
 left "order" nanotron --order free
 "$train" translate megatron -n 2 -- torchrun pretrain_gpt.py --num-layers=4 --swiglu --adam-beta2 0.999 \
     --adam-eps 1.0e-8 --clip-grad 0 >"$scratch/here" 2>&1 || fail "flags: $(cat "$scratch/here")"
-printf '%s\n' "tutti-train --model gpt:nano --layers 4 --dp 2 --clip 0" "# cannot be said here: adam-beta2 0.999" \
+printf '%s\n' "tutti-train --model gpt:nano --layers 4 --dp 2 --clip 0" \
+    "# cannot be said here: adam-beta2 0.999" \
     "# cannot be said here: feed-forward swiglu" | cmp -s - "$scratch/here" ||
     fail "flags: $(cat "$scratch/here")"
 
@@ -200,7 +202,7 @@ trainer=nanotron
 back 16
 is "tutti-train --model llama:nano --dp 4 --tp 2 --sp --pp 2 --schedule gpipe --zero 1 --rate 3.0e-04\
  --rate-schedule cosine --rate-min 0" "a file by hand"
-grep -q '^# cannot be said here: optimizer.learning_rate_scheduler.lr_warmup_style constant$' "$scratch/here" ||
+grep -q '^# cannot be said here: optimizer.*lr_warmup_style constant$' "$scratch/here" ||
     fail "a constant start was taken: $(cat "$scratch/here")"
 cat >"$scratch/there" <<'END'
 {"train_batch_size": 8, "fp16": {"enabled": "auto", "list": [1, {"a": 2}]}, "bf16": {"enabled": true}}

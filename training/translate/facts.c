@@ -181,8 +181,8 @@ static int64_t ranks_of_dp(struct tr_words *w, int64_t ranks)
     return replicas * shards > 1 ? replicas * shards : left;
 }
 
-/* Whether it is a Llama: the only model there, or all switches are a Llama's. Where some are, it is none of the
- * models here, and those are left. A model's name follows, and so what it cannot have is left as well. */
+/* Whether it is a Llama: the only model there, or all switches are a Llama's. Where some are, it is none of
+ * the models here, and those are left, as is what the model that is chosen cannot have. */
 static bool choose_model(struct tr_words *w, struct tr_words *left)
 {
     const char *only = tr_words_get(w, "model"), *is;
