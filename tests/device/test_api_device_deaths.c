@@ -133,6 +133,14 @@ static bool kernel_is_out(const struct tt_led *led)
 
 static enum step dies_at;
 
+/* It has come to where the step is awaited: only now may others, or its kernel, go on. */
+static bool awaits_step(const struct tt_led *led)
+{
+    return (dies_at == ALL && led->phase == TT_LED_ALL) ||
+           (dies_at == STORED && led->phase == TT_LED_KERNEL) ||
+           (dies_at == RESULTS && led->phase == TT_LED_LEFT);
+}
+
 /* Where the worker is before it goes on, if it dies there. */
 static bool is_there(const struct tt_led *led, const struct tt_gate *gate)
 {
@@ -150,6 +158,16 @@ static bool is_there(const struct tt_led *led, const struct tt_gate *gate)
     }
 }
 
+/* Or where it is when it has gone on: there it dies, too, should it have been too quick. */
+static bool is_past(const struct tt_led *led)
+{
+    bool on = (dies_at == COME && led->phase != TT_LED_STREAM) ||
+              ((dies_at == ALL || dies_at == GO) && led->phase == TT_LED_KERNEL);
+    return on || led->meeting.over;
+}
+
+static _Atomic int *awaited; /* by the one that is to die; all ranks see it */
+
 static bool advance_to_death(struct tt_meeting *meeting, const struct tt_gate *gate, uint64_t signature)
 {
     static struct tt_gate silent; /* by which the stream is told nothing */
@@ -158,8 +176,10 @@ static bool advance_to_death(struct tt_meeting *meeting, const struct tt_gate *g
     silent.done = NULL;
     if (is_there(led, gate))
         die();
+    if (awaits_step(led))
+        atomic_store(awaited, 1);
     bool moved = tt_led_advance(meeting, dies_at == GO ? &silent : gate, signature);
-    if ((dies_at == GO && led->phase == TT_LED_KERNEL) || (dies_at == OVER && meeting->over))
+    if (is_past(led))
         die();
     return moved;
 }
@@ -179,10 +199,11 @@ static void ring_to_death(struct tt_endpoint *e, int peer)
         die();
 }
 
-static void prepare_death(struct tt_led *led, enum step step)
+static void prepare_death(struct ranks_me *me, struct tt_led *led, enum step step)
 {
     static struct tt_control_ops control;
     struct tt_endpoint *e = led->comm->endpoint;
+    awaited = me->shared;
     dying = led;
     dies_at = step;
     led->meeting.advance = advance_to_death;
@@ -201,15 +222,18 @@ static void await(struct ranks_me *me, const struct tt_led *led, bool (*is_true)
     ranks_expect(me, is_true(led), "what was awaited has not come");
 }
 
-static bool leader_has_come(const struct tt_led *led)
+static void await_step(struct ranks_me *me)
 {
-    return has_come(led, led->leader);
+    const _Atomic int *flag = me->shared;
+    for (int ms = 0; ms < LED_LONG_MS / 2 && atomic_load(flag) == 0; ms++)
+        ranks_sleep_us(1000);
+    ranks_expect(me, atomic_load(flag) != 0, "nobody has come to the step");
 }
 
 static void die_in_call(const struct local_desk *d, struct tt_led *led)
 {
     enum step step = death_of(d)->step;
-    prepare_death(led, step);
+    prepare_death(d->me, led, step);
     ranks_meet(d->me);
     if (step == STREAM)
         local_fine(d, d->dev->host_call(d->stream, hold_for_ever, NULL));
@@ -218,9 +242,8 @@ static void die_in_call(const struct local_desk *d, struct tt_led *led)
         await(d->me, led, step == KERNEL ? kernel_is_out : others_have_come);
         die();
     }
-    if (led->me == led->leader && step == STORED) {
-        await(d->me, led, kernel_is_out);
-        ranks_sleep_us(5000);
+    if (step == STORED) {
+        await_step(d->me);
         led_let_go(d);
     }
     await_death(d->me);
@@ -249,12 +272,11 @@ static void survive_led(struct local_desk *d, struct tt_led *led)
     const struct led_death *c = death_of(d);
     bool leads = led->me == led->leader;
     ranks_meet(d->me);
-    if (c->step == ALL || c->step == GO)
-        await(d->me, led, leader_has_come);
+    if (c->step == ALL)
+        await_step(d->me);
     call_led(d);
     if (leads && c->step == RESULTS) {
-        await(d->me, led, kernel_is_out);
-        ranks_sleep_us(5000);
+        await_step(d->me);
         led_let_go(d);
     }
     if (c->step == KERNEL && !c->leads)
