@@ -70,19 +70,23 @@ Test(nccl_group, broadcasts)
     nccl_run(&(struct nccl_plan){ "broadcasts", NCCL_EVERYWHERE, 0, broadcasts, 0, false });
 }
 
-/* A call that is wrong: the end tells, nothing started, and the communicator goes on. */
+/* A call that is wrong: the end tells, nothing started, and the communicator goes on. The last error is the
+ * process's, so ranks that are threads look at each before there is another. */
 static void wrong_calls(struct nccl_desk *d)
 {
     float *f = nccl_memory(d, 64);
     *f = 1;
     REFUSED(ncclGroupEnd(), ncclInvalidUsage, "ncclGroupEnd|ncclGroupStart");
+    ranks_meet(d->me);
     OK(ncclGroupStart());
     OK(ncclAllReduce(f, f, 1, ncclFloat, ncclSum, d->comm, d->stream));
     REFUSED(ncclAllReduce(f, f, 1, ncclFloat, (ncclRedOp_t)7, d->comm, d->stream), ncclInvalidArgument,
         "op is 7");
+    ranks_meet(d->me);
     REFUSED(ncclGroupEnd(), ncclInvalidArgument, "");
     nccl_settle(d);
     EXPECT(*f == 1);
+    ranks_meet(d->me);
     OK(ncclGroupStart()); /* that Tutti finds */
     OK(ncclAllReduce(f, f, 1, ncclFloat, ncclSum, d->comm, d->stream));
     REFUSED(ncclBroadcast(f, f, 1, ncclFloat, 99, d->comm, d->stream), ncclInvalidArgument, "99");
