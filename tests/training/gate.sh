@@ -26,3 +26,16 @@ fails_with()
     grep -Fq -- "$words" "$scratch/said" || fail "$*: not \"$words\" but: $(cat "$scratch/said")"
     grep -q "$begun" "$scratch/out" && fail "$*: it had begun: $(grep "$begun" "$scratch/out")"
 }
+
+# numpy: a python3 that has numpy; here: the root of the sources. Without one there is nothing to be done.
+find_numpy()
+{
+    export PYTHONDONTWRITEBYTECODE=1
+    here=$(cd "${srcdir:-$(dirname "$0")/../..}" && pwd) || exit 1
+    [ -d "$here/tests/training" ] || here=$(dirname "$(dirname "$here")")
+    for numpy in python3 /usr/bin/python3; do
+        "$numpy" -c 'import numpy' 2>/dev/null && return
+    done
+    echo "$gate: no python3 with numpy"
+    exit 77
+}

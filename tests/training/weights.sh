@@ -5,15 +5,12 @@
 set -u
 # shellcheck source=tests/training/gate.sh
 . "$(dirname "$0")/gate.sh"
-here=$(cd "${srcdir:-$(dirname "$0")/../..}" && pwd) || exit 1
-[ -d "$here/tests/training" ] || here=$(dirname "$(dirname "$here")")
-numpy=/usr/bin/python3
-python3 -c 'import numpy' 2>/dev/null && numpy=python3
+find_numpy
 gpt2()
 {
     $numpy "$here/tests/training/weights.py" "$@"
 }
-gpt2 make "$scratch/made" "$scratch/tokens" F32 || { echo "weights: no python3 with numpy"; exit 77; }
+gpt2 make "$scratch/made" "$scratch/tokens" F32 || fail "weights.py makes no model"
 
 # first_loss CHECKPOINT OPTIONS...
 first_loss()
