@@ -18,15 +18,10 @@ import sys
 
 import numpy as np
 
+from oracle import keys
+
 LAYERS, CHANNELS, CONTEXT, VOCABULARY = 2, 64, 16, 48
 BITS = {"F32": np.float32, "F16": np.float16}
-
-
-def mixed(x):
-    x = (x + 0x9E3779B97F4A7C15) % 2**64
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 % 2**64
-    x = (x ^ x >> 27) * 0x94D049BB133111EB % 2**64
-    return x ^ x >> 31
 
 
 def as_bytes(array, kind):
@@ -191,7 +186,7 @@ def loss(path, tokens, batch, heads, context=None):
     model, context = (llama_logits, int(context)) if context else (logits, len(w["wpe.weight"]))
     total = 0
     for i in range(int(batch)):
-        first = mixed((mixed(mixed(1)) + i) % 2**64) % (len(data) - context)
+        first = int(keys(1, 0, i)) % (len(data) - context)
         z = model(w, data[first : first + context], int(heads))
         z -= z.max(-1, keepdims=True)
         wanted = z[np.arange(context), data[first + 1 : first + 1 + context]]
@@ -208,7 +203,7 @@ def following(path, heads, context, prompt, tokens, temperature=0, top_k=0, seed
         if not float(temperature):
             kept = np.argmax(z)[None]
         p = np.exp((z[kept] - z.max()) / (float(temperature) or 1)).cumsum()
-        chance = (mixed((mixed(int(seed)) + n) % 2**64) >> 11) / 2**53
+        chance = (int(keys(int(seed), n)) >> 11) / 2**53
         text.append(int(kept[np.searchsorted(p, chance * p[-1], "right")]))
     sys.stdout.buffer.write(bytes(text) + b"\n")
 
