@@ -193,13 +193,14 @@ static bool sample(tutti_comm *world, void *context, struct tr_error *e)
     memcpy(s->text, ((const struct sampling *)context)->text, (size_t)s->count * sizeof *s->text);
     if (world && tutti_comm_split(world, 0, rank, &config, &ranks) != TUTTI_OK)
         return tr_fail(e, "group sample: %s", tutti_get_last_error(world));
-    bool ok = tr_seat_take(&seat, &o, world, e) && tr_limits_kept(&p, &o, seat.bytes, e) &&
-              tr_runner_open(&runner, tr_tapes_of(p.tapes, rank), seat.kernels, &window, seat.ranks, e) &&
-              tr_sampled_load(&runner, o.files.load, ranks, e) &&
-              write_all(&runner, &window, s, &p, ranks, e);
-    if (ok || !world) { /* a rank that failed ends with its process */
-        tr_runner_close(&runner);
-        tr_seat_leave(&seat);
+    bool ok = tr_seat_take(&seat, &o, world, e) && tr_limits_kept(&p, &o, seat.bytes, e);
+    if (ok) {
+        ok = tr_runner_open(&runner, tr_tapes_of(p.tapes, rank), seat.kernels, &window, seat.ranks, e) &&
+             tr_sampled_load(&runner, o.files.load, ranks, e) && write_all(&runner, &window, s, &p, ranks, e);
+        if (ok || !world) { /* a rank that failed ends with its process */
+            tr_runner_close(&runner);
+            tr_seat_leave(&seat);
+        }
     }
     if (ranks)
         tutti_comm_destroy(ranks);
