@@ -128,6 +128,8 @@ static const struct tr_option last[] = {
     { "markdown", TR_FLAG, AT(shown.markdown), "compare: the tables of that page as Markdown" },
     { "hex", TR_FLAG, AT(shown.hex), "lines of the golden program: loss and norm to the last bit" },
     { "trace", TR_TEXT, AT(shown.trace), "write a step of all ranks to this file, for ui.perfetto.dev" },
+    { "log", TR_TEXT, AT(shown.log),
+        "write each step's loss, norm, rate and time to this file: JSON lines, or CSV in FILE.csv" },
     { "trace-step", TR_WHOLE, AT(shown.trace_step), "the step of --trace and --gantt; without it the last" },
     { "gantt", TR_FLAG, AT(shown.gantt), "draw the pipeline of a step as it ran" },
     { "stage-memory", TR_FLAG, AT(shown.stage_memory),

@@ -34,7 +34,7 @@ struct tr_options {
         int64_t memory, host_memory; /* limits of a rank; 0: none */
         bool json, markdown, hex, gantt, stage_memory, quiet;
         char html[512]; /* compare: a page to write */
-        char trace[512];
+        char trace[512], log[512];
         char machine[512]; /* plan: a preset, or a file */
         bool measure; /* plan: this one */
         long trace_step; /* -1: the last */

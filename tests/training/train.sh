@@ -326,6 +326,39 @@ refused 'both 4' $large --memory 64M
 "$train" --data grammar --steps 4 --quiet --hex | tail -n 2 | cmp -s - "$scratch/out" ||
     fail "--offload after --load: $(cat "$scratch/out")"
 
+# --log has the losses of the run to the last digit, with the rates and what was held out, for readers of JSON
+# and of CSV; a run that goes on adds its lines.
+curve='--data grammar --warmup 2 --eval-every 2 --eval-batches 2'
+# shellcheck disable=SC2086
+"$train" $curve --steps 2 --log "$scratch/log.csv" --save "$scratch/state" --hex --quiet >"$scratch/out" &&
+    "$train" $curve --steps 3 --log "$scratch/log.csv" --load "$scratch/state" --hex --quiet \
+        >>"$scratch/out" &&
+    "$train" $curve --steps 3 --dp 2 --log "$scratch/log.jsonl" --quiet >/dev/null || fail "--log: no run"
+if command -v python3 >/dev/null; then
+    python3 - "$scratch/log.csv" "$scratch/log.jsonl" "$scratch/out" <<'END' || fail "--log: see above"
+import csv, json, sys
+table = csv.DictReader(open(sys.argv[1]))
+rows = [{k: float(v) if v else None for k, v in row.items()} for row in table]
+objects = [json.loads(line) for line in open(sys.argv[2])]
+words = [line.split() for line in open(sys.argv[3])]
+losses = [(float.fromhex(w[4]), float.fromhex(w[7])) for w in words if w[0] == "step"]
+held_out = [float.fromhex(w[4]) for w in words if w[0] == "eval"]
+for lines in rows, objects:
+    assert [line["step"] for line in lines] == [0, 1, 2], lines
+    assert [(line["loss"], line["norm"]) for line in lines] == losses, lines
+    assert [line["rate"] for line in lines] == [0.0005, 0.001, 0.001], lines
+    assert [line["held_out_loss"] for line in lines] == [None, *held_out, None], lines
+    assert all(line["seconds"] > 0 and line["tokens_per_second"] > 0 for line in lines), lines
+END
+else
+    [ "$(wc -l <"$scratch/log.csv")" -eq 4 ] || fail "--log: $(cat "$scratch/log.csv")"
+fi
+refused 'cannot be written: No such file' --data grammar --steps 1 --log "$scratch/nowhere/log"
+refused '--log with --server-mode async' -n 2 --servers 1 --server-mode async --log "$scratch/log"
+"$train" --data grammar --steps 1 --log /dev/full >/dev/null 2>"$scratch/said" &&
+    fail "--log: a full disk is taken"
+grep -q 'cannot be written after step 0: No space' "$scratch/said" || fail "--log: $(cat "$scratch/said")"
+
 # A killed rank ends the job, with the cause.
 "$train" -n 2 --data grammar --steps 100000 >"$scratch/out" 2>"$scratch/said" &
 job=$!

@@ -34,7 +34,7 @@ static bool refuse_foreign(const struct tr_options *o, const char *usage, struct
     static const char *const foreign[][2] = { { "tape", "explain" }, { "markdown", "compare" },
         { "html", "compare" }, { "machine", "plan" }, { "measure", "plan" }, { "all", "verify" },
         { "quick", "verify" }, { "random", "verify" }, { "ranks-as", "train" }, { "tune", "train" },
-        { "eval-every", "train" }, { "prompt", "sample" }, { "tokens", "sample" },
+        { "eval-every", "train" }, { "log", "train" }, { "prompt", "sample" }, { "tokens", "sample" },
         { "temperature", "sample" }, { "tokenizer", "sample" } };
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
         if (tr_options_given(o, foreign[i][0]) && !is_usage_of(foreign[i][1], usage))

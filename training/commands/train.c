@@ -13,6 +13,7 @@
 #include "training/report/report.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,28 +114,36 @@ static void say_resident(const struct tr_options *o, const struct tr_runner *r)
     fflush(stdout);
 }
 
-static bool evaluate(const struct tr_options *o, struct tr_runner *r, struct tr_error *e)
+/* *loss: NAN where none is due. */
+static bool evaluate(const struct tr_options *o, struct tr_runner *r, double *loss, struct tr_error *e)
 {
-    double loss;
+    *loss = NAN;
     if (!o->held_out.every || r->step % o->held_out.every)
         return true;
-    if (!tr_runner_evaluate(r, o->held_out.batches, &loss, e))
+    if (!tr_runner_evaluate(r, o->held_out.batches, loss, e))
         return false;
     if (r->tape->rank)
         return true;
     if (o->shown.json)
-        tr_json_evaluation(stdout, r->step, loss);
+        tr_json_evaluation(stdout, r->step, *loss);
     else
-        tr_line_evaluation(stdout, r->step, loss, o->shown.hex);
+        tr_line_evaluation(stdout, r->step, *loss, o->shown.hex);
     return true;
 }
 
+/* Files that a run writes while it steps; NULL where none is asked for, or another rank writes it. */
+struct outputs {
+    FILE *trace;
+    struct tr_log log;
+};
+
 /* The first step is audited: its memory is what the tape says, or it fails. */
-static bool steps(const struct tr_options *o, struct tr_prepared *p, struct tr_checkpointing *k, FILE *trace,
-    struct tr_error *e)
+static bool steps(const struct tr_options *o, struct tr_prepared *p, struct tr_checkpointing *k,
+    const struct outputs *to, struct tr_error *e)
 {
     struct tr_runner *r = k->runner;
     struct tr_report report;
+    double held_out;
     long shown = o->shown.trace_step < 0 ? o->steps - 1 : o->shown.trace_step;
     bool stop = r->step >= o->steps;
     if (stop && *o->files.save) /* --steps 0: the initial values */
@@ -155,7 +164,8 @@ static bool steps(const struct tr_options *o, struct tr_prepared *p, struct tr_c
         if (first && o->shown.stage_memory &&
             !tr_stages_measured(o->shown.json ? stderr : stdout, r, p->tapes, &p->run.schedule, e))
             return false;
-        if ((step == shown && !show_instructions(o, p, r, trace, e)) || !evaluate(o, r, e) ||
+        if ((step == shown && !show_instructions(o, p, r, to->trace, e)) || !evaluate(o, r, &held_out, e) ||
+            (to->log.to && !tr_log_step(&to->log, &report, r, held_out, e)) ||
             !tr_checkpointing_after(k, &stop, e))
             return false;
     }
@@ -177,19 +187,21 @@ static bool can_evaluate(const struct tr_options *o, const struct tr_plan *p, st
 }
 
 /* What is asked for that this run has not, before it begins. */
-static bool open_trace(
-    const struct tr_options *o, const struct tr_prepared *p, int rank, FILE **trace, struct tr_error *e)
+static bool open_outputs(
+    const struct tr_options *o, const struct tr_prepared *p, int rank, struct outputs *to, struct tr_error *e)
 {
-    *trace = NULL;
+    if (*o->shown.log && p->run.plan.servers.async)
+        return tr_fail(e, "--log with --server-mode async: its workers have no step in common; legal is "
+                          "--server-mode sync");
     if (o->shown.gantt && p->run.plan.mesh.size[TR_PP] == 1)
         return tr_fail(e, "--gantt draws a pipeline, and there is none; legal with --pp 2 and more");
     if (o->shown.stage_memory && p->run.plan.mesh.size[TR_PP] == 1)
         return tr_fail(e, "--stage-memory is of a pipeline, and there is none; legal with --pp 2 and more");
     if (o->shown.trace_step >= o->steps)
         return tr_fail(e, "--trace-step %ld: legal are 0 to %ld", o->shown.trace_step, o->steps - 1);
-    if (*o->shown.trace && rank == 0 && !(*trace = fopen(o->shown.trace, "w")))
+    if (*o->shown.trace && rank == 0 && !(to->trace = fopen(o->shown.trace, "w")))
         return tr_fail(e, "--trace %s: the file cannot be written", o->shown.trace);
-    return true;
+    return !*o->shown.log || rank || tr_log_open(&to->log, o->shown.log, *o->files.load, e);
 }
 
 /* What is not as somebody may think. */
@@ -244,9 +256,9 @@ static bool train(tutti_comm *world, void *context, struct tr_error *e)
     const struct tr_graph *g = &p.run.graph;
     const struct tr_tape *tape = tr_tapes_of(p.tapes, rank);
     struct tr_seat seat;
-    FILE *trace = NULL;
+    struct outputs to = { .trace = NULL };
     bool ok = tr_seat_take(&seat, o, world, e) && tr_limits_kept(&p, o, seat.bytes, e) &&
-              open_trace(o, &p, rank, &trace, e) && can_evaluate(o, &p.run.plan, e) &&
+              open_outputs(o, &p, rank, &to, e) && can_evaluate(o, &p.run.plan, e) &&
               tr_open_data(&data, o, g, e);
     if (ok) {
         data.hash = *o->files.save || *o->files.load ? tr_data_hash(&data) : 0;
@@ -259,8 +271,7 @@ static bool train(tutti_comm *world, void *context, struct tr_error *e)
         if (p.run.plan.servers.async)
             ok = ok && tr_server_report_run(o, &p, &runner, world, e);
         else
-            ok =
-                ok && tr_checkpointing_open(&keeper, o, &runner, world, e) && steps(o, &p, &keeper, trace, e);
+            ok = ok && tr_checkpointing_open(&keeper, o, &runner, world, e) && steps(o, &p, &keeper, &to, e);
         tr_checkpointing_close(&keeper);
         if (ok || !world) { /* a rank that failed ends with its process: see tr_server_close */
             tr_runner_close(&runner);
@@ -268,8 +279,10 @@ static bool train(tutti_comm *world, void *context, struct tr_error *e)
         }
         tr_data_close(&data);
     }
-    if (trace)
-        fclose(trace);
+    if (to.trace)
+        fclose(to.trace);
+    if (to.log.to)
+        fclose(to.log.to);
     tr_prepared_free(&p);
     return ok;
 }

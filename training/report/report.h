@@ -32,6 +32,17 @@ void tr_line_evaluation(FILE *to, int64_t steps, double loss, bool in_hex);
 void tr_json_evaluation(FILE *to, int64_t steps, double loss);
 void tr_line_updates(FILE *to, const struct tr_runner *r, bool in_hex);
 
+/* A file with a line for each update: what it was, how long its step took, and what the loss of the text that
+ * is held out was behind it (NAN: none). A run that goes on adds to the file of the one before. */
+struct tr_log {
+    FILE *to;
+    const char *path;
+    bool csv;
+};
+bool tr_log_open(struct tr_log *l, const char *path, bool goes_on, struct tr_error *e);
+bool tr_log_step(const struct tr_log *l, const struct tr_report *of_step, const struct tr_runner *r,
+    double held_out, struct tr_error *e);
+
 /* The last step of all ranks as JSON for Perfetto. Collective; `to` is rank 0's, NULL elsewhere. */
 bool tr_trace_write(FILE *to, const struct tr_runner *r, struct tr_error *e);
 /* The pipeline of the last step, for the first rank of each stage. Collective; rank 0 prints. */
