@@ -216,6 +216,12 @@ compares()
         fail "ranges: $(cat "$scratch/begun")"
     [ "$(grep ^replay "$scratch/ranges" | tr -dc '0-9')" = 0101 ] || fail "ranges: $(cat "$scratch/ranges")"
 
+    # The plan has the device's memory by kind, as much as the run takes, and what kernels have beside it.
+    "$train" explain $gpt --device cuda --offload optimizer >"$scratch/out" || fail "explain: no memory"
+    grep -q '^device memory of rank 0, bytes' "$scratch/out" &&
+        grep -q '^host memory of rank 0, bytes' "$scratch/out" &&
+        grep -q "^  kernels' own *16777216 beside it" "$scratch/out" || fail "explain: $(cat "$scratch/out")"
+
     # Ranks that are threads have the bits of processes.
     only_there='--ranks-as threads'
     same $mlp --dp 2 --steps 3

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* explain.c: what a run would do, without running it: the paradigms' tables, the placements and messages
  * that follow from them, and with --tape RANK a rank's whole list. All ranks' tapes are checked first. */
+#include "training/backend/cuda.h"
 #include "training/commands/commands.h"
 #include "training/commands/explain.h"
 #include "training/commands/limits.h"
@@ -119,9 +120,12 @@ static void say_kinds(const char *of, int rank, const int64_t *peak, int64_t pea
     printf("  %-14s %12" PRId64 " at one time, in an arena of %" PRId64 "\n", "all", peak_total, arena);
 }
 
-static void say_memory(const struct tr_tape *t)
+static void say_memory(const struct tr_tape *t, bool device)
 {
-    say_kinds("memory", t->rank, t->peak, t->peak_total, t->arena);
+    say_kinds(device ? "device memory" : "memory", t->rank, t->peak, t->peak_total, t->arena);
+    if (device)
+        printf("  %-14s %12d beside it, for sums that several blocks of threads make\n", "kernels' own",
+            (int)TR_DEVICE_OWN_BYTES);
     if (t->host.arena)
         say_kinds("host memory", t->rank, t->host.peak, t->host.peak_total, t->host.arena);
 }
@@ -177,12 +181,12 @@ int tr_command_explain(int argc, char **argv)
     say_messages(tr_tapes_of(p.tapes, 0));
     say_attention(&p);
     say_copies(tr_tapes_of(p.tapes, 0));
-    say_memory(tr_tapes_of(p.tapes, 0));
+    say_memory(tr_tapes_of(p.tapes, 0), o.device);
     say_stages(&p);
     int grid = p.run.plan.mesh.n - p.run.plan.mesh.servers;
     if (p.run.plan.mesh.servers) { /* the first one: all have as much */
         say_messages(tr_tapes_of(p.tapes, grid));
-        say_memory(tr_tapes_of(p.tapes, grid));
+        say_memory(tr_tapes_of(p.tapes, grid), o.device);
     }
     if (p.run.graph.grid && o.plan.sizes.tp * o.plan.sizes.cp > 1)
         tr_explain_cuts(&o);
