@@ -116,7 +116,7 @@ replays()
         fail "$*: $(cat "$scratch/counts") in three steps, and not $graphs graphs in each but the first"
 }
 
-# compares WORDS OPTIONS: what compare says of two ranks that share the device.
+# compares WORDS OPTIONS: what compare says of ranks that share the device.
 stub_gpu=memory=40960
 compares()
 {
@@ -124,7 +124,7 @@ compares()
     shift
     rm -f "$scratch/shared"
     # shellcheck disable=SC2086 # options are words
-    STUB_GPU=devices=1,$stub_gpu,share=$scratch/shared "$train" compare $words -n 2 --device cuda "$@" \
+    STUB_GPU=devices=1,$stub_gpu,share=$scratch/shared "$train" compare $words --device cuda "$@" \
         >"$scratch/out" 2>"$scratch/said" || fail "compare $words: $(cat "$scratch/said")"
 }
 
@@ -234,30 +234,31 @@ compares()
 
     # compare has rows of devices, each with the golden program's bits, beside one of the processor; and says
     # where they ran in each of its forms.
-    compares "$mlp --layers 2 --batch 1 --steps 3" --json
+    compares "-n 2 $mlp --layers 2 --batch 1 --steps 3" --json
     if command -v python3 >/dev/null 2>&1; then
         python3 "$(dirname "$0")/compare_json.py" "$scratch/out" >"$scratch/said" ||
             fail "compare --json: $(cat "$scratch/said")"
     fi
-    row='.*"name": "\([^"]*\)", .*"device": "\([^"]*\)".* "equal": true.*'
+    row='.*"name": "\([^"]*\)", .*"device": "\([^"]*\)".* "equal": true.* "exposed": [0-9].*'
     rows=$(sed -n "s/$row/\1: \2,/p" "$scratch/out")
     [ "$(echo "$rows" | head -4 | tr '\n' ' ')" = \
         'one device: Stub, the processor: host, tensor parallel: Stub, tensor + sp: Stub, ' ] ||
         fail "compare: rows $rows"
-    compares "zero 1 2 $mlp --layers 2 --batch 2 --steps 3" --markdown --html "$scratch/page"
+    compares "zero 1 2 -n 2 $mlp --layers 2 --batch 2 --steps 3" --markdown --html "$scratch/page"
     grep -q '^| ZeRO 1 .* equal ' "$scratch/out" &&
         grep -q '^# ranks compute on 1 device, a Stub$' "$scratch/out" ||
         fail "compare --markdown: $(cat "$scratch/out")"
     grep -q ', 3 steps with AdamW, on 1 device, a Stub\.' "$scratch/page" ||
         fail "compare --html: $(grep -o '<p>.*' "$scratch/page" | head -2)"
+    compares "server ring --workers 2 $mlp --layers 2 --batch 2 --steps 4" # bytes are counted
     stub_gpu=memory=1
-    compares "$mlp --layers 2 --batch 2 --steps 3"
+    compares "-n 2 $mlp --layers 2 --batch 2 --steps 3"
     grep -q ' data parallel .* not run ' "$scratch/out" &&
         grep -q ' the processor .* equal ' "$scratch/out" &&
         grep -q '^# left out, data parallel: .* of its device it may have 524288, .* on the host$' \
             "$scratch/out" ||
         fail "compare without memory: $(cat "$scratch/out")"
-    compares "async server $mlp --layers 2 --batch 2 --steps 3"
+    compares "async server -n 2 $mlp --layers 2 --batch 2 --steps 3"
     grep -q '^# left out, server, asynchronous: servers that take pushes' "$scratch/out" ||
         fail "compare async: $(cat "$scratch/out")"
 
