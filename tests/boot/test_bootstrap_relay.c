@@ -6,6 +6,7 @@
  * get to one of them, so most get it from a rank. A rank in the hands of the test says that it has it and has
  * a door, behind which it does as it likes. */
 #include <fcntl.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -13,11 +14,19 @@
 #include "bootstrap/bootstrap_reach.h"
 #include "bootstrap/bootstrap_root.h"
 #include "meeting.h"
+#include "tests/rig/patience.h"
 
 enum { RANKS = 8, LATE_MS = 20000 };
 
+static void limit_time(void)
+{
+    alarm(patience_seconds(60));
+}
+
+TestSuite(bootstrap_relay, .init = limit_time);
+
 /* An id at a port that the system chose, whose root this process is. */
-static struct tt_id start_root(tutti_id *bytes, int few)
+static struct tt_id start_root(tutti_id *bytes, int few, int64_t timeout_ms)
 {
     struct tt_id id = { .agreed = true, .directory = TT_DIRECTORY_TMP, .count = 1 };
     id.nets[0] = (struct tt_net){ TT_FAMILY_IPV4, 0, { 127, 0, 0, 1 } };
@@ -27,7 +36,7 @@ static struct tt_id start_root(tutti_id *bytes, int few)
     tt_random_bytes(id.token, sizeof id.token);
     cr_assert_eq(tt_directory_make(id.directory), TUTTI_OK);
     setenv("TUTTI_HOSTID", "host of the root", 1);
-    cr_assert_eq(tt_root_start(&id, NULL, LATE_MS), TUTTI_OK, "%s", tt_last_error());
+    cr_assert_eq(tt_root_start(&id, NULL, timeout_ms), TUTTI_OK, "%s", tt_last_error());
     tt_id_write(&id, bytes);
     return id;
 }
@@ -80,7 +89,7 @@ static struct job start_job(int n, int few, int without, int64_t timeout_ms)
     cr_assert_eq(pipe(ends), 0);
     job.hears = ends[0];
     job.said = ends[1];
-    job.known = start_root(&job.id, few);
+    job.known = start_root(&job.id, few, timeout_ms);
     for (int r = 0; r < n; r++) {
         job.ranks[r] = r == without ? 0 : fork();
         if (r != without && job.ranks[r] == 0)
@@ -130,7 +139,8 @@ static struct played play(const struct job *job, int rank)
     cr_assert(stranger_greet(p.socket, rank, &challenge));
     tt_proof_make(&job->known, TT_ROLE_RANK, &challenge, proof);
     cr_assert(stranger_say(p.socket, proof, sizeof proof) && stranger_hear(p.socket, proof, sizeof proof));
-    tt_hello_write(&(struct tt_hello){ job->n, LATE_MS, 0, blob, blob, true, 0, net.port }, p.session, hello);
+    tt_hello_write(
+        &(struct tt_hello){ job->n, PATIENCE_MS, 0, blob, blob, true, 0, net.port }, p.session, hello);
     cr_assert(stranger_say(p.socket, hello, sizeof hello));
     return p;
 }
@@ -316,6 +326,7 @@ Test(bootstrap_relay, doors_open_to_the_token)
     say_taken(&p, false);
     cr_assert_eq(hear(&p, members, sizeof members), TT_FRAME_MEMBERS);
     cr_expect_arr_eq(got, members, sizeof members);
+    cr_expect_eq(poll(&(struct pollfd){ p.door, POLLIN, 0 }, 1, 100), 0, "nobody is sent to who has nothing");
     say_taken(&p, true);
     cr_expect_eq(hear(&p, members, sizeof members), TT_FRAME_VERDICT);
     close(p.socket);
