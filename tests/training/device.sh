@@ -360,6 +360,21 @@ ranks 'rank 1 died' 'instruction .* kernels cuda: host_call: told to fail' '' ,f
 ranks 'rank 1 died\|for a rank that has ended' 'graph_launch: told to fail' '' ,fail=graph_launch:1:broken
 ranks 'rank 1 died' 'is broken\|told to fail' '' ,fail=copy:40:broken
 
+# A text is that of the processor.
+# shellcheck disable=SC2086 # options are words
+"$train" $gpt --quiet --save "$scratch/learned" >"$scratch/out" 2>"$scratch/said" ||
+    fail "a model to go on with a text: $(cat "$scratch/said")"
+for mesh in '--device host' '--device cuda' '--device cuda --tp 2'; do
+    rm -f "$scratch/shared"
+    # shellcheck disable=SC2086 # options are words
+    STUB_GPU=devices=1,memory=40960,share=$scratch/shared "$train" sample --load "$scratch/learned" --quiet \
+        --prompt '  ' --tokens 6 --temperature 2 $mesh >"$scratch/text" 2>"$scratch/said" ||
+        fail "sample $mesh: $(cat "$scratch/said")"
+    [ "$mesh" != '--device host' ] || cp "$scratch/text" "$scratch/expected"
+    cmp -s "$scratch/text" "$scratch/expected" || fail "sample $mesh: another text"
+done
+[ "$(wc -c <"$scratch/expected")" -eq 9 ] || fail "a text has $(wc -c <"$scratch/expected") bytes, not 9"
+
 # All paradigms, and many of their products.
 rm -f "$scratch/shared"
 STUB_GPU=devices=2,memory=20480,share=$scratch/shared "$train" verify --quick --device cuda >"$scratch/out" \
