@@ -57,7 +57,7 @@ void ends_cross(const struct local_desk *d, tutti_comm *other, bool passes)
     desks[1].comm = other;
     local_fine(d, d->dev->stream.create(&desks[1].stream));
     for (int k = 0; k < 2 && !passes; k++)
-        tt_comm_find(desks[k].comm)->waiting.timeout_ms = SHORT_MS;
+        local_hurry(desks[k].comm, SHORT_MS);
     ranks_meet(d->me);
     for (int k = 0; k < 2; k++) {
         const struct local_desk *on = &desks[d->me->rank == 0 ? k : 1 - k];

@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/handle.h"
+#include "run/comm.h"
+
 bool local_fine(const struct local_desk *d, enum tt_dev_error error)
 {
     return ranks_expect(d->me, error == TT_DEV_OK, "device: %s", error == TT_DEV_OK ? "" : d->dev->why());
@@ -17,6 +20,11 @@ tutti_comm *local_join(struct ranks_me *me, const char *more, int64_t timeout_ms
     snprintf(options, sizeof options, "slice=8192;device=0%s", more);
     tutti_config config = { .size = sizeof config, .options = options, .timeout_ms = timeout_ms };
     return ranks_join(me, &config);
+}
+
+void local_hurry(const tutti_comm *comm, int64_t timeout_ms)
+{
+    tt_comm_find(comm)->waiting.timeout_ms = timeout_ms;
 }
 
 bool local_prepare(struct ranks_me *me, struct local_desk *d)

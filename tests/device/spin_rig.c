@@ -67,11 +67,6 @@ bool spin_says(struct ranks_me *me, const tutti_comm *comm, const char *question
     return ranks_expect(me, strstr(answer, words) != NULL, "%s: no \"%s\" in %s", question, words, end);
 }
 
-void spin_hurry(const tutti_comm *comm, int64_t timeout_ms)
-{
-    tt_comm_find(comm)->waiting.timeout_ms = timeout_ms;
-}
-
 struct tt_spin *spin_of(const tutti_comm *comm)
 {
     return tt_comm_find(comm)->device->spin;

@@ -25,8 +25,6 @@ tutti_comm *spin_join(struct ranks_me *me, const char *more, int64_t timeout_ms)
 /* A desk on the rank's device, and a communicator whose collectives kernels do: anything else is a
  * failure. */
 bool spin_sit_down(struct ranks_me *me, struct local_desk *d, int64_t timeout_ms);
-/* From now on its calls wait no longer than this: those that connect it should, also on a busy machine. */
-void spin_hurry(const tutti_comm *comm, int64_t timeout_ms);
 /* Destroys it, and gives back what the desk has: for tests that sit down many times. */
 void spin_get_up(struct local_desk *d);
 /* tutti_query of this communicator says so. */

@@ -122,8 +122,10 @@ static void stay_away(struct ranks_me *me)
         char words[64];
         bool first = me->rank == (away + 1) % N; /* to find it: the leader, and a follower */
         ranks_at(me, "rank %d never calls", away);
-        if (!led_sit_down(me, &d, first ? 300 : LED_LONG_MS))
+        if (!led_sit_down(me, &d, LED_LONG_MS))
             return;
+        if (first)
+            local_hurry(d.comm, 300);
         led_poison(&d);
         ranks_meet(me);
         if (me->rank != away)

@@ -457,7 +457,7 @@ static void stop(struct ranks_me *me)
         local_fine(&d, d.dev->fill(d.areas[GOT], POISON, AREA, d.stream));
         local_settle(&d);
         if (!aborts && me->rank != 1)
-            spin_hurry(d.comm, SHORT_MS);
+            local_hurry(d.comm, SHORT_MS);
         ranks_meet(me);
         if (me->rank != 1)
             group(&d, 0, CALLS);

@@ -52,8 +52,9 @@ static tutti_status sum(const struct local_desk *d)
 static void stay_away(struct ranks_me *me)
 {
     struct local_desk d;
-    if (!local_sit_down(me, &d, 300))
+    if (!local_sit_down(me, &d, 100000))
         return;
+    local_hurry(d.comm, 300);
     local_poison(&d);
     if (me->rank != 1)
         ranks_refused(me, sum(&d), TUTTI_TIMEOUT, "all_reduce", "not called yet by rank 1");
@@ -102,7 +103,8 @@ static void stay_away_from_group(struct ranks_me *me)
     if (!local_sit_down(me, &d, 100000))
         return;
     tutti_comm *first = d.comm;
-    d.comm = local_join(me, ";executor=host", 300);
+    d.comm = local_join(me, ";executor=host", 100000);
+    local_hurry(d.comm, 300);
     if (me->rank == 0) {
         tutti_group_start();
         for (int k = 0; k < 2; k++)

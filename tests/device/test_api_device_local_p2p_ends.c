@@ -65,8 +65,9 @@ static void stay_away(struct ranks_me *me)
         struct local_desk d;
         void *memory = NULL;
         ranks_at(me, "%d", grouped);
-        if (!local_sit_down(me, &d, 300) || !local_fine(&d, d.dev->memory.alloc_pinned(64, &memory)))
+        if (!local_sit_down(me, &d, 100000) || !local_fine(&d, d.dev->memory.alloc_pinned(64, &memory)))
             return;
+        local_hurry(d.comm, 300);
         uint32_t *word = memory;
         *word = 0;
         local_poison(&d);
@@ -330,8 +331,9 @@ static void take_time(struct ranks_me *me)
         struct local_desk d;
         void *memory = NULL;
         ranks_at(me, "%s", host ? "by the host" : "copied");
-        if (!local_sit_down(me, &d, 300) || !local_fine(&d, d.dev->memory.alloc_pinned(64, &memory)))
+        if (!local_sit_down(me, &d, 100000) || !local_fine(&d, d.dev->memory.alloc_pinned(64, &memory)))
             return;
+        local_hurry(d.comm, 300);
         uint32_t *word = memory;
         *word = 0;
         ranks_meet(me);

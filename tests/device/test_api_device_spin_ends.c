@@ -106,7 +106,7 @@ static void stay_away(struct ranks_me *me)
         if (!spin_sit_down(me, &d, SPIN_LONG_MS))
             return;
         if (first)
-            spin_hurry(d.comm, SHORT_MS);
+            local_hurry(d.comm, SHORT_MS);
         ranks_meet(me);
         if (me->rank != away)
             sum_of(&d, d.comm, away == 1 ? LONG / 4 : COUNT);
@@ -129,7 +129,7 @@ static void be_busy(struct ranks_me *me)
     uint32_t *word = NULL;
     if (!spin_sit_down(me, &d, SPIN_LONG_MS))
         return;
-    spin_hurry(d.comm, SHORT_MS);
+    local_hurry(d.comm, SHORT_MS);
     local_fine(&d, d.dev->memory.alloc_pinned(64, (void **)&word));
     *word = 0;
     ranks_meet(me);
@@ -382,8 +382,8 @@ static void cross(struct ranks_me *me)
     tutti_comm *other = spin_join(me, ";executor=spin", SPIN_LONG_MS);
     if (!spin_says(me, other, "executor", "S"))
         return;
-    spin_hurry(d.comm, *opposite ? SHORT_MS : SPIN_LONG_MS);
-    spin_hurry(other, *opposite ? SHORT_MS : SPIN_LONG_MS);
+    local_hurry(d.comm, *opposite ? SHORT_MS : SPIN_LONG_MS);
+    local_hurry(other, *opposite ? SHORT_MS : SPIN_LONG_MS);
     void *second;
     local_fine(&d, d.dev->stream.create(&second));
     ranks_meet(me);
@@ -439,7 +439,7 @@ static void replay_alone(struct ranks_me *me)
     if (!spin_sit_down(me, &d, SPIN_LONG_MS))
         return;
     void *runnable = capture(&d);
-    spin_hurry(d.comm, SHORT_MS);
+    local_hurry(d.comm, SHORT_MS);
     ranks_meet(me);
     if (me->rank != 1)
         local_fine(&d, d.dev->graph.launch(runnable, d.stream));
@@ -459,7 +459,7 @@ static void replay_and_call(struct ranks_me *me)
     if (!spin_sit_down(me, &d, SPIN_LONG_MS))
         return;
     void *runnable = capture(&d);
-    spin_hurry(d.comm, 4 * SHORT_MS);
+    local_hurry(d.comm, 4 * SHORT_MS);
     ranks_meet(me);
     if (me->rank != 1)
         local_fine(&d, d.dev->graph.launch(runnable, d.stream));

@@ -7,9 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/handle.h"
 #include "local_rig.h"
-#include "run/comm.h"
 #include "tests/rig/ranks_values.h"
 
 TestSuite(api_device_wordless, .timeout = 240);
@@ -252,7 +250,7 @@ static void differ(struct ranks_me *me)
     ranks_ok(me, tutti_comm_destroy(d.comm), "tutti_comm_destroy");
     if (!sit_down(me, &d))
         return;
-    tt_comm_find(d.comm)->waiting.timeout_ms = 300; /* those that connect it may take longer */
+    local_hurry(d.comm, 300);
     ranks_meet(me);
     if (me->rank == 0)
         ranks_refused(me,
