@@ -20,9 +20,9 @@ import numpy.typing
 
 Floats = numpy.typing.NDArray[numpy.float32]
 
-_HEAD = struct.Struct("<8sIIqq24s12q4dQ")  # what versions 2 and 3 have
+_HEAD = struct.Struct("<8sIIqq24s12q4dQ")  # what all versions have
 _ENTRY = struct.Struct("<40s3q4Q")
-_REST = 112  # bytes of the head that only version 3 has
+_REST = {2: 0, 3: 112, 4: 144}  # bytes of the head behind that, by version
 
 
 class Parameter(NamedTuple):
@@ -44,11 +44,11 @@ class Checkpoint(Mapping[str, Parameter]):
             if len(head) < _HEAD.size or head[:8] != b"TUTTICKP":
                 raise ValueError(f"{path} is no checkpoint of tutti-train: it does not begin with TUTTICKP")
             _, version, count, size, _, model, *numbers = _HEAD.unpack(head)
-            if version not in (2, 3):
-                raise ValueError(f"{path} is of version {version}; legal are 2 and 3")
+            if version not in _REST:
+                raise ValueError(f"{path} is of version {version}; legal are 2 to 4")
             if size != os.fstat(file.fileno()).st_size:
                 raise ValueError(f"{path} is cut: its head says {size} bytes")
-            head += file.read(_REST if version == 3 else 0)
+            head += file.read(_REST[version])
             table = file.read(count * _ENTRY.size)
         if len(table) != count * _ENTRY.size or _sum(head, table) != numbers[-1]:
             raise ValueError(f"{path} is damaged: the checksum of its head is wrong")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""older_checkpoint.py NEW OLD: writes what a checkpoint of version 3 was as version 2.
+"""older_checkpoint.py NEW OLD VERSION: writes what a checkpoint of version 4 was as version 2 or 3.
 
-After docs/training-models.md: a head without its last 112 bytes, and arrays at the next multiple of 4,096
-behind the shorter table.
+After docs/training-models.md: a head without its last bytes, and arrays at the next multiple of 4,096 behind
+the shorter table.
 """
 import struct
 import sys
@@ -17,15 +17,17 @@ def mixed(x):
 
 data = open(sys.argv[1], "rb").read()
 version, entries, length, first = struct.unpack_from("<IIqq", data, 8)
-assert version == 3
-table = bytearray(data[304 : 304 + 96 * entries])
-moved = (192 + len(table) + 4095) // 4096 * 4096
+assert version == 4
+older = int(sys.argv[3])
+size = {2: 192, 3: 304}[older]
+table = bytearray(data[336 : 336 + 96 * entries])
+moved = (size + len(table) + 4095) // 4096 * 4096
 for at in range(56, len(table), 96):
     struct.pack_into("<q", table, at, struct.unpack_from("<q", table, at)[0] + moved - first)
-head = bytearray(data[:192])
-struct.pack_into("<IIqq", head, 8, 2, entries, length + moved - first, moved)
+head = bytearray(data[:size])
+struct.pack_into("<IIqq", head, 8, older, entries, length + moved - first, moved)
 struct.pack_into("<Q", head, 184, 0)
-words = struct.unpack("<%dI" % ((192 + len(table)) // 4), head + table)
+words = struct.unpack("<%dI" % ((size + len(table)) // 4), head + table)
 struct.pack_into("<Q", head, 184, sum(mixed((i << 32) + word) for i, word in enumerate(words)) % 2**64)
 with open(sys.argv[2], "wb") as old:
     old.write((head + table).ljust(moved, b"\0") + data[first:])

@@ -109,8 +109,8 @@ bool tr_checkpoint_save(const struct tr_runner *r, const char *path, tutti_comm 
     tr_heading_make(&h, p->g, p->plan, r->data->seed);
     h.head.step = r->step * h.updates;
     h.head.norm = r->result.norm;
-    tr_data_short_name(r->data, h.head.data, sizeof h.head.data);
-    h.head.data_count = r->data->count, h.head.data_hash = r->data->hash;
+    tr_data_short_name(r->data, h.head.data.name, sizeof h.head.data.name);
+    h.head.data.count = r->data->count, h.head.data.hash = r->data->hash;
     bool ok = write_file(r, &h, part, path, ranks, e);
     if (!ok)
         unlink(part);

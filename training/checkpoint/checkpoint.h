@@ -9,8 +9,8 @@
  *     float32 arrays      of each parameter its values, then with AdamW m, then v, then what waits: rows
  *                         times columns elements, row by row, without padding, one after the other
  *
- * Version 2 has the head up to `norm` and then its sum; version 3 has what stands behind that as well. Both
- * are read, and version 3 is written.
+ * Version 2 has the head up to `norm` and then its sum; versions 3 and 4 have what stands behind that as
+ * well. All are read, and version 4 is written.
  *
  * A file is written under another name (FILE.part) and renamed when all of it is on the disk, so that FILE is
  * at any moment the old one or the new one, whole. */
@@ -19,7 +19,7 @@
 
 #include "training/checkpoint/pieces.h"
 
-enum { TR_CHECKPOINT_VERSION = 3, TR_CHECKPOINT_OLDEST = 2 };
+enum { TR_CHECKPOINT_VERSION = 4, TR_CHECKPOINT_OLDEST = 2 };
 
 struct tr_head {
     char magic[8]; /* "TUTTICKP" */
@@ -37,9 +37,17 @@ struct tr_head {
     /* version 3: what a run may change, and is told that it did */
     double capacity, balance; /* --capacity-factor and --aux-loss */
     int64_t bfloat16, stochastic; /* 1: --precision bfloat16, --rounding stochastic */
-    char data[64]; /* the name of what was learned, without its directory */
-    int64_t data_count; /* of tokens, or pictures */
-    uint64_t data_hash; /* of tokens, or pictures and classes: tr_data_hash */
+    struct {
+        char name[64]; /* of what was learned, without its directory */
+        int64_t count; /* of tokens, or pictures */
+        uint64_t hash; /* of tokens, or pictures and classes: tr_data_hash */
+    } data;
+    /* version 4: how the rate changes: --rate-schedule by enum tr_rate_curve, --warmup, --rate-steps,
+     * --rate-min */
+    struct {
+        int64_t curve, warmup, until;
+        double least;
+    } course;
 };
 
 struct tr_saved {

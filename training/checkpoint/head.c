@@ -19,7 +19,7 @@
 #endif
 
 /* docs/training-models.md tells where things lie. */
-_Static_assert(sizeof(struct tr_head) == 304 && sizeof(struct tr_saved) == 96, "a checkpoint has padding");
+_Static_assert(sizeof(struct tr_head) == 336 && sizeof(struct tr_saved) == 96, "a checkpoint has padding");
 
 enum { FIRST_ALIGN = 4096, MOST_ENTRIES = 1 << 20, CELLS = 64 };
 static const char magic[8] = { 'T', 'U', 'T', 'T', 'I', 'C', 'K', 'P' };
@@ -42,8 +42,9 @@ int64_t tr_heading_place(const struct tr_heading *h, int entry, enum tr_kind kin
 /* Bytes of a head of this version. */
 static int64_t head_bytes(uint32_t version)
 {
-    return version == TR_CHECKPOINT_OLDEST ? (int64_t)offsetof(struct tr_head, capacity)
-                                           : (int64_t)sizeof(struct tr_head);
+    return version == 2   ? (int64_t)offsetof(struct tr_head, capacity)
+           : version == 3 ? (int64_t)offsetof(struct tr_head, course)
+                          : (int64_t)sizeof(struct tr_head);
 }
 
 /* Where arrays lie depends on the size of the head. */
@@ -78,7 +79,8 @@ void tr_heading_make(struct tr_heading *h, const struct tr_graph *g, const struc
         .capacity = g->capacity,
         .balance = g->balance,
         .bfloat16 = p->numbers.bfloat16,
-        .stochastic = p->numbers.stochastic };
+        .stochastic = p->numbers.stochastic,
+        .course = { p->optimizer.curve, p->optimizer.warmup, p->optimizer.until, p->optimizer.least } };
     memcpy(h->head.magic, magic, sizeof magic);
     snprintf(h->head.model, sizeof h->head.model, "%s", g->model);
     if (g->experts) /* how many a token has shows in no parameter */
@@ -247,7 +249,7 @@ bool tr_heading_read(
         return false;
     if (!sane || h->head.bytes != s.st_size || sum_heading(h) != h->head.sum)
         return tr_fail(e, "%s is damaged: the checksum of its head is wrong", path);
-    h->head.model[sizeof h->head.model - 1] = h->head.data[sizeof h->head.data - 1] = 0;
+    h->head.model[sizeof h->head.model - 1] = h->head.data.name[sizeof h->head.data.name - 1] = 0;
     if (!run)
         return lies_so(h, path, e);
     run->head.version = h->head.version;

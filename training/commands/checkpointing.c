@@ -42,15 +42,28 @@ static FILE *people(const struct tr_checkpointing *k)
 static void say_other_data(
     FILE *to, const struct tr_head *h, const struct tr_graph *g, const struct tr_data *d)
 {
-    char name[sizeof h->data];
+    char name[sizeof h->data.name];
     tr_data_short_name(d, name, sizeof name);
-    if (!*h->data || h->data_hash == d->hash)
+    if (!*h->data.name || h->data.hash == d->hash)
         return;
-    fprintf(to, "; the data was %s", h->data);
-    if (h->data_count)
-        fprintf(to, ", %" PRId64 " %s", h->data_count, g->grid ? "pictures" : "tokens");
-    if (!strcmp(h->data, name) && h->data_count == d->count)
+    fprintf(to, "; the data was %s", h->data.name);
+    if (h->data.count)
+        fprintf(to, ", %" PRId64 " %s", h->data.count, g->grid ? "pictures" : "tokens");
+    if (!strcmp(h->data.name, name) && h->data.count == d->count)
         fprintf(to, ", and they are others now");
+}
+
+/* How the rate changed, as the options that say it, where they are others now. */
+static void say_other_rates(FILE *to, const struct tr_head *h, const struct tr_optimizer *o)
+{
+    bool known = h->course.curve >= 0 && h->course.curve < TR_CURVES;
+    bool same = h->course.curve == o->curve && h->course.warmup == o->warmup && h->course.until == o->until;
+    if (!known || (same && h->course.least == o->least))
+        return;
+    fprintf(to, "; the rate went by --rate-schedule %s --warmup %" PRId64, tr_curve_names[h->course.curve],
+        h->course.warmup);
+    if (h->course.curve != TR_CURVE_CONSTANT)
+        fprintf(to, " --rate-steps %" PRId64 " --rate-min %g", h->course.until, h->course.least);
 }
 
 /* What may differ and still does. */
@@ -65,6 +78,8 @@ static void say_loaded(const struct tr_checkpointing *k, const struct tr_head *h
         fprintf(to, "; the batch was %" PRId64, h->batch);
     if (h->rate != p->optimizer.rate)
         fprintf(to, "; the rate was %g", h->rate);
+    if (h->version > 3)
+        say_other_rates(to, h, &p->optimizer);
     if (h->decay != p->optimizer.decay)
         fprintf(to, "; the decay was %g", h->decay);
     if (h->clip != p->optimizer.clip)
