@@ -382,62 +382,16 @@ void tt_device_close(struct tt_comm *comm)
 
 static const char *const names[SIDES] = { "send", "recv" };
 
-struct span { /* what an argument of a call points to */
-    const char *call, *argument;
-    const void *pointer;
-    uint64_t bytes;
-};
-
-/* True if the end of it lies in the same range of addresses, where memory that grows is mapped part by part.
- * A hole between is not seen. */
-static bool ends_in_range(const struct tt_device *d, struct span s, const struct tt_dev_pointer *what)
-{
-    struct tt_dev_pointer last;
-    return d->dev->memory.classify((const char *)s.pointer + s.bytes - 1, &last) == TT_DEV_OK &&
-           last.kind == what->kind && last.device == what->device && last.range == what->range;
-}
-
-/* An error unless the current device can have all of it, or it is ordinary memory. */
-static tutti_status classify(const struct tt_device *d, struct span s, enum tt_dev_kind *kind)
-{
-    struct tt_dev_pointer what;
-    enum tt_dev_error error = d->dev->memory.classify(s.pointer, &what);
-    if (error == TT_DEV_BROKEN)
-        return tt_device_broken(d);
-    if (error != TT_DEV_OK)
-        return tt_fail(
-            TUTTI_INVALID_ARGUMENT, "%s: %s is %p: %s", s.call, s.argument, s.pointer, d->dev->why());
-    if (what.kind == TT_DEV_DEVICE && what.device != d->number)
-        return tt_fail(TUTTI_INVALID_ARGUMENT,
-            "%s: %s is memory of device %d; legal: of this communicator's, %d, or of the host", s.call,
-            s.argument, what.device, d->number);
-    bool inside = what.kind == TT_DEV_HOST || (uintptr_t)s.pointer + s.bytes <= what.base + what.bytes;
-    if (!inside && !ends_in_range(d, s, &what))
-        return tt_fail(TUTTI_INVALID_ARGUMENT,
-            "%s: %s is %p, and needs %llu bytes; its allocation ends after %llu", s.call, s.argument,
-            s.pointer, (unsigned long long)s.bytes,
-            (unsigned long long)(what.base + what.bytes - (uintptr_t)s.pointer));
-    *kind = what.kind;
-    return TUTTI_OK;
-}
-
-tutti_status tt_device_check_memory(
-    const struct tt_device *d, const char *call, const void *ptr, uint64_t bytes)
-{
-    enum tt_dev_kind kind;
-    return classify(d, (struct span){ call, "ptr", ptr, bytes }, &kind);
-}
-
 static tutti_status check_buffer(const struct tt_call *call, int side, enum tt_dev_kind *kind)
 {
-    struct span s = { .call = tt_collectives[call->collective].name,
+    struct tt_device_span s = { .call = tt_collectives[call->collective].name,
         .argument = names[side],
         .pointer = side == TT_IN ? call->send : call->recv,
         .bytes = tt_call_bytes(call, side) };
     *kind = TT_DEV_HOST;
     if (s.pointer == NULL || s.bytes == 0 || call->collective == TT_BARRIER)
         return TUTTI_OK;
-    return classify(call->comm->device, s, kind);
+    return tt_device_classify(call->comm->device, s, kind);
 }
 
 /* Fails unless a stream can copy the scalar from where it lies, which is asked when the operator is created,
@@ -445,8 +399,8 @@ static tutti_status check_buffer(const struct tt_call *call, int side, enum tt_d
 static tutti_status check_scalar(const struct tt_device *d, const char *name, const struct tt_operator *o)
 {
     enum tt_dev_kind kind;
-    struct span s = { name, "scalar of the pre-mul-sum", o->scalar, o->element_bytes };
-    tutti_status status = classify(d, s, &kind);
+    struct tt_device_span s = { name, "scalar of the pre-mul-sum", o->scalar, o->element_bytes };
+    tutti_status status = tt_device_classify(d, s, &kind);
     if (status != TUTTI_OK || kind != TT_DEV_HOST)
         return status;
     return tt_fail(TUTTI_INVALID_ARGUMENT,

@@ -145,7 +145,16 @@ void tt_device_leave(const struct tt_device *device, int before);
  * no device. */
 tutti_status tt_device_check_scalar(
     const struct tt_comm *comm, const char *name, const struct tt_operator *o);
-/* Fails, by INVALID_ARGUMENT, unless calls of the communicator can have this memory. */
+/* What an argument of a call points to, and of what kind it is; fails, by INVALID_ARGUMENT, unless the current
+ * device can have all of it, or it is ordinary memory. */
+struct tt_device_span {
+    const char *call, *argument;
+    const void *pointer;
+    uint64_t bytes;
+};
+tutti_status tt_device_classify(
+    const struct tt_device *device, struct tt_device_span span, enum tt_dev_kind *kind);
+/* The same of memory that calls of the communicator are to have. */
 tutti_status tt_device_check_memory(
     const struct tt_device *device, const char *call, const void *ptr, uint64_t bytes);
 /* Checks what concerns the device in a call on a CUDA stream. */

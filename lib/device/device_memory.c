@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* device_memory.c: memory of a device that tutti_mem_alloc gives, and what users register.
+/* device_memory.c: memory of a device that tutti_mem_alloc gives, what users register, and what is legal as a
+ * buffer of a call.
  *
  * What is given is a segment, so that other processes can be given it. Which segments there are stands in a
  * list that only grows; entries are used again. There is no lock: a fork may come at any moment, and a child,
@@ -159,6 +160,48 @@ bool tt_device_memory_free(void *ptr, tutti_status *status)
     }
     atomic_store(&e->is, *status == TUTTI_OK ? NULL : ptr);
     return true;
+}
+
+/* --- What calls are given */
+
+/* True if the end of it lies in the same range of addresses, where memory that grows is mapped part by part.
+ * A hole between is not seen. */
+static bool ends_in_range(
+    const struct tt_device *d, struct tt_device_span s, const struct tt_dev_pointer *what)
+{
+    struct tt_dev_pointer last;
+    return d->dev->memory.classify((const char *)s.pointer + s.bytes - 1, &last) == TT_DEV_OK &&
+           last.kind == what->kind && last.device == what->device && last.range == what->range;
+}
+
+tutti_status tt_device_classify(const struct tt_device *d, struct tt_device_span s, enum tt_dev_kind *kind)
+{
+    struct tt_dev_pointer what;
+    enum tt_dev_error error = d->dev->memory.classify(s.pointer, &what);
+    if (error == TT_DEV_BROKEN)
+        return tt_device_broken(d);
+    if (error != TT_DEV_OK)
+        return tt_fail(
+            TUTTI_INVALID_ARGUMENT, "%s: %s is %p: %s", s.call, s.argument, s.pointer, d->dev->why());
+    if (what.kind == TT_DEV_DEVICE && what.device != d->number)
+        return tt_fail(TUTTI_INVALID_ARGUMENT,
+            "%s: %s is memory of device %d; legal: of this communicator's, %d, or of the host", s.call,
+            s.argument, what.device, d->number);
+    bool inside = what.kind == TT_DEV_HOST || (uintptr_t)s.pointer + s.bytes <= what.base + what.bytes;
+    if (!inside && !ends_in_range(d, s, &what))
+        return tt_fail(TUTTI_INVALID_ARGUMENT,
+            "%s: %s is %p, and needs %llu bytes; its allocation ends after %llu", s.call, s.argument,
+            s.pointer, (unsigned long long)s.bytes,
+            (unsigned long long)(what.base + what.bytes - (uintptr_t)s.pointer));
+    *kind = what.kind;
+    return TUTTI_OK;
+}
+
+tutti_status tt_device_check_memory(
+    const struct tt_device *d, const char *call, const void *ptr, uint64_t bytes)
+{
+    enum tt_dev_kind kind;
+    return tt_device_classify(d, (struct tt_device_span){ call, "ptr", ptr, bytes }, &kind);
 }
 
 /* --- Register */
