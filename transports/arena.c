@@ -339,6 +339,27 @@ tutti_status tt_arena_free(void *ptr)
     return status;
 }
 
+struct tt_arena_share {
+    void *ptr;
+    _Atomic int users;
+};
+
+struct tt_arena_share *tt_arena_share(void *ptr, int users)
+{
+    struct tt_arena_share *share = malloc(sizeof *share);
+    if (share != NULL)
+        *share = (struct tt_arena_share){ ptr, users };
+    return share;
+}
+
+void tt_arena_drop_share(struct tt_arena_share *share)
+{
+    if (share == NULL || atomic_fetch_sub(&share->users, 1) > 1)
+        return;
+    tt_arena_free(share->ptr);
+    free(share);
+}
+
 void tt_arena_empty(void *ptr, uint64_t bytes)
 {
     madvise(ptr, bytes, MADV_REMOVE);

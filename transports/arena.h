@@ -52,6 +52,12 @@ struct tt_deferred_free {
 };
 void tt_arena_free_later(struct tt_deferred_free *deferred);
 
+/* Memory of tt_arena_alloc that so many have: who drops it last frees it. NULL: there is no memory for that,
+ * and the other one stays. */
+struct tt_arena_share;
+struct tt_arena_share *tt_arena_share(void *ptr, int users);
+void tt_arena_drop_share(struct tt_arena_share *share); /* NULL: nothing */
+
 /* Takes both descriptors, also when it fails; life may be -1. Gives a reference; the own arena is known,
  * too. */
 tutti_status tt_arena_import(int fd, int life, struct tt_arena **arena);

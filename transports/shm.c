@@ -260,11 +260,17 @@ static void close_endpoint(struct tt_endpoint *head)
     free_endpoint(e);
 }
 
+static void bequeath(struct tt_endpoint *head, struct tt_arena_share *memory)
+{
+    ((struct tt_shm_endpoint *)head)->deferred->bequeathed = memory;
+}
+
 static const struct tt_memory_ops memory_ops = {
     .present = present,
     .introduce = introduce,
     .settle = tt_arena_drop_held,
     .tidy = tt_shm_tidy,
+    .bequeath = bequeath,
 };
 
 const struct tt_transport tt_shm = {

@@ -145,6 +145,7 @@ static bool nobody_holds(struct tt_deferred_free *head)
     for (int rank = 0; rank < deferred->n; rank++)
         if (deferred->arenas[rank] != NULL)
             tt_arena_release(deferred->arenas[rank]);
+    tt_arena_drop_share(deferred->bequeathed);
     free(deferred);
     return true;
 }

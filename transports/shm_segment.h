@@ -161,6 +161,7 @@ struct tt_shm_peer {
 struct tt_shm_deferred_free {
     struct tt_deferred_free head; /* first */
     const _Atomic uint32_t *holders;
+    struct tt_arena_share *bequeathed; /* NULL: nothing is */
     int n;
     struct tt_arena *arenas[];
 };

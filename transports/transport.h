@@ -259,6 +259,7 @@ struct tt_control_ops {
 };
 
 /* The memory part of a transport: what it does with memory and descriptors. */
+struct tt_arena_share;
 struct tt_memory_ops {
     /* Before endpoints connect, their processes hand each other descriptors (over a local socket, once).
      * present: new ones of this process, for a peer. introduce: a peer's, which it takes, also when it fails;
@@ -272,6 +273,10 @@ struct tt_memory_ops {
      * return to the system. That takes a while here, and once more when a slot is used again; the caller sees
      * to it that it is rare. */
     void (*tidy)(struct tt_endpoint *e);
+
+    /* Drops this memory, which peers may read, when all of them have closed their endpoints, or are gone. Once,
+     * before close. NULL: no peer reads any. */
+    void (*bequeath)(struct tt_endpoint *e, struct tt_arena_share *memory);
 };
 
 struct tt_transport {

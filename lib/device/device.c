@@ -314,13 +314,28 @@ static void forget_spin(const struct tt_device *d)
     tt_spin_forget(&setup);
 }
 
+/* The pinned memory has two users from now on: peers, one of which may still have to look whether a kernel of
+ * this rank's is over; and this rank, or graphs that outlive it. */
+static struct tt_arena_share *share_pinned(const struct tt_device *d)
+{
+    struct tt_endpoint *e = d->comm->endpoint;
+    const struct tt_memory_ops *memory = e->transport->memory;
+    struct tt_arena_share *share = d->pinned != NULL ? tt_arena_share(d->pinned, 2) : NULL;
+    if (memory != NULL && memory->bequeath != NULL)
+        memory->bequeath(e, share);
+    else
+        tt_arena_drop_share(share);
+    return share;
+}
+
 /* Gives back what the communicator has on its device. In a thread that uses no device, CUDA would choose one
  * for that. */
 static void give_up(struct tt_device *d)
 {
     int before;
     bool entered = enter(d, &before);
-    bool kept = tt_replays_close(d);
+    struct tt_arena_share *share = share_pinned(d);
+    bool kept = tt_replays_close(d, share);
     if (d->spin != NULL)
         tt_spin_end(d->spin);
     if (d->led != NULL)
@@ -354,8 +369,8 @@ static void give_up(struct tt_device *d)
         forget_spin(d);
     if (entered)
         tt_device_leave(d, before);
-    if (d->pinned != NULL && drained)
-        tt_arena_free(d->pinned);
+    if (drained)
+        tt_arena_drop_share(share);
 }
 
 void tt_device_close(struct tt_comm *comm)

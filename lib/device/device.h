@@ -252,10 +252,11 @@ static inline void *tt_device_seen(const struct tt_device *device, const void *a
 }
 
 /* Calls in graphs (device_capture.c). `open` makes the worker, and `close` ends it; true: graphs remain that
- * have the worker, the pinned memory and the order event now. `live`: graphs have calls; `run`: the device
- * has reached one, or the worker runs it. */
+ * have the worker, this part of the pinned memory and the order event now. `live`: graphs have calls; `run`:
+ * the device has reached one, or the worker runs it. */
 tutti_status tt_replays_open(struct tt_device *device);
-bool tt_replays_close(struct tt_device *device);
+struct tt_arena_share;
+bool tt_replays_close(struct tt_device *device, struct tt_arena_share *pinned);
 bool tt_replays_live(const struct tt_device *device);
 bool tt_replays_run(const struct tt_device *device);
 /* Waits until no captured call runs. The worker may still be at the end of one that the stream has passed. */

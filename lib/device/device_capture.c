@@ -69,6 +69,7 @@ struct tt_replays { /* of a communicator */
     /* Once it is. */
     struct tt_replays *next;
     uint8_t *pinned;
+    struct tt_arena_share *share; /* the graphs' part of that */
     void *order_event;
     struct tt_led *led; /* NULL: none */
     struct tt_spin *spin; /* likewise */
@@ -311,7 +312,7 @@ static void sweep(void)
         if (home->spin != NULL)
             tt_spin_free(home->spin, true);
         home->dev->memory.unpin(home->pinned);
-        tt_arena_free(home->pinned);
+        tt_arena_drop_share(home->share);
         free_home(home);
     }
     pthread_mutex_unlock(&left.lock);
@@ -355,7 +356,7 @@ static void detach(struct tt_replays *home)
     tt_wait_awake(&w);
 }
 
-bool tt_replays_close(struct tt_device *d)
+bool tt_replays_close(struct tt_device *d, struct tt_arena_share *pinned)
 {
     struct tt_replays *home = d->replays;
     if (home != NULL)
@@ -373,6 +374,7 @@ bool tt_replays_close(struct tt_device *d)
         for (int i = 0; i < c->batch.count; i++)
             tt_call_release(&c->batch.calls[i].call);
     home->pinned = d->pinned;
+    home->share = pinned;
     home->order_event = d->order_event;
     home->led = d->led;
     home->spin = d->spin;

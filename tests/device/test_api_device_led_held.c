@@ -249,3 +249,65 @@ Test(api_device_led_held, no_kernel_after_a_rank_has_left)
     plugin_must_be_stub();
     led_run({ "queues=8", N, 0, come_after, NULL, 0 }, { "queues=8", N, 2, come_after, NULL, 0 });
 }
+
+/* --- A rank that destroys its end as soon as it has its own results */
+
+static struct {
+    const _Atomic int *destroyed; /* by how many */
+    int wanted;
+} late;
+
+/* The worker of this rank sees that the kernel is over when all others have destroyed their ends. */
+static bool look_late(struct tt_meeting *meeting, const struct tt_gate *gate, uint64_t signature)
+{
+    const struct tt_led *led = (const struct tt_led *)(const void *)meeting;
+    while (led->phase == TT_LED_LEFT && atomic_load(late.destroyed) < late.wanted)
+        ranks_sleep_us(1000);
+    return tt_led_advance(meeting, gate, signature);
+}
+
+static void destroy_at_once(struct ranks_me *me)
+{
+    enum { FEW = 3 };
+    const bool *message = me->context;
+    struct local_desk d;
+    int32_t given[FEW * N], slow = *message ? 0 : me->n - 1;
+    _Atomic int *destroyed = me->shared;
+    if (!led_sit_down(me, &d, LED_LONG_MS))
+        return;
+    struct tt_led *led = led_device(&d)->led;
+    struct tt_led *meets = *message ? tt_led_pair(led, 1 - me->rank, me->rank == 1) : led;
+    for (int i = 0; i < FEW * me->n; i++)
+        given[i] = me->rank * 100 + i;
+    local_give(&d, GIVEN, given, sizeof given);
+    late.destroyed = destroyed;
+    late.wanted = me->n - 1;
+    if (me->rank == slow)
+        meets->meeting.advance = look_late;
+    ranks_meet(me);
+    if (*message && me->rank == 0)
+        ranks_ok(me, tutti_send(d.areas[GIVEN], FEW, TUTTI_INT32, 1, d.comm, local_on(&d)), "send");
+    else if (*message)
+        ranks_ok(me, tutti_recv(d.areas[GOT], FEW, TUTTI_INT32, 0, d.comm, local_on(&d)), "recv");
+    else
+        ranks_ok(me, tutti_scatter(d.areas[GIVEN], d.areas[GOT], FEW, TUTTI_INT32, 1, d.comm, local_on(&d)),
+            "scatter");
+    local_drains(&d);
+    const int32_t *got = (const int32_t *)(const void *)local_take(&d, GOT, sizeof *got * FEW);
+    for (int i = 0; i < FEW && !(*message && me->rank == 0); i++) {
+        int expected = *message ? i : 100 + me->rank * FEW + i;
+        ranks_expect(me, got[i] == expected, "element %d is %d, expected %d", i, got[i], expected);
+    }
+    ranks_ok(me, tutti_comm_state(d.comm), "the end of the call");
+    ranks_part(me, d.comm);
+    atomic_fetch_add(destroyed, 1);
+}
+
+Test(api_device_led_held, destroyed_before_others_have_looked)
+{
+    static const bool collective = false, message = true;
+    plugin_must_be_stub();
+    led_run({ "queues=8", N, 0, destroy_at_once, &collective, 0 },
+        { "queues=1", N, 2, destroy_at_once, &collective, 0 },
+        { "queues=8", 2, 0, destroy_at_once, &message, 0 });
+}
