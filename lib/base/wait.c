@@ -26,7 +26,8 @@
 #include "base/clock.h"
 
 enum { SPINNING, YIELDING, ARMED }; /* tt_wait_is_long and _asleep know their order */
-enum { TICK_NS = TT_TICK_MS * 1000000, NAP_NS = 1000000, FIRST_NAP_NS = 20000, JUDGE_NS = 50 * 1000000 };
+enum { TICK_NS = TT_TICK_MS * 1000000, NAP_NS = 1000000, FIRST_NAP_NS = 20000 };
+enum { JUDGE_NS = 50 * 1000000, JUDGE_TURNS = 50 };
 enum { LOOK_NS = 50000, LOOK_PART = 1000 };
 enum { LONG_NS = 2000000 }; /* of a sleep */
 enum { MEMORY_NS = 10 }; /* of a poll that finds a line as it was */
@@ -355,17 +356,18 @@ bool tt_wait_idle(struct tt_wait *w)
     return yield(w);
 }
 
-/* Work was there after a timeout: is its ring on the way? */
+/* Work was there after a timeout: is its ring on the way? A ringer that was preempted has its turn when all
+ * programs of its core have had theirs, so patience is counted in turns of this thread, not in time alone. */
 static void judge(struct tt_wait *w)
 {
     int64_t until = tt_now_ns() + JUDGE_NS;
-    while (!rung(w)) {
-        int64_t left = until - tt_now_ns();
-        if (left <= 0) {
+    for (int turn = 0; !rung(w); turn++) {
+        if (turn >= JUDGE_TURNS && tt_now_ns() >= until) {
             atomic_fetch_add_explicit(&lost, 1, memory_order_relaxed);
             return;
         }
-        sleep_on_bells(w, left);
+        sched_yield();
+        sleep_on_bells(w, NAP_NS);
     }
 }
 
