@@ -69,18 +69,21 @@ static void fail_item(struct tt_work_item *item, tutti_status status)
 /* Serves the hook, or idles. */
 static void idle(struct tt_stream *s, struct tt_wait *w)
 {
-    const struct tt_idle_hook *hook = s->idle_hook;
-    if (hook != NULL && hook->serve(hook->context)) {
+    if (s->idle_hook != NULL && s->idle_hook->serve(s->idle_hook->context))
         tt_wait_awake(w);
-        return;
-    }
-    if (hook != NULL && tt_wait_is_long(w))
-        tt_wait_look(w, hook->looks(hook->context));
-    tt_wait_idle(w);
+    else
+        tt_wait_idle(w);
 }
 
-/* Waits until the hook lets the item begin. The bell rings when there is something to serve meanwhile; that
- * the item may begin a device's word tells, for which nobody rings. */
+/* Whether there is anything for the hook to look for, which may change while it waits: the bell rings then. */
+static void look(const struct tt_stream *s, struct tt_wait *w)
+{
+    if (s->idle_hook != NULL && tt_wait_is_long(w))
+        tt_wait_look(w, s->idle_hook->looks(s->idle_hook->context));
+}
+
+/* Waits until the hook lets the item begin. That it may, a device's word tells, for which nobody rings, or the
+ * end of the last graph that it waited for. */
 static void await_turn(struct tt_stream *s, const struct tt_work_item *item)
 {
     struct tt_doorbell *bell = &s->fed;
@@ -102,8 +105,10 @@ static struct tt_work_item *next_item(struct tt_stream *s)
     struct tt_wait w;
     tt_wait_begin(&w, s->policy, &bell, 1);
     while (atomic_load_explicit(&s->last, memory_order_acquire) == done &&
-           !atomic_load_explicit(&s->leaving, memory_order_acquire))
+           !atomic_load_explicit(&s->leaving, memory_order_acquire)) {
+        look(s, &w);
         idle(s, &w);
+    }
     tt_wait_awake(&w);
     pthread_mutex_lock(&tt_streams_lock);
     struct tt_work_item *item = tt_work_item_pop(&s->first);

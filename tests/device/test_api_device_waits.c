@@ -415,3 +415,87 @@ Test(api_device_waits, a_rank_of_the_process_leaves)
     plugin_must_be_stub();
     graph_run({ "devices=2", 2, RANKS_THREADS, leave_who_is_waited_for, NULL, 0 });
 }
+
+/* --- Another communicator pins memory for all devices of the process, which waits for what these have to do,
+ * with the lock that everybody needs to enqueue. So it is legal once all have called what is waited for, also
+ * if a stream has not come so far; the calls of one rank need nothing that another has yet to enqueue. */
+static void hold_up(void *argument)
+{
+    (void)argument;
+    ranks_sleep_us(20000);
+}
+
+static void join_meanwhile(struct ranks_me *me)
+{
+    struct graph_rig rig;
+    if (!graph_rig_make(me, &rig) || !graph_rig_join(&rig))
+        return;
+    for (int round = 0; round < 2 * me->n; round++) {
+        struct graph_rig another = rig;
+        ranks_at(me, "round %d", round);
+        graph_give(&rig, round, rig.streams[0]);
+        if (me->rank == round % me->n)
+            graph_fine(&rig, rig.dev->host_call(rig.streams[0], hold_up, NULL));
+        graph_reduce(&rig, GIVEN, REDUCED, rig.streams[0]);
+        graph_fetch(&rig, round, REDUCED, rig.streams[0]);
+        if (!graph_rig_join(&another))
+            return;
+        graph_reduce(&another, GIVEN, EAGER, another.streams[0]);
+        graph_fetch(&another, round, EAGER, another.streams[0]);
+        graph_settle(&rig);
+        graph_is_sum(&rig, round, REDUCED, 1);
+        graph_is_sum(&another, round, EAGER, 1);
+        ranks_part(me, another.comm);
+    }
+    ranks_part(me, rig.comm);
+}
+
+Test(api_device_waits, communicators_are_made_meanwhile)
+{
+    plugin_must_be_stub();
+    graph_run({ "devices=3,queues=1,lock=process", 3, RANKS_THREADS, join_meanwhile, NULL, 0 },
+        { "devices=2,queues=8,lock=process", 2, RANKS_THREADS, join_meanwhile, NULL, 0 });
+}
+
+Test(api_device_waits, communicators_are_made_while_the_host_serves)
+{
+    plugin_must_be_stub();
+    setenv("TUTTI_EXECUTOR", "host", 1);
+    graph_run({ "devices=2,queues=8,lock=process", 2, RANKS_THREADS, join_meanwhile, NULL, 0 });
+}
+
+/* --- A worker that waits until an item may begin looks for that, whatever its hook looks for: that the last
+ * graph is gone nobody rings for. */
+static _Atomic bool may;
+
+static bool no(void *context)
+{
+    (void)context;
+    return false;
+}
+
+static bool it_may(void *context, const struct tt_batch *next)
+{
+    (void)context;
+    (void)next;
+    return atomic_load(&may);
+}
+
+Test(api_device_waits, an_item_that_nobody_rings_for)
+{
+    static const struct tt_idle_hook hook = { no, no, it_may, NULL };
+    enum { ASLEEP_US = 150000 };
+    tutti_stream handle;
+    tutti_status status;
+    uint64_t before = tt_wait_lost();
+    cr_assert_eq(tt_stream_make(&hook, &handle), TUTTI_OK);
+    struct tt_work_item *item = tt_work_item_take(NULL);
+    cr_assert_not_null(item);
+    cr_assert_eq(tt_work_item_submit_after(item, handle, (struct tt_position){ 0 }), TUTTI_OK);
+    struct tt_stream *stream = tt_stream_find("a test", handle, &status);
+    ranks_sleep_us(ASLEEP_US);
+    atomic_store(&may, true);
+    cr_expect(tt_position_wait((struct tt_position){ stream, tt_stream_last(stream) }, -1));
+    tt_stream_unmake(handle);
+    cr_expect_eq(tt_wait_lost(), before);
+}
