@@ -226,8 +226,8 @@ KERNEL(from_float, bfloat16.from_float,
     (ON, uint16_t *to, const float *from, int64_t n, const struct tr_chance *by), (on, to, from, n, by))
 KERNEL(add_halves, bfloat16.add, (ON, uint16_t *sum, const uint16_t *a, const uint16_t *b, int64_t n),
     (on, sum, a, b, n))
-KERNEL(gelu, gelu, (ON, float *y, const float *x, int64_t n), (on, y, x, n))
-KERNEL(gelu_dx, gelu_dx, (ON, float *dx, const float *dy, const float *x, int64_t n), (on, dx, dy, x, n))
+KERNEL(gelu, gelu.forward, (ON, float *y, const float *x, int64_t n), (on, y, x, n))
+KERNEL(gelu_dx, gelu.dx, (ON, float *dx, const float *dy, const float *x, int64_t n), (on, dx, dy, x, n))
 KERNEL(add, add, (ON, float *out, const float *a, const float *b, int64_t n), (on, out, a, b, n))
 KERNEL(add_bias, add_bias, (ON, float *out, const float *x, const float *b, int64_t rows, int64_t columns),
     (on, out, x, b, rows, columns))
@@ -283,7 +283,7 @@ static struct tr_kernels apart_set(void)
     k.group_norm.centre = centre, k.group_norm.forward = group, k.group_norm.dw = group_dw,
     k.group_norm.dx = group_dx;
     k.bfloat16.to_float = to_float, k.bfloat16.from_float = from_float, k.bfloat16.add = add_halves;
-    k.gelu = gelu, k.gelu_dx = gelu_dx, k.add = add, k.add_bias = add_bias;
+    k.gelu.forward = gelu, k.gelu.dx = gelu_dx, k.add = add, k.add_bias = add_bias;
     k.attention.whole = attend, k.attention.dx = attend_dx, k.patches = patches;
     k.embed.forward = embed, k.embed.dw = embed_dw, k.embed.position = position,
     k.embed.position_dw = position_dw;

@@ -18,7 +18,7 @@ static const char *words(int status)
 /* The third one fails, and each behind it in its own way. */
 static void failing_gelu(struct tr_context *x, float *y, const float *from, int64_t count)
 {
-    tr_kernels_best()->gelu(x, y, from, count);
+    tr_kernels_best()->gelu.forward(x, y, from, count);
     if (++gelus >= 3 && !x->status)
         x->status = PLANTED + gelus - 3;
 }
@@ -31,7 +31,7 @@ Test(run, a_kernel_that_fails_ends_the_step_and_is_named)
     struct tr_runner r;
     struct tr_error e = { .text = "" };
     struct tr_kernels set = *tr_kernels_best();
-    set.name = "planted", set.gelu = failing_gelu, set.words = words;
+    set.name = "planted", set.gelu.forward = failing_gelu, set.words = words;
     tr_options_default(&o);
     cr_assert(tr_prepare(&p, &o, &e), "%s", e.text);
     const struct tr_graph *g = &p.run.graph;

@@ -163,8 +163,8 @@ Test(threads, elements_have_the_bits_of_one_thread)
         for (int i = 0; i < 6; i++)
             y[t][i] = numbers(COUNT, 11);
         mean[t] = numbers(ROWS, 12), scale[t] = numbers(ROWS, 13);
-        x->k->gelu(x, y[t][0], a, COUNT);
-        x->k->gelu_dx(x, y[t][1], b, a, COUNT);
+        x->k->gelu.forward(x, y[t][0], a, COUNT);
+        x->k->gelu.dx(x, y[t][1], b, a, COUNT);
         x->k->add(x, y[t][2], a, b, COUNT);
         x->k->layer_norm.forward(x, y[t][3], mean[t], scale[t], a, w, w, ROWS, COLUMNS);
         x->k->layer_norm.dx(x, y[t][4], b, a, w, mean[t], scale[t], ROWS, COLUMNS);

@@ -201,9 +201,9 @@ static void elements_part(void *what, int part)
     int64_t from = first * line, until = (first + lines) * line;
     int64_t n = (until < e->count ? until : e->count) - from, at = from * e->columns;
     if (e->what == GELU)
-        k->gelu(e->x, e->out + at, e->a + at, n);
+        k->gelu.forward(e->x, e->out + at, e->a + at, n);
     else if (e->what == GELU_DX)
-        k->gelu_dx(e->x, e->out + at, e->b + at, e->a + at, n);
+        k->gelu.dx(e->x, e->out + at, e->b + at, e->a + at, n);
     else if (e->what == ADD)
         k->add(e->x, e->out + at, e->a + at, e->b + at, n);
     else if (e->what == NORM)
@@ -315,7 +315,7 @@ const struct tr_kernels *tr_kernels_threaded(const struct tr_kernels *base, int 
     t->k.backend = &t->backend;
     t->k.gemm = gemm;
     t->k.attention.whole = whole, t->k.attention.dx = attention_dx;
-    t->k.gelu = gelu, t->k.gelu_dx = gelu_dx, t->k.add = add;
+    t->k.gelu.forward = gelu, t->k.gelu.dx = gelu_dx, t->k.add = add;
     t->k.layer_norm.forward = norm, t->k.layer_norm.dx = norm_dx;
     t->k.update = update;
     return &t->k;

@@ -19,6 +19,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* What comes behind a product in the same kernel, of a set that says so (gelu.behind_products), with the bits
+ * of operations of their own. NULL: it does not. */
+struct tr_then {
+    const float *bias; /* [n]: it is added to each row of c */
+    float *gelu; /* shaped as c: GELU of that */
+    const float *slope; /* shaped as c: c is multiplied by the slope of GELU at it */
+};
+
 /* c[m][n] = a[m][k] b[k][n], or += with add: one addition of the finished sum. Element (i, j) of a is
  * a[i * a_row + j * a_column], one of which is 1; so for b. c has rows of c_row elements. k is cut into
  * `chunks` parts of `chunk` elements, of which the last may be short or empty; an empty one counts as +0.
@@ -26,7 +34,9 @@
  * With `sequences`, k is of one of them: in a and b each begins where the one before ends. c becomes the tree
  * over their products, for which its rows lie side by side; or, if c_next is not 0, each product goes to a
  * place of its own, so many elements behind the one before. (A tree over n trees over a power of two of
- * chunks is one over all their chunks.) */
+ * chunks is one over all their chunks.)
+ *
+ * `then` is for one product of rows that are contiguous (a_column is 1), without add. */
 struct tr_gemm {
     int64_t m, n, k;
     const float *a, *b;
@@ -35,6 +45,7 @@ struct tr_gemm {
     int64_t chunks, chunk;
     bool add;
     int64_t sequences, c_next; /* 0: there is one, which is no sum of any */
+    struct tr_then then;
 };
 
 /* The shape of causal attention over some sequences, each for itself. Of each, some keys and some queries are
@@ -61,6 +72,12 @@ enum { TR_MOST_PARTS = 16 };
 struct tr_partial {
     float *p;
     int64_t next;
+};
+
+/* Rows of a sum, whose norm follows in the same kernel: sum = (a + bias) + b, which may be a or b. */
+struct tr_summed {
+    float *sum;
+    const float *a, *bias, *b; /* bias: NULL for none */
 };
 
 /* Cells whose taps are wanted: `rows` rows of `side` cells. With a halo, x has a row more on either side. */
@@ -194,6 +211,9 @@ struct tr_kernels {
         /* dw[sequences][columns], and so db. */
         void (*dw)(struct tr_context *, float *dw, float *db, const float *dy, const float *x,
             const float *mean, const float *scale, const struct tr_tokens *t);
+        /* forward of s->sum, which it makes; NULL: this set does so by operations of their own. */
+        void (*of_sum)(struct tr_context *, float *y, float *mean, float *scale, const struct tr_summed *s,
+            const float *w, const float *b, int64_t rows, int64_t c);
     } layer_norm;
 
     /* The same without a mean and without b: scale is 1 / the root of the mean square. */
@@ -204,6 +224,8 @@ struct tr_kernels {
             const float *scale, int64_t rows, int64_t c);
         void (*dw)(struct tr_context *, float *dw, const float *dy, const float *x, const float *scale,
             const struct tr_tokens *t);
+        void (*of_sum)(struct tr_context *, float *y, float *scale, const struct tr_summed *s, const float *w,
+            int64_t rows, int64_t c);
     } rms_norm;
 
     /* sums[sequences][columns] of x, or of x times itself, a chain of fused multiply-adds. */
@@ -236,9 +258,12 @@ struct tr_kernels {
         void (*add)(struct tr_context *, uint16_t *sum, const uint16_t *a, const uint16_t *b, int64_t count);
     } bfloat16;
 
-    void (*gelu)(struct tr_context *, float *y, const float *x, int64_t count);
-    void (*gelu_dx)(
-        struct tr_context *, float *dx, const float *dy, const float *x, int64_t count); /* dx may be dy */
+    struct {
+        void (*forward)(struct tr_context *, float *y, const float *x, int64_t count);
+        void (*dx)(struct tr_context *, float *dx, const float *dy, const float *x,
+            int64_t count); /* dx may be dy */
+        bool behind_products; /* gemm does what `then` says */
+    } gelu;
     /* y of each pair of `chunk` gates and as many numbers beside them; dx has both gradients. */
     struct {
         void (*forward)(struct tr_context *, float *y, const float *x, int64_t pairs, int64_t chunk);

@@ -23,12 +23,12 @@ static void bias_leaves(const struct tr_call *c)
 
 static void gelu(const struct tr_call *c)
 {
-    c->k->gelu(c->x, c->out[0].p, c->in[0].p, rows_of(c) * c->in[0].d[2]);
+    c->k->gelu.forward(c->x, c->out[0].p, c->in[0].p, rows_of(c) * c->in[0].d[2]);
 }
 
 static void gelu_dx(const struct tr_call *c)
 {
-    c->k->gelu_dx(c->x, c->out[0].p, c->in[0].p, c->in[1].p, rows_of(c) * c->in[0].d[2]);
+    c->k->gelu.dx(c->x, c->out[0].p, c->in[0].p, c->in[1].p, rows_of(c) * c->in[0].d[2]);
 }
 
 /* Chunks of gates lie beside what they gate, so a rank that has some of the chunks has both. */

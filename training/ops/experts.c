@@ -81,11 +81,11 @@ static void through_experts(const struct tr_call *c)
         if (rows == 0)
             continue;
         if (down)
-            c->k->gelu(c->x, active, x, rows * from);
+            c->k->gelu.forward(c->x, active, x, rows * from);
         multiply(&s, y, down ? active : x, c->in[weight].p + e * s.hidden * s.channels, !back,
             back ? TR_CUT : 1, scratch, rows);
         if (down_dx)
-            c->k->gelu_dx(c->x, y, y, before, rows * to);
+            c->k->gelu.dx(c->x, y, y, before, rows * to);
         else if (!up_dx)
             c->k->add_bias(c->x, y, y, c->in[3].p + e * to, rows, to);
         x += rows * from, y += rows * to, before += rows * to;
@@ -132,7 +132,7 @@ static void leaf(const struct segments *s, float *dw, float *db, const float *a,
     spread(s->c, left, a, counts, blocks, longest, h);
     spread(s->c, right, b, counts, blocks, longest, c);
     if (!up)
-        k->gelu(x, left, left, blocks * longest * h);
+        k->gelu.forward(x, left, left, blocks * longest * h);
     struct tr_gemm g = { .m = h,
         .n = c,
         .k = blocks * longest,

@@ -174,11 +174,11 @@ static void run_layer_norm_dw(const struct work *w)
 }
 static void run_gelu(const struct work *w)
 {
-    w->set->gelu(w->on, w->d, w->a, ELEMENTS);
+    w->set->gelu.forward(w->on, w->d, w->a, ELEMENTS);
 }
 static void run_gelu_dx(const struct work *w)
 {
-    w->set->gelu_dx(w->on, w->d, w->e, w->a, ELEMENTS);
+    w->set->gelu.dx(w->on, w->d, w->e, w->a, ELEMENTS);
 }
 static void run_add(const struct work *w)
 {

@@ -99,7 +99,7 @@ Test(train_emulated_cublas, a_sum_over_sequences_is_one_over_all_their_tokens)
     struct free_order f;
     begin(&f, TR_CUBLAS_FLOAT32, NULL);
     struct tr_gemm g = { M, N, K, rig_random(SEQUENCES * K * M), rig_random(SEQUENCES * K * N), NULL, 1, M, N,
-        1, N, 2, 3, false, SEQUENCES, 0 };
+        1, N, 2, 3, false, SEQUENCES, 0, { 0 } };
     float *leaves = rig_empty(SEQUENCES * M * N), *got = rig_empty(SEQUENCES * M * N), sum[M * N] = { 0 };
     for (int s = 0; s < SEQUENCES; s++) {
         struct tr_gemm one = g;
@@ -127,7 +127,7 @@ Test(train_emulated_cublas, a_product_without_factors_is_zero)
     begin(&f, TR_CUBLAS_FLOAT32, NULL);
     float a[1] = { 1 }, c[6];
     memset(c, 0xff, sizeof c);
-    struct tr_gemm g = { 2, 3, 0, a, a, c, 1, 1, 3, 1, 3, 1, 1, false, 0, 0 };
+    struct tr_gemm g = { 2, 3, 0, a, a, c, 1, 1, 3, 1, 3, 1, 1, false, 0, 0, { 0 } };
     f.set.gemm(&f.x, &g, NULL);
     for (int i = 0; i < 6; i++)
         cr_assert_eq(c[i], 0);
@@ -140,7 +140,7 @@ Test(train_emulated_cublas, a_failure_stays_in_the_context_and_has_words)
     int lost;
     begin(&f, TR_CUBLAS_FLOAT32, &lost);
     float a[4] = { 1 }, c[4] = { 5, 5, 5, 5 };
-    struct tr_gemm g = { 2, 2, 1, a, a, c, 1, 2, 2, 1, 2, 1, 1, false, 1, 4 };
+    struct tr_gemm g = { 2, 2, 1, a, a, c, 1, 2, 2, 1, 2, 1, 1, false, 1, 4, { 0 } };
     f.set.gemm(&f.x, &g, NULL);
     cr_expect_eq(f.x.status, TR_CUBLAS_STATUS + 13);
     cr_expect(strstr(tr_cublas_words(f.x.status - TR_CUBLAS_STATUS), "a kernel of cuBLAS failed"));

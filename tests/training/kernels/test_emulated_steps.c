@@ -99,7 +99,7 @@ Test(train_emulated, the_first_start_that_fails_is_the_last_one_and_stays)
     struct tr_context x = { &tr_kernels_cuda, &c, 0 };
     float y[4] = { 0 };
     for (int i = 0; i < 5; i++)
-        x.k->gelu(&x, y, y, 4);
+        x.k->gelu.forward(&x, y, y, 4);
     cr_expect_eq(starts, FAILS_AT);
     cr_expect_eq(x.status, LOST + FAILS_AT);
 }
@@ -113,7 +113,7 @@ Test(train_emulated, a_workspace_without_room_for_one_sum_is_refused)
     x.k->sum_tokens(&x, sum, a, &(struct tr_tokens){ 1, 2, 1, 1 });
     cr_expect_eq(x.status, TR_CUDA_INVALID, "two leaves");
     x.status = 0;
-    struct tr_gemm g = { 1, 1, 200, a, a, sum, 200, 1, 1, 1, 1, 200, 1, false, 0, 0 };
+    struct tr_gemm g = { 1, 1, 200, a, a, sum, 200, 1, 1, 1, 1, 200, 1, false, 0, 0, { 0 } };
     x.k->gemm(&x, &g, NULL);
     cr_expect_eq(x.status, TR_CUDA_INVALID, "four roots of 64 chunks");
 }

@@ -101,7 +101,7 @@ Test(train_kernels, gemm_of_sequences_is_the_tree_over_their_products)
         int64_t chunks = i % 3 ? (int64_t)1 << rig_between(0, 3) : rig_between(1, 9);
         int64_t chunk = rig_between(1, 12), k = chunks * chunk - (i % 3 ? 0 : rig_between(0, chunk - 1));
         struct tr_gemm g = { m, n, k, rig_random(sequences * k * m), rig_random(sequences * k * n), NULL, 1,
-            m, n, 1, n, chunks, chunk, false, 0, 0 };
+            m, n, 1, n, chunks, chunk, false, 0, 0, { 0 } };
         float *leaves = rig_empty(sequences * count);
         for (int64_t s = 0; s < sequences; s++) {
             struct tr_gemm one = g;

@@ -181,9 +181,9 @@ Test(train_kernels, gelu_and_additions_have_the_bits_of_the_golden_program)
             float *out = rig_empty(count), *in_place = rig_copy(dy, count);
             if (!set)
                 continue;
-            set->gelu(on, out, x, count);
+            set->gelu.forward(on, out, x, count);
             rig_equal(out, y, count, set->name, "gelu");
-            set->gelu_dx(on, in_place, in_place, x, count);
+            set->gelu.dx(on, in_place, in_place, x, count);
             rig_equal(in_place, dx, count, set->name, "gelu_dx");
             set->add_bias(on, out, x, bias, rows, columns);
             rig_equal(out, more, count, set->name, "add_bias");

@@ -117,6 +117,7 @@ void tr_cuda_set_free_order(struct tr_kernels *set)
 {
     set->gemm = gemm;
     set->free = true;
+    set->gelu.behind_products = false;
 }
 
 /* cublasGetStatusString has names alone, and not in all versions. */

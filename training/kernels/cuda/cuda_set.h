@@ -135,6 +135,10 @@ void tr_cuda_rms_norm(
     struct tr_context *x, float *y, float *scale, const float *in, const float *w, int64_t rows, int64_t c);
 void tr_cuda_rms_norm_dx(struct tr_context *x, float *dx, const float *dy, const float *in, const float *w,
     const float *scale, int64_t rows, int64_t c);
+void tr_cuda_layer_norm_of_sum(struct tr_context *x, float *y, float *mean, float *scale,
+    const struct tr_summed *s, const float *w, const float *b, int64_t rows, int64_t c);
+void tr_cuda_rms_norm_of_sum(struct tr_context *x, float *y, float *scale, const struct tr_summed *s,
+    const float *w, int64_t rows, int64_t c);
 void tr_cuda_gelu(struct tr_context *x, float *y, const float *in, int64_t count);
 void tr_cuda_gelu_dx(struct tr_context *x, float *dx, const float *dy, const float *in, int64_t count);
 void tr_cuda_swiglu(struct tr_context *x, float *y, const float *in, int64_t pairs, int64_t chunk);

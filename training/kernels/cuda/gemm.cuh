@@ -36,6 +36,40 @@ struct batch_step {
     int64_t a, b, c;
 };
 
+/* What comes behind a product, element by element of c. */
+struct gemm_then : tr_then {
+    MEMBER bool any() const
+    {
+        return bias != nullptr || gelu != nullptr || slope != nullptr;
+    }
+
+    MEMBER void one(float *c, int64_t at, int64_t column) const
+    {
+        float x = c[at];
+        if (bias != nullptr)
+            x = x + bias[column];
+        if (gelu != nullptr)
+            gelu[at] = gelu_of(x);
+        c[at] = slope != nullptr ? x * gelu_slope(slope[at]) : x;
+    }
+
+    MEMBER void four(float *c, int64_t at, int64_t column) const
+    {
+        quad x = load_quad(c + at);
+        if (bias != nullptr)
+            x = quad{ x.x + bias[column], x.y + bias[column + 1], x.z + bias[column + 2],
+                x.w + bias[column + 3] };
+        if (gelu != nullptr)
+            store_quad(gelu + at, quad{ gelu_of(x.x), gelu_of(x.y), gelu_of(x.z), gelu_of(x.w) });
+        if (slope != nullptr) {
+            const quad s = load_quad(slope + at);
+            x = quad{ x.x * gelu_slope(s.x), x.y * gelu_slope(s.y), x.z * gelu_slope(s.z),
+                x.w * gelu_slope(s.w) };
+        }
+        store_quad(c + at, x);
+    }
+};
+
 struct gemm_params {
     int64_t m, n, k;
     const float *a, *b;
@@ -49,6 +83,7 @@ struct gemm_params {
     int64_t mask, shift, block;
     bool add;
     bool a_quads, b_quads, c_quads; /* 16 bytes can be loaded at once */
+    gemm_then then; /* where k of a is contiguous, of no batch */
 };
 
 /* Starts it, in any tiles. Who calls fills in what a product is, and of a batch: all up to a, b, c and their
@@ -313,6 +348,24 @@ template <int M, int N, bool a_along, bool b_along, bool inside> struct gemm_til
                     to[e] = p.add ? to[e] + sum[i][j + e] : sum[i][j + e];
         }
     }
+
+    /* When all of the tile is stored, a loop over it needs no registers beside those that the sums had. */
+    MEMBER void finish(const gemm_params &p, const gemm_place &at) const
+    {
+        sync_block();
+        ROLLED
+        for (int32_t i = static_cast<int32_t>(thread_index()); i < M * N / 4; i += this->THREADS) {
+            const int32_t down = at.m0 + i / (N / 4), along = at.n0 + i % (N / 4) * 4;
+            const int64_t first = at.c + static_cast<int64_t>(down) * p.c_row + along;
+            if (down >= p.m)
+                break;
+            if (p.c_quads && along + 3 < p.n)
+                p.then.four(p.c, first, along);
+            else
+                for (int32_t e = 0; e < 4 && along + e < p.n; e++)
+                    p.then.one(p.c, first + e, along + e);
+        }
+    }
 };
 
 /* How many of k are there: the last chunk may be short. */
@@ -364,6 +417,8 @@ KERNEL void RESIDENT(M *N / (SIDE * SIDE), M *N >= 128 * 128   ? 2
             tile.count(waiting, chunk - at.first, chunk == at.end - 1);
     }
     tile.store(p, at);
+    if (a_along && p.then.any())
+        tile.finish(p, at);
 }
 
 #endif

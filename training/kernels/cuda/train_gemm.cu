@@ -40,6 +40,7 @@ struct fold_splits {
     const float *roots;
     int64_t n, c_row, splits;
     bool add;
+    gemm_then then;
 
     MEMBER void operator()(int64_t i) const
     {
@@ -47,10 +48,20 @@ struct fold_splits {
         float sum = 0;
         for (int64_t s = 0; s < splits; s++)
             sum = tree.after(roots[s * count + i], s, splits);
-        float *to = c + i / n * c_row + i % n;
-        *to = add ? *to + sum : sum;
+        const int64_t at = i / n * c_row + i % n;
+        c[at] = add ? c[at] + sum : sum;
+        if (then.any())
+            then.one(c, at, i % n);
     }
 };
+
+/* What is behind the elements of c that are so much further on, and so many columns. */
+static void go_on(gemm_then &then, int64_t elements, int64_t columns)
+{
+    then.bias = then.bias != nullptr ? then.bias + columns : nullptr;
+    then.gelu = then.gelu != nullptr ? then.gelu + elements : nullptr;
+    then.slope = then.slope != nullptr ? then.slope + elements : nullptr;
+}
 
 /* The same product in two halves of its longer side. */
 static void multiply_halves(struct tr_context *x, const gemm_params &p)
@@ -67,11 +78,13 @@ static void multiply_halves(struct tr_context *x, const gemm_params &p)
         high.m -= cut;
         high.a += cut * (p.a_along ? p.a_row : 1);
         high.c += cut * p.c_row;
+        go_on(high.then, cut * p.c_row, 0);
     } else {
         low.n = cut;
         high.n -= cut;
         high.b += cut * (p.b_along ? p.b_row : 1);
         high.c += cut;
+        go_on(high.then, cut, cut);
     }
     tr_cuda_multiply(x, low);
     tr_cuda_multiply(x, high);
@@ -92,8 +105,10 @@ static void multiply_as(struct tr_context *x, const gemm_params &wanted, const s
         p.c_row = p.n;
         p.split_step = p.m * p.n;
         p.add = false;
+        p.then = {};
     }
-    p.c_quads = has_quads(p.c, p.c_row, s[0].c, s[1].c) && p.split_step % 4 == 0;
+    p.c_quads = has_quads(p.c, p.c_row, s[0].c, s[1].c) && p.split_step % 4 == 0 &&
+                has_quads(p.then.gelu, p.c_row, 0, 0) && has_quads(p.then.slope, p.c_row, 0, 0);
     if (as.tile == 0)
         start_as<128, 128>(x, p);
     else if (as.tile == 1)
@@ -101,7 +116,8 @@ static void multiply_as(struct tr_context *x, const gemm_params &wanted, const s
     else
         start_as<64, 64>(x, p);
     if (p.splits > 1)
-        start_each(x, fold_splits{ p.m * p.n, wanted.c, p.c, p.n, wanted.c_row, p.splits, wanted.add });
+        start_each(
+            x, fold_splits{ p.m * p.n, wanted.c, p.c, p.n, wanted.c_row, p.splits, wanted.add, wanted.then });
 }
 
 enum { TRIES = 3 };
@@ -201,7 +217,7 @@ static void multiply_sequences(struct tr_context *x, gemm_params p, const struct
     }
     tr_cuda_multiply(x, p);
     if (!g->c_next)
-        start_each(x, fold_splits{ g->m * g->n, g->c, scratch, g->n, g->c_row, g->sequences, g->add });
+        start_each(x, fold_splits{ g->m * g->n, g->c, scratch, g->n, g->c_row, g->sequences, g->add, {} });
 }
 
 void tr_cuda_gemm(struct tr_context *x, const struct tr_gemm *g, float *scratch)
@@ -224,6 +240,7 @@ void tr_cuda_gemm(struct tr_context *x, const struct tr_gemm *g, float *scratch)
     p.block = 1;
     p.mask = NO_MASK;
     p.add = g->add;
+    p.then = gemm_then{ g->then };
     if (g->sequences > 0)
         multiply_sequences(x, p, g, scratch);
     else

@@ -107,6 +107,26 @@ struct rms_norm_dx_rows {
     }
 };
 
+/* ---- the norm of a sum ---- */
+
+/* Lanes read of the sum what they have written. Those behind the last row find in row 0 what another thread
+ * may be writing, and store nothing of it. */
+template <class Norm> struct norm_of_sum_rows {
+    int64_t rows;
+    tr_summed s;
+    Norm norm;
+
+    MEMBER void operator()(int64_t row, int64_t lane, bool here) const
+    {
+        const int64_t at = row * norm.c;
+        for (int64_t i = lane; here && i < norm.c; i += LANES) {
+            const float a = s.bias != nullptr ? s.a[at + i] + s.bias[i] : s.a[at + i];
+            s.sum[at + i] = a + s.b[at + i];
+        }
+        norm(row, lane, here);
+    }
+};
+
 /* ---- element by element ---- */
 
 struct gelu_each {
@@ -197,6 +217,20 @@ void tr_cuda_rms_norm_dx(struct tr_context *x, float *dx, const float *dy, const
     const float *scale, int64_t rows, int64_t c)
 {
     start_rows(x, rms_norm_dx_rows{ rows, dx, dy, in, w, scale, c });
+}
+
+void tr_cuda_layer_norm_of_sum(struct tr_context *x, float *y, float *mean, float *scale,
+    const struct tr_summed *s, const float *w, const float *b, int64_t rows, int64_t c)
+{
+    const layer_norm_rows norm = { rows, y, mean, scale, s->sum, w, b, c };
+    start_rows(x, norm_of_sum_rows<layer_norm_rows>{ rows, *s, norm });
+}
+
+void tr_cuda_rms_norm_of_sum(struct tr_context *x, float *y, float *scale, const struct tr_summed *s,
+    const float *w, int64_t rows, int64_t c)
+{
+    const rms_norm_rows norm = { rows, y, scale, s->sum, w, c };
+    start_rows(x, norm_of_sum_rows<rms_norm_rows>{ rows, *s, norm });
 }
 
 void tr_cuda_gelu(struct tr_context *x, float *y, const float *in, int64_t count)
