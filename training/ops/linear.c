@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* linear.c: products of rows with a weight. A column-parallel one has each row of w as an element of y, a
  * row-parallel one sums over them. */
+#include "training/ops/linear.h"
+
 #include "training/model/autodiff.h"
-#include "training/ops/site.h"
 
 /* ---- y and dx ---- */
 
@@ -42,13 +43,19 @@ static double rows_work(const struct tr_call *c)
 }
 
 /* Rows that are padding are left out of dx. */
-static void multiply(const struct tr_call *c)
+struct tr_gemm tr_row_product(const struct tr_call *c)
 {
     const struct tr_operand *w = &c->in[1];
     struct tr_gemm g = product_of(c);
     int64_t real = w->of->rows - tr_first_row(c, w->of, w->d[0]);
     if (c->op == TR_COLUMN_DX)
         g.k = real < 0 ? 0 : real < g.k ? real : g.k;
+    return g;
+}
+
+static void multiply(const struct tr_call *c)
+{
+    struct tr_gemm g = tr_row_product(c);
     c->k->gemm(c->x, &g, c->scratch);
 }
 

@@ -86,11 +86,10 @@ static void run_on_host(const struct tr_runner *r, const struct tr_instr *i, str
 
 /* What the tape says counts, and not what its step would say again. What takes values as they are stored
  * takes those that passes made, too, which are of no step. */
-void tr_compute(struct tr_runner *r, const struct tr_instr *i)
+static struct tr_call call_of(const struct tr_runner *r, const struct tr_instr *i)
 {
-    bool as_stored = tr_op(i->op)->as_stored;
     struct tr_call c = { .op = i->op };
-    if (!as_stored)
+    if (!tr_op(i->op)->as_stored)
         c = site_of(r->tape, i);
     c.k = r->x->k, c.x = r->x;
     c.scratch = i->scratch < 0 ? NULL : tr_at(r, i->scratch);
@@ -100,6 +99,27 @@ void tr_compute(struct tr_runner *r, const struct tr_instr *i)
         put_operand(r, i->in[x], &c.in[x]);
     for (int x = 0; x < i->outs; x++)
         put_operand(r, i->out[x], &c.out[x]);
+    return c;
+}
+
+static void compute_chain(const struct tr_runner *r, const struct tr_fusion *f)
+{
+    struct tr_call calls[TR_CHAIN];
+    for (int k = 0; k < f->row->length; k++)
+        calls[k] = call_of(r, &r->tape->instrs[f->at[k]]);
+    f->row->run(calls);
+}
+
+void tr_compute(struct tr_runner *r, const struct tr_instr *i)
+{
+    int n = (int)(i - r->tape->instrs), chain = r->fused.on ? r->fused.of[n] : -1;
+    if (chain >= 0) {
+        if (r->fused.list[chain].at[0] == n)
+            compute_chain(r, &r->fused.list[chain]);
+        return;
+    }
+    bool as_stored = tr_op(i->op)->as_stored;
+    struct tr_call c = call_of(r, i);
     if (!as_stored)
         tr_operands_to_float(r, i, &c);
     if (tr_op(i->op)->on_host && r->arena.b->apart)

@@ -56,6 +56,7 @@ static void look(const struct tr_runner *r, int n, struct finding *f)
 static bool run_again(struct tr_runner *r, struct finding *f, struct tr_error *e)
 {
     const struct tr_tape *t = r->tape;
+    r->fused.on = false;
     for (int n = 0; n < t->n_states && f->instr == NOWHERE; n++)
         if (!finite_value(r, t->states[n].values, &f->number))
             f->instr = OF_PARAMETER, f->value = t->states[n].values;

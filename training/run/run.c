@@ -111,6 +111,7 @@ bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct t
     tr_host_follow(r);
     if (!tr_copies_open(r, e))
         return false;
+    tr_fusions_find(&r->fused, t, k, r->copies.points ? &r->copies.waits : NULL);
     int threads = t->step.host_threads;
     if (threads > 1 && !(r->threads = tr_threads_start(threads, "optimizer-threads", e)))
         return false;
@@ -151,6 +152,7 @@ void tr_runner_close(struct tr_runner *r)
     free(r->timed.beside);
     free(r->updates);
     free(r->used);
+    tr_fusions_free(&r->fused);
     tr_audit_free(&r->audit);
     *r = (struct tr_runner){ 0 };
 }

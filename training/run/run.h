@@ -7,6 +7,7 @@
 #include "training/kernels/kernels.h"
 #include "training/resident.h"
 #include "training/run/audit.h"
+#include "training/run/fuse.h"
 #include "training/account/ledger.h"
 #include "training/tape/waits.h"
 
@@ -78,6 +79,7 @@ struct tr_runner {
         uint64_t *points; /* of each copy, and of each instruction that one waits for: when it is over */
         uint64_t last; /* of the last copy */
     } copies;
+    struct tr_fusions fused;
     struct tr_audit audit;
     struct tr_resident before_groups;
     int64_t *used; /* bytes of each value, of those with room for more; -1: all */

@@ -377,6 +377,7 @@ bool tr_runner_step(struct tr_runner *r, struct tr_error *e)
     bool updates = r->step >= 0, was_kept = p->n > 0;
     bool as_graphs = p->wanted && p->warm && updates && !r->audited && !r->timed.wanted;
     r->before = r->result, r->flops = 0, r->staged.used = 0;
+    r->fused.on = !r->audited;
     tr_exchange_begin(&r->predicted);
     tr_ledger_begin(&r->counted, &r->predicted);
     tr_ledger_begin(&r->copies.counted, &r->copies.predicted);
