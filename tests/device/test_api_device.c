@@ -10,9 +10,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "device/dev.h"
 #include "tests/rig/matrix_case.h"
+#include "tests/rig/plugin.h"
 
 TestSuite(api_device, .timeout = 300);
 
@@ -136,6 +138,7 @@ static void run_three(struct ranks_me *me, struct rig *rig, const int *indices, 
     }
     for (int s = 0; s < 3; s++)
         fine(me, rig, rig->dev->stream.sync(rig->streams[s]));
+    ranks_ok(me, tutti_comm_state(rig->comm), "these calls"); /* else a stream goes on without results */
     for (int i = 0; i < count; i++) {
         describe(me, &cases[i], "after");
         for (int side = 0; side < 2; side++)
@@ -191,10 +194,16 @@ static void free_rig(struct ranks_me *me, struct rig *rig)
     fine(me, rig, rig->dev->stream.destroy(rig->streams[0]));
 }
 
+/* All ranks are on one, or each has its own. */
+static int device_of(const struct ranks_me *me)
+{
+    return me->context != NULL ? me->rank : 0;
+}
+
 static bool make_rig(struct ranks_me *me, struct rig *rig)
 {
     bool good = ranks_ok(me, tt_dev_find(getenv("TUTTI_DEVICE_LIBRARY"), &rig->dev), "tt_dev_find");
-    good = good && fine(me, rig, rig->dev->use(0));
+    good = good && fine(me, rig, rig->dev->use(device_of(me)));
     good = good && fine(me, rig, rig->dev->stream.create(&rig->streams[0]));
     rig->streams[1] = NULL;
     rig->streams[2] = TT_DEV_STREAM_PER_THREAD;
@@ -206,15 +215,29 @@ static bool make_rig(struct ranks_me *me, struct rig *rig)
     return good;
 }
 
+/* Which one was asked for, if one was. */
+static void says_way(struct ranks_me *me, const tutti_comm *comm)
+{
+    const char *wanted = getenv("TUTTI_EXECUTOR");
+    char answer[16] = "";
+    const char *letter = wanted == NULL                ? answer
+                         : strcmp(wanted, "host") == 0 ? "H"
+                         : strcmp(wanted, "led") == 0  ? "W"
+                                                       : "S";
+    tutti_query(comm, "executor", answer, sizeof answer);
+    ranks_expect(me, strcmp(answer, letter) == 0, "calls go by %s", answer);
+}
+
 static void walk(struct ranks_me *me)
 {
     struct rig rig = { 0 };
     char options[128];
-    snprintf(options, sizeof options, "slice=%d;first_number=4294967293;device=0", SLICE);
+    snprintf(options, sizeof options, "slice=%d;first_number=4294967293;device=%d", SLICE, device_of(me));
     tutti_config config = { .size = sizeof config, .options = options, .timeout_ms = 200000 };
     if (!make_rig(me, &rig) || (rig.comm = ranks_join(me, &config)) == NULL)
         return;
-    ranks_expect(me, tutti_comm_device(rig.comm) == 0, "device %d", tutti_comm_device(rig.comm));
+    ranks_expect(me, tutti_comm_device(rig.comm) == device_of(me), "device %d", tutti_comm_device(rig.comm));
+    says_way(me, rig.comm);
     int indices[IN_FLIGHT], held = 0;
     for (int i = 0; i < ROWS * COLLECTIVES; i++) {
         if ((i + me->n) % PART != 0)
@@ -295,4 +318,34 @@ Test(api_device, led_processes)
     setenv("TUTTI_EXECUTOR", "led", 1);
     run_with("queues=1,delay=30", 2, RANKS_PROCESSES);
     run_with("queues=2", 3, RANKS_PROCESSES);
+    run_with("queues=8,delay=30", 3, RANKS_PROCESSES);
+}
+
+/* Collectives of kernels that meet, of ranks with a device each, and what they do not do, by turns (lib/spin).
+ * Processes have the devices in common by a file, for without one several kernels run there at once. */
+static void run_each_on_its_own(const char *queues, int n, enum ranks_kind kind)
+{
+    static const bool own = true;
+    char file[] = "/tmp/tutti-devices-XXXXXX", stub[96];
+    int fd = mkstemp(file);
+    plugin_must_be_stub();
+    snprintf(stub, sizeof stub, "devices=%d,share=%s,%s", n, file, queues);
+    setenv("STUB_GPU", stub, 1);
+    setenv("TUTTI_DEVICE_LIBRARY", PLUGIN_STUB, 0);
+    setenv("TUTTI_EXECUTOR", "spin", 1);
+    ranks_run(&(struct ranks_plan){
+        .n = n, .kind = kind, .run = walk, .context = &own, .seed = (uint64_t)n, .limit_s = 100 });
+    close(fd);
+    unlink(file);
+}
+
+Test(api_device, spinning_processes)
+{
+    run_each_on_its_own("queues=1", 2, RANKS_PROCESSES);
+    run_each_on_its_own("queues=8,delay=30", 3, RANKS_PROCESSES);
+}
+
+Test(api_device, spinning_threads)
+{
+    run_each_on_its_own("queues=2", 3, RANKS_THREADS);
 }

@@ -262,3 +262,35 @@ Test(api_device_led_choice, a_graph_keeps_memory_mapped)
     plugin_must_be_stub();
     led_run({ "queues=8", 2, 0, keep, NULL, 0 });
 }
+
+/* --- Ranks whose settings differ: rank 0's are everybody's */
+
+static void differ(struct ranks_me *me)
+{
+    static const char *const way[] = { "W", "H" };
+    for (int round = 0; round < 2; round++) {
+        struct local_desk d;
+        const bool as_first = (me->rank == 0) == (round == 0);
+        char options[128];
+        if (!local_prepare(me, &d))
+            return;
+        snprintf(options, sizeof options, "slice=8192;device=0;executor=%s;device_pad=%s;device_import=%s",
+            as_first ? "led" : "host", as_first ? "64K" : "1M", as_first ? "given" : "all");
+        tutti_config config = { .size = sizeof config, .options = options, .timeout_ms = LED_LONG_MS };
+        if ((d.comm = ranks_join(me, &config)) == NULL)
+            return;
+        says(&d, "executor", way[round]);
+        local_give(&d, GIVEN, (uint32_t[COUNT]){ [COUNT - 1] = 1 + (uint32_t)me->rank }, COUNT * 4);
+        sum(&d, d.areas[GIVEN], d.areas[GOT]);
+        const uint32_t *got = (const uint32_t *)(const void *)local_take(&d, GOT, COUNT * 4);
+        ranks_expect(
+            me, got[0] == 0 && got[COUNT - 1] == 6, "round %d: the sum is %u", round, got[COUNT - 1]);
+        ranks_part(me, d.comm);
+    }
+}
+
+Test(api_device_led_choice, settings_are_those_of_rank_0)
+{
+    plugin_must_be_stub();
+    led_run({ "queues=8", 3, 0, differ, NULL, 0 });
+}

@@ -75,6 +75,17 @@ Test(api_device_spin_choice, devices_that_cannot)
     meets_obstacle("queues=8", 1, &(struct obstacle){ .why = "some ranks share a device", .devices = 2 });
 }
 
+/* Kernels of several processes at once on each device: one that waits keeps others from their places. */
+Test(api_device_spin_choice, a_device_that_processes_share)
+{
+    static const struct obstacle shared = { .why = "several processes run on its device at once (MPS)" };
+    plugin_must_be_stub();
+    setenv("STUB_GPU", "devices=3,queues=8", 1);
+    setenv("TUTTI_DEVICE_LIBRARY", PLUGIN_STUB, 0);
+    ranks_run(&(struct ranks_plan){
+        .n = N, .kind = RANKS_PROCESSES, .run = connect, .context = &shared, .limit_s = 100 });
+}
+
 Test(api_device_spin_choice, what_fails_while_ranks_connect)
 {
     plugin_must_be_stub();
