@@ -121,19 +121,20 @@ static void free_pair(const struct tt_dev *dev, struct tt_pair *pair)
     free(pair);
 }
 
+/* Messages one way. */
+static bool link_to(struct tt_pairs *sender, int from, struct tt_pairs *receiver, int to)
+{
+    struct tt_pair *pair = make_pair(sender->dev);
+    if (pair == NULL)
+        return false;
+    atomic_store(&sender->pairs[tt_device_gate(to, false)], pair);
+    atomic_store(&receiver->pairs[tt_device_gate(from, true)], pair);
+    return true;
+}
+
 bool tt_pairs_link(struct tt_pairs *mine, int me, struct tt_pairs *other, int rank)
 {
-    struct tt_pair *to = make_pair(mine->dev), *from = make_pair(mine->dev);
-    if (to == NULL || from == NULL) {
-        free_pair(mine->dev, to);
-        free_pair(mine->dev, from);
-        return false;
-    }
-    atomic_store(&mine->pairs[tt_device_gate(rank, false)], to);
-    atomic_store(&mine->pairs[tt_device_gate(rank, true)], from);
-    atomic_store(&other->pairs[tt_device_gate(me, true)], to);
-    atomic_store(&other->pairs[tt_device_gate(me, false)], from);
-    return true;
+    return link_to(mine, me, other, rank) && (mine == other || link_to(other, rank, mine, me));
 }
 
 /* The sender's table is the one that has a pair. */

@@ -134,7 +134,8 @@ struct tt_doorbell *tt_local_peers_bell(const struct tt_comm *comm)
     return &comm->device->local_peers->told;
 }
 
-/* The later of two ranks links them, before the earlier one is told that all are connected. */
+/* The later of two ranks links them, before the earlier one is told that all are connected; and each itself,
+ * for what it sends to itself. */
 static tutti_status link_pairs(const struct tt_comm *comm, struct tt_local_peers *c)
 {
     const struct member *me = &c->members[comm->rank];
@@ -146,7 +147,7 @@ static tutti_status link_pairs(const struct tt_comm *comm, struct tt_local_peers
     for (int r = 0; r < c->n; r++) {
         const struct member *other = &c->members[r];
         int order = atomic_load(&other->order);
-        if (order > 0 && order < atomic_load(&me->order) && other->pairs != NULL &&
+        if (order > 0 && order <= atomic_load(&me->order) && other->pairs != NULL &&
             other->device == me->device && other->context == me->context)
             linked = tt_pairs_link(me->pairs, comm->rank, other->pairs, r) && linked;
     }

@@ -229,7 +229,7 @@ tutti_status tt_device_check_wordless(const struct tt_call *call)
     if (!row->p2p)
         why = tt_local_why_not(&mine);
     else if (!tt_pair_decides(comm, call))
-        why = call->root == comm->rank ? "a rank sends to itself" : "there was no memory for its messages";
+        why = "there was no memory for its messages";
     else if (!call->staged[side] && tt_call_bytes(call, side) > 0)
         why = "its buffer is not memory of the device, nor managed";
     return why == NULL ? TUTTI_OK : tt_device_need_words(comm->device, row->name, why);

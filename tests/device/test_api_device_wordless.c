@@ -111,6 +111,67 @@ Test(api_device_wordless, messages)
     local_run_threads("queues=2,words=0,one_address=0", 3, pass_on);
 }
 
+/* A message to oneself is a copy, too: many of a group, in their order, beside one to another rank; and in a
+ * graph. */
+static void talk_to_oneself(struct ranks_me *me)
+{
+    enum { MANY = 5, WORDS = 33 };
+    static _Thread_local uint32_t given[MANY * WORDS];
+    struct local_desk d;
+    int next = (me->rank + 1) % me->n, before = (me->rank + me->n - 1) % me->n;
+    void *graph = NULL, *runnable = NULL;
+    if (!local_prepare(me, &d) || (d.comm = local_join(me, "", LONG_MS)) == NULL)
+        return;
+    ranks_meet(me);
+    uint64_t waits = d.stub->calls("wait_word"); /* of the trial of words */
+    for (int i = 0; i < MANY * WORDS; i++)
+        given[i] = (uint32_t)(1000 * me->rank + i);
+    local_give(&d, GIVEN, given, sizeof given);
+    uint32_t *from = (uint32_t *)(void *)d.areas[GIVEN], *to = (uint32_t *)(void *)d.areas[GOT];
+    for (int replayed = 0; replayed < 2; replayed++) {
+        if (replayed && me->n > 1) /* in a graph would be one end of what goes to the other rank */
+            break;
+        local_fine(&d, d.dev->fill(to, 0xa5, sizeof given + 4, d.stream));
+        local_settle(&d);
+        if (replayed)
+            local_fine(&d, d.dev->graph.capture_begin(d.stream));
+        tutti_group_start();
+        for (int k = 0; k < MANY; k++)
+            tutti_send(from + k * WORDS, WORDS, TUTTI_UINT32, me->rank, d.comm, local_on(&d));
+        if (me->n > 1)
+            tutti_send(from, 1, TUTTI_UINT32, next, d.comm, local_on(&d));
+        for (int k = 0; k < MANY; k++)
+            tutti_recv(to + k * WORDS, WORDS, TUTTI_UINT32, me->rank, d.comm, local_on(&d));
+        if (me->n > 1)
+            tutti_recv(to + MANY * WORDS, 1, TUTTI_UINT32, before, d.comm, local_on(&d));
+        ranks_ok(me, tutti_group_end(), "group_end");
+        if (replayed) {
+            local_fine(&d, d.dev->graph.capture_end(d.stream, &graph));
+            local_fine(&d, d.dev->graph.instantiate(graph, &runnable));
+            local_fine(&d, d.dev->graph.launch(runnable, d.stream));
+        }
+        ranks_ok(me, tutti_comm_flush(d.comm, LONG_MS), "flush");
+        const uint32_t *got = (const uint32_t *)(const void *)local_take(&d, GOT, sizeof given + 4);
+        ranks_expect(me, memcmp(got, given, sizeof given) == 0, "replayed %d: other bytes", replayed);
+        ranks_expect(me, me->n == 1 || got[MANY * WORDS] == 1000 * (uint32_t)before, "%u came from rank %d",
+            got[MANY * WORDS], before);
+    }
+    if (runnable != NULL) {
+        local_fine(&d, d.dev->graph.runnable_destroy(runnable));
+        local_fine(&d, d.dev->graph.destroy(graph));
+    }
+    ranks_part(me, d.comm);
+    ranks_expect(me, d.stub->calls("wait_word") == waits, "a stream waits for a word");
+}
+
+Test(api_device_wordless, messages_to_oneself)
+{
+    plugin_must_be_stub();
+    local_run_threads("queues=1,words=0", 1, talk_to_oneself);
+    local_run_threads("queues=2,words=0", 3, talk_to_oneself);
+    local_run_threads("queues=1", 3, talk_to_oneself); /* nor where there are words */
+}
+
 /* --- What would need words */
 
 static void twice(void *dst, const void *left, const void *right, size_t count, void *context)
@@ -148,9 +209,10 @@ static void refuse_calls(struct ranks_me *me)
     ranks_refused(me, tutti_send(ordinary, 4, TUTTI_UINT32, (me->rank + 1) % me->n, d.comm, on),
         TUTTI_UNSUPPORTED, "send", "its buffer is not memory of the device");
     tutti_group_start();
-    ranks_refused(me, tutti_recv(out, 4, TUTTI_UINT32, me->rank, d.comm, on), TUTTI_UNSUPPORTED, "recv",
-        "a rank sends to itself");
-    tutti_group_end();
+    tutti_send(in, 4, TUTTI_UINT32, me->rank, d.comm, on);
+    ranks_refused(me, tutti_recv(ordinary, 4, TUTTI_UINT32, me->rank, d.comm, on), TUTTI_UNSUPPORTED, "recv",
+        "its buffer is not memory of the device");
+    ranks_refused(me, tutti_group_end(), TUTTI_UNSUPPORTED, "group_end", words);
     tutti_comm *ring = local_join(me, ";algo=all_reduce:ring", LONG_MS);
     ranks_refused(me, tutti_all_reduce(in, out, 4, TUTTI_UINT32, TUTTI_SUM, ring, on), TUTTI_UNSUPPORTED,
         "all_reduce", "the setting algo demands another algorithm than direct");
