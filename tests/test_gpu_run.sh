@@ -67,7 +67,8 @@ cmp -s "$scratch/before" "$scratch/good/stage1.jsonl" || fail 'what was done is 
 # Ways: each is asked in each mode, and answers right.
 bash "$sources/tests/gpu/run" --stub --build . --out "$scratch/good" 5 >"$scratch/said" 2>&1 || fail 'stage 5'
 has good/stage5.jsonl '"program": "copies", "check": "behind_a_gate", "outcome": "\(passed\|skipped\)"'
-for way in H-processes W-processes L-threads H-threads; do
+has good/stage5.jsonl '"check": "bases", "outcome": "\(passed.*"pinned_8_bytes_us": [0-9]\|skipped\)'
+for way in H-processes W-processes W-mps L-threads H-threads; do
     for mode in eager sync group chain; do
         grep -q '"check": "room", "outcome": "skipped"' "$scratch/good/stage5.jsonl" || # no C++: no kernels
             has good/stage5.jsonl \
@@ -169,7 +170,9 @@ has real/stage2.jsonl '"api_device_memory/refusals", "outcome": "skipped", .*"wh
 has real/stage2.jsonl '"api_device_factor/wrong", "outcome": "passed", .*"without 2 processes .*=2"'
 has real/report.md "api_device_factor/wrong | passed | .* | without 2 processes with .*devices=2 |"
 
-STUB_GPU=devices=1,fail=copy_rows:1 runs 1 bad
+# One wrong expectation, be it that of the first check, takes no other item with it.
+STUB_GPU=devices=1,fail=copy_rows:1,fail=use:3 runs 1 bad
+has bad/stage1.jsonl '"item": "table/devices", "outcome": "failed", .*"why": ".*use'
 has bad/stage1.jsonl '"check": "copy_rows", "outcome": "failed", "why": "copy_rows: copy_rows: told to fail'
 has bad/stage1.jsonl '"check": "fill", "outcome": "passed"'
 has bad/stage1.jsonl '"item": "table/copy_rows", "outcome": "failed", .*"why": "copy_rows: copy_rows: told'

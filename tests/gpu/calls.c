@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* calls.c: what an all_reduce on a device's stream takes, and whether it is right, however it is called.
  *
- * usage: calls DEVICE processes|threads RANKS [brief]
+ * usage: calls DEVICE processes|threads|mps RANKS [brief]
+ *        mps: processes, whom the caller has put under MPS, for who reads the lines
  *
  *   eager   calls back to back, and one wait for all
  *   sync    a wait for each
@@ -35,6 +36,7 @@ struct shared {
     pthread_barrier_t barrier;
     tutti_id id;
     int n, device;
+    const char *kind;
     bool threads, brief;
 };
 static struct shared *shared;
@@ -167,7 +169,7 @@ static void measure(struct rank *r, enum mode mode, size_t bytes)
     if (r->rank == 0)
         printf("{\"program\": \"calls\", \"way\": \"%s\", \"kind\": \"%s\", \"ranks\": %d, \"mode\": \"%s\", "
                "\"bytes\": %zu, \"us\": %.2f, \"right\": %s}\n",
-            way, shared->threads ? "threads" : "processes", shared->n, names[mode], bytes, times[ROUNDS / 2],
+            way, shared->kind, shared->n, names[mode], bytes, times[ROUNDS / 2],
             r->failed == 0 ? "true" : "false");
     fflush(stdout);
 }
@@ -253,6 +255,7 @@ int main(int argc, char **argv)
     if (argc < 4 || shared == MAP_FAILED)
         return 2;
     shared->device = atoi(argv[1]);
+    shared->kind = argv[2];
     shared->threads = strcmp(argv[2], "threads") == 0;
     shared->n = atoi(argv[3]);
     shared->brief = argc > 4;

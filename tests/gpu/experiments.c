@@ -11,7 +11,10 @@
  *   graph_events   what an event that orders graphs costs each kernel of a graph: one for all, or one each
  *   alignments     what a fold takes where buffers are not equally far from a multiple of 16 bytes
  *   ends           how soon the processor hears that a kernel is over: by its last block, or by a word that
- *                  the stream writes behind it */
+ *                  the stream writes behind it
+ *   bases          what it takes a kernel to learn where the buffers are: from its parameters; from pinned
+ *                  memory, which each block loads over the bus; or from a copy of that on the device, which
+ *                  stands before the kernel */
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -297,6 +300,86 @@ static void ends(struct gpu_me *me)
         }
 }
 
+/* --- Where the buffers are */
+
+enum told { BY_PARAMETERS, OVER_THE_BUS, BY_A_COPY, TOLD };
+
+struct told_where { /* what a kernel learns, in each way */
+    struct tt_bases *pinned, *pinned_seen, *there;
+    uint8_t *memory;
+};
+
+static struct told_where make_bases(struct gpu_me *me, uint32_t *words, uint32_t *seen, uint64_t bytes)
+{
+    struct told_where w = { .pinned = (struct tt_bases *)(void *)words,
+        .pinned_seen = (struct tt_bases *)(void *)seen,
+        .there = gpu_alloc(me, TT_DEV_DEVICE, sizeof *w.there),
+        .memory = gpu_alloc(me, TT_DEV_DEVICE, 2 * bytes) };
+    void *stream = gpu_stream(me);
+    *w.pinned = (struct tt_bases){ .in = { w.memory }, .out = { w.memory + bytes } };
+    gpu_fine(me, me->dev->fill(w.memory, 0, bytes, stream), "fill");
+    gpu_sync(me, stream);
+    return w;
+}
+
+/* From the event before what tells the kernel until the one behind it: as the device has it. The results must
+ * be the operands of the same round, so that a way that tells nothing is not the fastest. */
+static double time_of_told(
+    struct gpu_me *me, const struct told_where *w, uint64_t bytes, uint32_t grid, enum told how)
+{
+    double times[ROUNDS];
+    const int rounds = is_stub(me) ? 3 : ROUNDS;
+    void *events[2], *stream = gpu_stream(me);
+    uint8_t *last = gpu_alloc(me, TT_DEV_PINNED, 1);
+    struct tt_fused_params params = { .own = *w->pinned,
+        .bases = how == BY_PARAMETERS  ? NULL
+                 : how == OVER_THE_BUS ? w->pinned_seen
+                                       : w->there,
+        .rects = 1,
+        .rect = { { .count = bytes, .sources = 1, .dsts = 1 } } };
+    struct tt_dev_launch launch = { .kernel = tt_kernel_number(TT_KERNEL_MOVE, 0, 0),
+        .grid = grid,
+        .grid_y = 1,
+        .block = TT_FUSED_BLOCK,
+        .params = &params,
+        .params_bytes = sizeof params };
+    for (int i = 0; i < 2; i++)
+        gpu_fine(me, me->dev->event.create(true, &events[i]), "event_create");
+    for (int i = 0; i < rounds; i++) {
+        float ms;
+        gpu_fine(me, me->dev->fill(w->memory, i + 1, bytes, stream), "fill");
+        gpu_fine(me, me->dev->event.record(events[0], stream, false), "event_record");
+        if (how == BY_A_COPY)
+            gpu_fine(me, me->dev->copy(w->there, w->pinned_seen, sizeof *w->there, stream), "copy");
+        gpu_fine(me, me->dev->launch(&launch, stream), "launch");
+        gpu_fine(me, me->dev->event.record(events[1], stream, false), "event_record");
+        gpu_fine(me, me->dev->copy(last, w->memory + 2 * bytes - 1, 1, stream), "copy");
+        gpu_sync(me, stream);
+        gpu_fine(me, me->dev->event.elapsed(events[0], events[1], &ms), "elapsed");
+        gpu_expect(me, *last == (uint8_t)(i + 1), "the last byte is %u, not %u", *last, (uint8_t)(i + 1));
+        times[i] = 1e3 * ms;
+    }
+    return gpu_median(times, rounds);
+}
+
+static void bases(struct gpu_me *me)
+{
+    static const char *const names[TOLD] = { "params", "pinned", "copied" };
+    const uint64_t small[] = { 8, 65536 }, large[] = { 8, MIB, UINT64_C(64) * MIB };
+    uint32_t *seen, *words = begin(me, &seen);
+    const bool few = is_stub(me);
+    for (int s = 0; s < (few ? 2 : 3); s++) {
+        const uint64_t bytes = few ? small[s] : large[s];
+        const struct told_where w = make_bases(me, words, seen, bytes);
+        const uint32_t grid = tt_fused_grid(bytes);
+        for (int how = 0; how < TOLD; how++) {
+            char name[40];
+            snprintf(name, sizeof name, "%s_%llu_bytes_us", names[how], (unsigned long long)bytes);
+            gpu_number(me, name, time_of_told(me, &w, bytes, grid, (enum told)how));
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct gpu_check checks[] = {
@@ -307,6 +390,7 @@ int main(int argc, char **argv)
         { "graph_events", 1, graph_events },
         { "alignments", 1, alignments },
         { "ends", 1, ends },
+        { "bases", 1, bases },
     };
     return gpu_main("experiments", checks, sizeof checks / sizeof checks[0], argc, argv);
 }
