@@ -22,7 +22,7 @@
 #include "base/schedule.h"
 #include "base/status.h"
 
-enum { PAGE = 4096, ALLOWED_TEXT = 200 };
+enum { ALLOWED_TEXT = 200 };
 enum { POLL_NS = 400 }; /* of a read from a socket that is empty: 310 to 540 were measured */
 
 static struct tcp_endpoint *of(struct tt_endpoint *head)
@@ -52,42 +52,58 @@ static void free_endpoint(struct tcp_endpoint *e)
     free(e->peers);
     free(e->ends);
     free(e->head.links);
-    free(e->refusals);
-    free(e->staging);
-    free(e->buffers);
     free(e->refused);
     free(e);
 }
 
-static size_t staging_bytes(const struct tcp_endpoint *e)
+static uint64_t rooms_bytes(const struct tcp_endpoint *e) /* of a link */
 {
-    size_t refusals = 8 * e->refusal_words, cause = sizeof(struct tt_cause);
-    return refusals > cause ? refusals : cause;
+    return 2 * (TCP_ROOMS * tt_tcp_room_bytes(&e->head) + TCP_SLOTS * TCP_COPY_BYTES);
 }
 
-static uint64_t room_bytes(const struct tcp_endpoint *e)
+static uint64_t talk_bytes(const struct tcp_endpoint *e) /* of all peers */
 {
-    return (e->head.slot_bytes + PAGE - 1) / PAGE * PAGE;
+    return ((uint64_t)e->head.n * sizeof(struct tcp_talk) + TCP_PAGE - 1) / TCP_PAGE * TCP_PAGE;
 }
 
-/* Allocates all that an endpoint has. The system gives the memory of slots when it is touched. */
+/* Allocates all that an endpoint has. Huge pages would give a peer that is talked with the memory of others,
+ * too: not what it has with each, then, but of long messages that is well. */
 static bool allocate(struct tcp_endpoint *e)
 {
     size_t n = (size_t)e->head.n;
-    e->refused_numbers = 1 + 2 * n;
-    e->refusal_words = e->refused_numbers + TCP_TEXT_WORDS;
-    e->memory_bytes = 2 * TT_CLASSES * n * (TCP_ROOMS * room_bytes(e) + TCP_SLOTS * TCP_COPY_BYTES);
+    e->memory_bytes = talk_bytes(e) + TT_CLASSES * n * rooms_bytes(e);
     e->ends = calloc(TT_CLASSES * n, sizeof *e->ends);
     e->head.links = calloc(TT_CLASSES * n, sizeof *e->head.links);
-    e->refusals = calloc(n * (1 + e->refusal_words), sizeof *e->refusals);
-    e->refused = calloc(e->refusal_words, sizeof *e->refused);
-    e->staging = calloc(2 * n, staging_bytes(e));
-    e->buffers = malloc(n * TCP_BUFFER_BYTES);
+    e->refused = calloc(1 + 1 + 2 * n + TCP_TEXT_WORDS, sizeof *e->refused);
     void *memory = mmap(
         NULL, e->memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     e->memory = memory == MAP_FAILED ? NULL : memory;
-    return e->ends != NULL && e->head.links != NULL && e->refusals != NULL && e->refused != NULL &&
-           e->staging != NULL && e->buffers != NULL && e->memory != NULL;
+    if (e->memory != NULL)
+        madvise(e->memory, talk_bytes(e), MADV_NOHUGEPAGE);
+    return e->ends != NULL && e->head.links != NULL && e->refused != NULL && e->memory != NULL;
+}
+
+static const struct tt_link_ops link_ops;
+
+static void make_links(struct tcp_endpoint *e)
+{
+    struct tcp_talk *talks = (struct tcp_talk *)(void *)e->memory;
+    for (int i = 0; i < TT_CLASSES * e->head.n; i++) {
+        struct tcp_link *link = &e->ends[i];
+        struct tcp_talk *talk = &talks[i % e->head.n];
+        link->head = (struct tt_link){ &link_ops, &e->head, i % e->head.n };
+        link->out = talk->slots[i / e->head.n][0];
+        link->in = talk->slots[i / e->head.n][1];
+        link->rooms = e->memory + talk_bytes(e) + (uint64_t)i * rooms_bytes(e);
+        e->head.links[i] = &link->head;
+    }
+    for (int r = 0; r < e->head.n; r++) {
+        struct tcp_peer *p = &e->peers[r];
+        p->control = &talks[r].control;
+        p->in.staging = talks[r].staging[0];
+        p->to.staging = talks[r].staging[1];
+        p->buffer = talks[r].buffer;
+    }
 }
 
 static struct tcp_endpoint *new_endpoint(const struct tt_endpoint_params *params)
@@ -122,15 +138,11 @@ static struct tcp_endpoint *new_endpoint(const struct tt_endpoint_params *params
         free_endpoint(e);
         return NULL;
     }
-    e->head.own_bytes = e->memory_bytes + n * (TCP_BUFFER_BYTES + 2 * staging_bytes(e));
+    e->head.own_bytes = e->memory_bytes;
+    make_links(e);
     for (size_t r = 0; r < n; r++) {
-        struct tcp_peer *p = &e->peers[r];
-        p->control.refusals = e->refusals + r * (1 + e->refusal_words);
-        p->in.staging = e->staging + 2 * r * staging_bytes(e);
-        p->to.staging = p->in.staging + staging_bytes(e);
-        p->buffer = e->buffers + r * TCP_BUFFER_BYTES;
-        p->told.call = params->first_number;
-        atomic_store(&p->control.completed, params->first_number);
+        e->peers[r].told.call = params->first_number;
+        atomic_store(&e->peers[r].completed, params->first_number);
     }
     return e;
 }
@@ -216,27 +228,6 @@ static tutti_status open_endpoint(
     return TUTTI_OK;
 }
 
-static const struct tt_link_ops link_ops;
-
-static void make_links(struct tcp_endpoint *e)
-{
-    uint8_t *room = e->memory;
-    uint64_t bytes = room_bytes(e);
-    for (int i = 0; i < TT_CLASSES * e->head.n; i++) {
-        struct tcp_link *link = &e->ends[i];
-        link->head = (struct tt_link){ &link_ops, &e->head, i % e->head.n };
-        uint8_t *few = room + 2 * TCP_ROOMS * bytes;
-        for (uint64_t s = 0; s < TCP_SLOTS; s++, few += 2 * TCP_COPY_BYTES) {
-            link->out[s].room = room + 2 * (s % TCP_ROOMS) * bytes;
-            link->in[s].room = link->out[s].room + bytes;
-            link->out[s].memory = link->out[s].few = few;
-            link->in[s].memory = link->in[s].few = few + TCP_COPY_BYTES;
-        }
-        room = few;
-        e->head.links[i] = &link->head;
-    }
-}
-
 /* An address of loopback is good for ranks of one host that play several. All ranks come to the same, and so
  * say the same. */
 static tutti_status refuse_loopback(const struct tcp_endpoint *e)
@@ -279,7 +270,6 @@ static tutti_status connect_endpoint(struct tt_endpoint *head, const uint8_t *ad
             tt_log(TT_LOG_WARN, "rank %d has no UCX, so all ranks use TCP", r);
             tt_tcp_carrier_close(e);
         }
-    make_links(e);
     status = tt_tcp_sleep_open(e);
     if (status == TUTTI_OK)
         status = tt_tcp_thread_start(e);
@@ -380,7 +370,7 @@ static bool send_message(struct tt_link *link, const struct tt_message *m)
     const struct tcp_slot *other = room_before(link, m->number, m->bytes);
     if ((other != NULL && !is_free(link, other)) || !is_free(link, slot))
         return false;
-    tt_tcp_make_room(slot, m->bytes);
+    tt_tcp_make_room((struct tcp_link *)(void *)link, slot, m->bytes);
     uint64_t element = m->source.layout->element_bytes, run;
     uint8_t *payload = (uint8_t *)tt_view_run(&m->source, 0, &run);
     if (run * element < m->bytes || m->bytes <= TCP_COPY_BYTES || link->peer == link->endpoint->me) {
@@ -401,7 +391,7 @@ static bool post_message(
     struct tcp_slot *slot = slot_of(link, number, true);
     if (!is_free(link, slot))
         return false;
-    memcpy(tt_tcp_make_room(slot, bytes), src, bytes);
+    memcpy(tt_tcp_make_room((struct tcp_link *)(void *)link, slot, bytes), src, bytes);
     hand_over(link, slot, number, signature, slot->memory, bytes);
     return true;
 }

@@ -34,8 +34,8 @@
 #include "transports/carrier.h"
 #include "transports/transport.h"
 
-#define TCP_MAGIC UINT64_C(0x0007706374747574) /* "tuttcp", and the version of what follows */
-enum { TCP_TOKEN_BYTES = 16, TCP_COPY_BYTES = 8 << 10, TCP_BUFFER_BYTES = 16 << 10 };
+#define TCP_MAGIC UINT64_C(0x0008706374747574) /* "tuttcp", and the version of what follows */
+enum { TCP_TOKEN_BYTES = 16, TCP_COPY_BYTES = 8 << 10, TCP_BUFFER_BYTES = 16 << 10, TCP_PAGE = 4096 };
 enum { TCP_PATH_BYTES = 4096 };
 enum { TCP_CLOSE_MS = 2000 }; /* so long a rank that closes waits for peers to take what it sent */
 /* Slots are many, so that who only sends few bytes need not wait for its peer after each few of them. Long
@@ -76,8 +76,7 @@ struct tcp_slot {
     _Atomic uint32_t state;
     uint32_t signature;
     uint64_t number, bytes;
-    uint8_t *memory; /* the slot's own room for this message: one of the two below */
-    uint8_t *few, *room; /* of TCP_COPY_BYTES; of the endpoint's slot_bytes, shared */
+    uint8_t *memory; /* the slot's own room for this message (tt_tcp_make_room) */
     uint8_t *payload; /* memory, or the caller's bytes, or what it has granted, or what the carrier keeps */
     bool kept; /* the carrier is to be told of the release */
     uint64_t granted; /* 1 + the number of the message that may be put at `place`; 0: none. With `driving` */
@@ -89,7 +88,8 @@ struct tcp_slot {
 
 struct tcp_link {
     struct tt_link head; /* first */
-    struct tcp_slot out[TCP_SLOTS], in[TCP_SLOTS]; /* in: also what a rank sends to itself */
+    struct tcp_slot *out, *in; /* TCP_SLOTS, and behind them as many; in: also what a rank sends to itself */
+    uint8_t *rooms; /* TCP_ROOMS for out, as many for in, of slot_bytes each; and TCP_COPY_BYTES a slot */
     _Atomic uint32_t full; /* a bit for each slot of `out` that is FULL; set after its state */
     _Atomic uint32_t releases; /* DONE slots of `in`, of which the peer has not been told */
     _Atomic uint32_t long_releases; /* of them, those of long messages */
@@ -101,22 +101,26 @@ typedef _Atomic uint64_t tcp_word;
 enum {
     TCP_RECORD_WORDS = sizeof(struct tt_call_record) / 8,
     TCP_TEXT_WORDS = TT_REFUSAL_TEXT / 8,
-    TCP_NOTE_WORDS = sizeof(struct tt_note) / 8
+    TCP_NOTE_WORDS = sizeof(struct tt_note) / 8,
+    /* What a rank is told that another one refused: 1 + the numbers of a collective, of a receive from it, and
+     * of a send to it, or 0; and the last text. */
+    TCP_REFUSED_NUMBERS = 3,
+    TCP_REFUSED_WORDS = TCP_REFUSED_NUMBERS + TCP_TEXT_WORDS
 };
 void tt_tcp_cell_write(tcp_word *cell, const void *bytes, size_t words);
 /* Returns the version that was read; 0 if there is none, or if it is being replaced. */
 uint64_t tt_tcp_cell_read(const tcp_word *cell, void *bytes, size_t words);
+struct tcp_endpoint;
+/* The same of what this rank refused, as a peer is told: TCP_REFUSED_WORDS. */
+uint64_t tt_tcp_refused(const struct tcp_endpoint *e, int rank, uint8_t *told);
 
 /* What one rank tells others when they ask. A record's `sequence` is 1 + the number of its operation; that of
  * the wait is 1, or 0 if the rank waits for nothing. */
 struct tcp_control {
-    _Atomic uint64_t begun; /* 1 + the last operation of this rank; 0: none */
-    _Atomic uint64_t completed; /* all operations below are over */
     tcp_word calls[TT_CALLS_KEPT][1 + TCP_RECORD_WORDS];
     tcp_word wait[1 + TCP_RECORD_WORDS];
     tcp_word note[1 + TCP_NOTE_WORDS];
-    tcp_word *refusals; /* 1 + the number of what was refused: a collective, a receive from each rank, a send
-                         * to each; 0: nothing. Then the last text */
+    tcp_word refusals[1 + TCP_REFUSED_WORDS]; /* by a peer; of this rank: tcp_endpoint.refused */
 };
 
 enum tcp_kind {
@@ -149,6 +153,10 @@ struct tcp_transfer { /* of a frame that is being read, or written */
     uint8_t *payload;
     uint8_t *staging; /* room for the payload of a frame that is no message */
 };
+enum { TCP_STAGING_BYTES = sizeof(struct tt_cause) };
+_Static_assert(8 * TCP_REFUSED_WORDS <= TCP_STAGING_BYTES && sizeof(struct tt_note) <= TCP_STAGING_BYTES &&
+                   sizeof(struct tt_call_record) <= TCP_STAGING_BYTES,
+    "the longest");
 
 enum tcp_want { TCP_ENOUGH, TCP_WANTS, TCP_TOLD }; /* what a rank does of slots; the peer was told so */
 enum tcp_connection { TCP_NOT_DIALED, TCP_DIALING, TCP_GREETED, TCP_OPEN, TCP_CLOSED };
@@ -170,7 +178,8 @@ struct tcp_peer {
     struct tcp_address address;
     _Atomic int state; /* enum tt_peer_state */
     _Atomic bool awaited; /* this rank has looked for a message of it, or for room for one to it */
-    struct tcp_control control; /* of this rank itself: what it tells */
+    _Atomic uint64_t completed; /* all its operations below are over */
+    struct tcp_control *control; /* of this rank itself: what it tells */
 
     _Atomic int connection; /* enum tcp_connection */
     int fd; /* -1: there is none, or none any more */
@@ -217,17 +226,25 @@ struct tcp_end { /* how the communicator ends */
     _Atomic uint32_t local_aborts, seen;
 };
 
+/* What only ranks that talk need of each other. */
+struct tcp_talk {
+    struct tcp_slot slots[TT_CLASSES][2][TCP_SLOTS];
+    struct tcp_control control;
+    uint8_t staging[2][TCP_STAGING_BYTES], buffer[TCP_BUFFER_BYTES];
+};
+
 struct tcp_endpoint {
     struct tt_endpoint head; /* first */
     struct tt_endpoint_params params;
     struct tcp_peer *peers; /* n */
     struct tcp_link *ends; /* [class][n] */
-    uint8_t *memory; /* all room of the slots */
+    /* What it has with each peer: a tcp_talk, and, behind all of these, the rooms of its slots. The system
+     * gives what is touched, so peers that a rank never talks with take none of it. */
+    uint8_t *memory;
     uint64_t memory_bytes;
-    tcp_word *refusals; /* all cells for refusals */
-    uint8_t *staging, *buffers;
-    size_t refusal_words;
-    uint64_t refused_numbers, *refused; /* of this rank: what its cell holds */
+    _Atomic uint64_t begun; /* 1 + the last operation of this rank; 0: none */
+    tcp_word *refused; /* what this rank refused: a cell with 1 + the numbers, or 0, of a collective, and of a
+                        * receive from each rank and a send to it; and the last text */
 
     int listener, wake; /* wake: an eventfd */
     uint8_t token[TCP_TOKEN_BYTES];
@@ -265,10 +282,17 @@ static inline bool tt_tcp_is_long(uint64_t bytes)
 {
     return bytes > TCP_COPY_BYTES;
 }
-/* A message of so many bytes is to lie in this slot. */
-static inline uint8_t *tt_tcp_make_room(struct tcp_slot *slot, uint64_t bytes)
+static inline uint64_t tt_tcp_room_bytes(const struct tt_endpoint *e)
 {
-    slot->memory = tt_tcp_is_long(bytes) ? slot->room : slot->few;
+    return (e->slot_bytes + TCP_PAGE - 1) / TCP_PAGE * TCP_PAGE;
+}
+/* A message of so many bytes is to lie in this slot. */
+static inline uint8_t *tt_tcp_make_room(const struct tcp_link *link, struct tcp_slot *slot, uint64_t bytes)
+{
+    uint64_t room_bytes = tt_tcp_room_bytes(link->head.endpoint), i = (uint64_t)(slot - link->out);
+    uint64_t room = i / TCP_SLOTS * TCP_ROOMS + i % TCP_ROOMS;
+    slot->memory = link->rooms + (tt_tcp_is_long(bytes) ? room * room_bytes
+                                                        : 2 * TCP_ROOMS * room_bytes + i * TCP_COPY_BYTES);
     return slot->memory;
 }
 /* A FULL slot of `out` comes into another state. */

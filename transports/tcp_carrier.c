@@ -269,7 +269,7 @@ void tt_tcp_keep_promises(struct tcp_endpoint *e, int rank)
         (tt_tcp_is_leaving(p) && tt_tcp_is_greeting(p)))
         return;
     p->carried.promised = false;
-    atomic_store_explicit(&p->control.completed, p->carried.completed, memory_order_release);
+    atomic_store_explicit(&p->completed, p->carried.completed, memory_order_release);
     p->answering = false;
     atomic_store(&p->ask, false);
     if (p->carried.leaves)

@@ -68,25 +68,25 @@ static void ask(struct tcp_endpoint *e, int peer)
 
 static void publish(struct tt_endpoint *head, const struct tt_call_record *call, uint64_t sequence)
 {
-    struct tcp_control *mine = &of(head)->peers[head->me].control;
+    struct tcp_peer *me = &of(head)->peers[head->me];
     struct tt_call_record record = { 0 };
     if (call != NULL) {
         record = *call;
         record.sequence = sequence == TT_WAIT ? 1 : sequence + 1;
     }
     if (sequence == TT_WAIT) {
-        tt_tcp_cell_write(mine->wait, &record, TCP_RECORD_WORDS);
+        tt_tcp_cell_write(me->control->wait, &record, TCP_RECORD_WORDS);
     } else if (call != NULL) {
-        tt_tcp_cell_write(mine->calls[sequence % TT_CALLS_KEPT], &record, TCP_RECORD_WORDS);
-        atomic_store_explicit(&mine->begun, sequence + 1, memory_order_release);
+        tt_tcp_cell_write(me->control->calls[sequence % TT_CALLS_KEPT], &record, TCP_RECORD_WORDS);
+        atomic_store_explicit(&of(head)->begun, sequence + 1, memory_order_release);
     } else {
-        atomic_store_explicit(&mine->completed, sequence + 1, memory_order_release);
+        atomic_store_explicit(&me->completed, sequence + 1, memory_order_release);
     }
 }
 
 static bool call_of(struct tt_endpoint *head, int peer, uint64_t sequence, struct tt_call_record *call)
 {
-    const struct tcp_control *theirs = &of(head)->peers[peer].control;
+    const struct tcp_control *theirs = of(head)->peers[peer].control;
     bool wait = sequence == TT_WAIT;
     const tcp_word *cell = wait ? theirs->wait : theirs->calls[sequence % TT_CALLS_KEPT];
     ask(of(head), peer);
@@ -100,12 +100,12 @@ static uint64_t completed_by(struct tt_endpoint *head, int peer)
     bool unknown = atomic_load(&p->state) != TT_PEER_ALIVE && !atomic_load(&p->met);
     if (unknown && !atomic_load(&p->awaited))
         return UINT64_MAX;
-    return atomic_load_explicit(&p->control.completed, memory_order_acquire);
+    return atomic_load_explicit(&p->completed, memory_order_acquire);
 }
 
 static void note(struct tt_endpoint *head, const struct tt_note *text)
 {
-    tt_tcp_cell_write(of(head)->peers[head->me].control.note, text, TCP_NOTE_WORDS);
+    tt_tcp_cell_write(of(head)->peers[head->me].control->note, text, TCP_NOTE_WORDS);
 }
 
 static bool note_of(struct tt_endpoint *head, int peer, struct tt_note *text)
@@ -113,42 +113,59 @@ static bool note_of(struct tt_endpoint *head, int peer, struct tt_note *text)
     struct tcp_peer *p = &of(head)->peers[peer];
     atomic_store(&p->awaited, true); /* so that a connection is made to ask */
     ask(of(head), peer);
-    return tt_tcp_cell_read(p->control.note, text, TCP_NOTE_WORDS) != 0;
+    return tt_tcp_cell_read(p->control->note, text, TCP_NOTE_WORDS) != 0;
 }
 
-/* Returns where the number of this refusal stands in a cell for refusals. */
-static size_t place_of(const struct tt_endpoint *head, const struct tt_refusal *r)
-{
-    return r->peer == TT_NONE ? 0 : (size_t)(1 + (r->sends ? head->n : 0) + r->peer);
-}
-
+/* Writes into the cell of what this rank refused: one number, or, NULL, that nothing is refused any more. */
 static void refuse(struct tt_endpoint *head, const struct tt_refusal *refusal)
 {
-    struct tcp_endpoint *e = of(head);
-    if (refusal == NULL) {
-        memset(e->refused, 0, e->refusal_words * sizeof *e->refused);
-    } else {
-        e->refused[place_of(head, refusal)] = refusal->number + 1;
-        memcpy(&e->refused[e->refused_numbers], refusal->text, sizeof refusal->text);
+    tcp_word *own = of(head)->refused;
+    size_t numbers = 1 + 2 * (size_t)head->n;
+    uint64_t version = atomic_load_explicit(&own[0], memory_order_relaxed), word;
+    atomic_store_explicit(&own[0], version + 1, memory_order_relaxed);
+    for (size_t i = 0; refusal == NULL && i < numbers; i++)
+        atomic_store_explicit(&own[1 + i], 0, memory_order_release);
+    if (refusal != NULL) {
+        bool message = refusal->peer != TT_NONE;
+        size_t place = message ? 1 + 2 * (size_t)refusal->peer + refusal->sends : 0;
+        atomic_store_explicit(&own[1 + place], refusal->number + 1, memory_order_release);
+        for (size_t i = 0; i < TCP_TEXT_WORDS; i++) {
+            memcpy(&word, refusal->text + i * sizeof word, sizeof word);
+            atomic_store_explicit(&own[1 + numbers + i], word, memory_order_release);
+        }
     }
-    tt_tcp_cell_write(e->peers[head->me].control.refusals, e->refused, e->refusal_words);
+    atomic_store_explicit(&own[0], version + 2, memory_order_release);
 }
 
+uint64_t tt_tcp_refused(const struct tcp_endpoint *e, int rank, uint8_t *told)
+{
+    const tcp_word *numbers = e->refused + 1, *text = numbers + 1 + 2 * e->head.n;
+    uint64_t version = atomic_load_explicit(e->refused, memory_order_acquire);
+    for (int i = 0; i < TCP_REFUSED_WORDS; i++) {
+        const tcp_word *word = i == 0                    ? &numbers[0]
+                               : i < TCP_REFUSED_NUMBERS ? &numbers[2 * rank + i]
+                                                         : &text[i - TCP_REFUSED_NUMBERS];
+        uint64_t value = atomic_load_explicit(word, memory_order_acquire);
+        memcpy(told + 8 * (size_t)i, &value, sizeof value);
+    }
+    return version % 2 == 0 && atomic_load_explicit(e->refused, memory_order_relaxed) == version ? version
+                                                                                                 : 0;
+}
+
+/* A rank knows of messages with itself alone. */
 static bool refused(struct tt_endpoint *head, int rank, struct tt_refusal *refusal)
 {
     struct tcp_endpoint *e = of(head);
-    const tcp_word *cell = e->peers[rank].control.refusals;
-    size_t place = 1 + place_of(head, refusal), text = 1 + e->refused_numbers;
+    uint64_t told[TCP_REFUSED_WORDS];
     ask(e, rank);
-    uint64_t version = atomic_load_explicit(&cell[0], memory_order_acquire);
-    uint64_t number = atomic_load_explicit(&cell[place], memory_order_acquire);
-    for (size_t i = 0; i < TCP_TEXT_WORDS; i++) {
-        uint64_t word = atomic_load_explicit(&cell[text + i], memory_order_acquire);
-        memcpy(refusal->text + i * sizeof word, &word, sizeof word);
-    }
+    if ((refusal->peer != TT_NONE && refusal->peer != head->me) ||
+        tt_tcp_cell_read(e->peers[rank].control->refusals, told, TCP_REFUSED_WORDS) == 0)
+        return false;
+    uint64_t number = told[refusal->peer == TT_NONE ? 0 : 1 + refusal->sends];
+    memcpy(refusal->text, &told[TCP_REFUSED_NUMBERS], sizeof refusal->text);
     refusal->text[TT_REFUSAL_TEXT - 1] = '\0';
     refusal->number = number - 1;
-    return number != 0 && version % 2 == 0 && atomic_load_explicit(&cell[0], memory_order_relaxed) == version;
+    return number != 0;
 }
 
 static enum tt_peer_state peer_state(struct tt_endpoint *head, int peer, struct tt_peer_place *place)

@@ -124,11 +124,12 @@ bool tt_tcp_take_releases(struct tcp_endpoint *e, int rank, const struct tcp_fra
 
 uint8_t *tt_tcp_place_of(struct tcp_endpoint *e, int rank, unsigned class, uint64_t number, uint64_t bytes)
 {
-    struct tcp_slot *slot = &tt_tcp_link_of(e, class, rank)->in[number % TCP_SLOTS];
+    struct tcp_link *link = tt_tcp_link_of(e, class, rank);
+    struct tcp_slot *slot = &link->in[number % TCP_SLOTS];
     bool granted = slot->granted == number + 1 && slot->place_bytes == bytes;
     if (atomic_load(&slot->state) != TCP_FREE)
         return NULL;
-    uint8_t *own = tt_tcp_make_room(slot, bytes);
+    uint8_t *own = tt_tcp_make_room(link, slot, bytes);
     return granted ? slot->place : own;
 }
 
@@ -139,7 +140,7 @@ static bool receive_into(struct tcp_endpoint *e, int rank, struct tcp_transfer *
     const uint64_t bytes[TCP_KINDS] = { [TCP_CALL] = sizeof(struct tt_call_record),
         [TCP_WAIT] = sizeof(struct tt_call_record),
         [TCP_NOTE] = sizeof(struct tt_note),
-        [TCP_REFUSALS] = 8 * e->refusal_words,
+        [TCP_REFUSALS] = 8 * (uint64_t)TCP_REFUSED_WORDS,
         [TCP_CLAIM] = sizeof(struct tt_cause),
         [TCP_CAUSE] = sizeof(struct tt_cause) };
     t->payload = t->staging;
@@ -170,7 +171,7 @@ static void take(struct tcp_endpoint *e, int rank, const struct tcp_transfer *t)
 {
     const struct tcp_frame *f = &t->frame;
     struct tcp_peer *p = &e->peers[rank];
-    struct tcp_control *theirs = &p->control;
+    struct tcp_control *theirs = p->control;
     struct tt_cause cause;
     tt_tcp_meet(p);
     switch ((enum tcp_kind)f->kind) {
@@ -203,7 +204,7 @@ static void take(struct tcp_endpoint *e, int rank, const struct tcp_transfer *t)
         tt_tcp_cell_write(theirs->note, t->payload, TCP_NOTE_WORDS);
         break;
     case TCP_REFUSALS:
-        tt_tcp_cell_write(theirs->refusals, t->payload, e->refusal_words);
+        tt_tcp_cell_write(theirs->refusals, t->payload, TCP_REFUSED_WORDS);
         break;
     case TCP_CLAIM:
     case TCP_CAUSE:
@@ -393,8 +394,8 @@ void tt_tcp_end_when_told(struct tcp_endpoint *e)
 static bool tell_call(struct tcp_endpoint *e, int rank)
 {
     struct tcp_peer *p = &e->peers[rank];
-    const struct tcp_control *mine = &e->peers[e->head.me].control;
-    uint64_t begun = atomic_load_explicit(&mine->begun, memory_order_acquire);
+    const struct tcp_control *mine = e->peers[e->head.me].control;
+    uint64_t begun = atomic_load_explicit(&e->begun, memory_order_acquire);
     if (p->told.call + TT_CALLS_KEPT < begun)
         p->told.call = begun - TT_CALLS_KEPT;
     for (; p->told.call < begun; p->told.call++) {
@@ -421,17 +422,22 @@ static bool tell_cell(
     return begin(e, rank, (struct tcp_frame){ .kind = (uint8_t)kind, .bytes = 8 * words }, to->staging);
 }
 
+/* Begins the frame of what this rank refused, as far as it concerns the peer. */
 static bool tell_refusals(struct tcp_endpoint *e, int rank)
 {
-    const struct tcp_control *mine = &e->peers[e->head.me].control;
-    return tell_cell(e, rank, TCP_REFUSALS, mine->refusals, e->refusal_words, &e->peers[rank].told.refusals);
+    struct tcp_peer *p = &e->peers[rank];
+    uint64_t bytes = 8 * (uint64_t)TCP_REFUSED_WORDS, version = tt_tcp_refused(e, rank, p->to.staging);
+    if (version == 0 || version == p->told.refusals)
+        return false;
+    p->told.refusals = version;
+    return begin(e, rank, (struct tcp_frame){ .kind = TCP_REFUSALS, .bytes = bytes }, p->to.staging);
 }
 
 /* Answers a peer that asks, a frame at a time; the last one says so. */
 static bool answer(struct tcp_endpoint *e, int rank, uint64_t completed)
 {
     struct tcp_peer *p = &e->peers[rank];
-    const struct tcp_control *mine = &e->peers[e->head.me].control;
+    const struct tcp_control *mine = e->peers[e->head.me].control;
     if (tell_call(e, rank) || tell_cell(e, rank, TCP_WAIT, mine->wait, TCP_RECORD_WORDS, &p->told.wait) ||
         tell_cell(e, rank, TCP_NOTE, mine->note, TCP_NOTE_WORDS, &p->told.note) || tell_refusals(e, rank))
         return true;
@@ -455,7 +461,7 @@ bool tt_tcp_releases_are_news(struct tcp_endpoint *e, int rank)
 /* True if this rank has refused a call that the peer does not know of. */
 static bool refusals_are_news(const struct tcp_endpoint *e, const struct tcp_peer *p)
 {
-    uint64_t version = atomic_load(&e->peers[e->head.me].control.refusals[0]);
+    uint64_t version = atomic_load(&e->refused[0]);
     return version != 0 && version % 2 == 0 && version != p->told.refusals;
 }
 
@@ -513,8 +519,7 @@ static bool tell_message(struct tcp_endpoint *e, int rank)
 static bool next_frame(struct tcp_endpoint *e, int rank)
 {
     struct tcp_peer *p = &e->peers[rank];
-    const struct tcp_control *mine = &e->peers[e->head.me].control;
-    uint64_t completed = atomic_load_explicit(&mine->completed, memory_order_acquire);
+    uint64_t completed = atomic_load_explicit(&e->peers[e->head.me].completed, memory_order_acquire);
     bool closing = goodbye_is_news(e, p);
     if (tell_end(e, rank) || (e->carrier == NULL && tell_message(e, rank)))
         return true;

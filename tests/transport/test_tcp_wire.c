@@ -88,8 +88,6 @@ Test(tcp_wire, a_turn_of_reading_keeps_no_whole_frame)
     struct tcp_endpoint *e = open_end(0, 1, &other);
     const struct tcp_peer *p = &e->peers[1];
     struct tcp_slot *in = tt_tcp_link_of(e, 0, 1)->in;
-    for (int i = 0; i < TCP_SLOTS; i++)
-        in[i].room = in[i].few = e->memory;
     setsockopt(other, SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof room); /* root may, and turns are longer */
     cr_assert_eq(pthread_create(&thread, NULL, say_much, &other), 0);
     while (atomic_load(&p->connection) == TCP_OPEN) {
@@ -151,10 +149,8 @@ static void expect_calls(const char *like, const char *when)
 static void lend_rooms(struct tcp_endpoint *e)
 {
     struct tcp_link *link = tt_tcp_link_of(e, 0, 1);
-    for (int i = 0; i < TCP_SLOTS; i++) {
-        link->in[i].room = link->in[i].few = e->memory;
-        link->out[i].memory = e->memory;
-    }
+    for (int i = 0; i < TCP_SLOTS; i++)
+        tt_tcp_make_room(link, &link->out[i], 1);
 }
 
 /* A socket that gave less than it was asked for is empty. */
@@ -390,8 +386,6 @@ Test(tcp_wire, what_no_rank_sends_ends_the_connection)
         int other;
         struct tcp_endpoint *e = open_end(0, 1, &other);
         struct tcp_slot *in = tt_tcp_link_of(e, 0, 1)->in;
-        for (int s = 0; s < TCP_SLOTS; s++)
-            in[s].room = in[s].few = e->memory;
         say(other, (struct tcp_frame){ .kind = TCP_MESSAGE, .bytes = 8 }, payload);
         cr_assert_eq(send(other, &wrong[i], sizeof wrong[i], MSG_NOSIGNAL), sizeof wrong[i]);
         tt_tcp_read(e, 1);
@@ -473,10 +467,10 @@ Test(tcp_wire, a_promise_counts_after_what_was_sent_before)
     p->carried.received = 1;
     tt_tcp_read(e, 1);
     tt_tcp_keep_promises(e, 1);
-    cr_assert_eq(atomic_load(&p->control.completed), 0);
+    cr_assert_eq(atomic_load(&p->completed), 0);
     p->carried.received = 2;
     tt_tcp_keep_promises(e, 1);
-    cr_assert_eq(atomic_load(&p->control.completed), 77);
+    cr_assert_eq(atomic_load(&p->completed), 77);
     close(other);
     tt_tcp.close(&e->head);
 }
