@@ -53,6 +53,7 @@ static void free_endpoint(struct tcp_endpoint *e)
     free(e->ends);
     free(e->head.links);
     free(e->refused);
+    free(e->known.ranks);
     free(e);
 }
 
@@ -74,13 +75,15 @@ static bool allocate(struct tcp_endpoint *e)
     e->memory_bytes = talk_bytes(e) + TT_CLASSES * n * rooms_bytes(e);
     e->ends = calloc(TT_CLASSES * n, sizeof *e->ends);
     e->head.links = calloc(TT_CLASSES * n, sizeof *e->head.links);
+    e->known.ranks = calloc(n, sizeof *e->known.ranks);
     e->refused = calloc(1 + 1 + 2 * n + TCP_TEXT_WORDS, sizeof *e->refused);
     void *memory = mmap(
         NULL, e->memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     e->memory = memory == MAP_FAILED ? NULL : memory;
     if (e->memory != NULL)
         madvise(e->memory, talk_bytes(e), MADV_NOHUGEPAGE);
-    return e->ends != NULL && e->head.links != NULL && e->refused != NULL && e->memory != NULL;
+    return e->ends != NULL && e->head.links != NULL && e->known.ranks != NULL && e->refused != NULL &&
+           e->memory != NULL;
 }
 
 static const struct tt_link_ops link_ops;
@@ -226,6 +229,25 @@ static tutti_status open_endpoint(
     memcpy(address, &mine, sizeof mine);
     *endpoint = &e->head;
     return TUTTI_OK;
+}
+
+/* --- Peers */
+
+void tt_tcp_know(struct tcp_endpoint *e, int rank)
+{
+    struct tcp_peer *p = &e->peers[rank];
+    if (!atomic_load_explicit(&p->known, memory_order_relaxed) && !atomic_exchange(&p->known, true))
+        atomic_store(&e->known.ranks[atomic_fetch_add(&e->known.count, 1)], 1 + rank);
+}
+
+int tt_tcp_next(const struct tcp_endpoint *e, bool all, int *at)
+{
+    while (*at < (all ? e->head.n : atomic_load(&e->known.count))) {
+        int i = (*at)++, rank = all ? i : atomic_load(&e->known.ranks[i]) - 1;
+        if (rank >= 0)
+            return rank;
+    }
+    return TT_NONE;
 }
 
 /* An address of loopback is good for ranks of one host that play several. All ranks come to the same, and so

@@ -190,6 +190,7 @@ struct tcp_peer {
     int64_t began_ns; /* of the first of several times */
     bool paced; /* what is written goes at the rate that the system has seen */
     _Atomic bool met; /* it has dialed, or said something */
+    _Atomic bool known; /* it is in the list of peers that there is something with */
     struct tcp_transfer in, to;
     uint8_t *buffer; /* bytes that have come, and are no payload of a message */
     size_t have, used;
@@ -238,6 +239,10 @@ struct tcp_endpoint {
     struct tt_endpoint_params params;
     struct tcp_peer *peers; /* n */
     struct tcp_link *ends; /* [class][n] */
+    struct { /* the peers that there was ever something with, so that nobody looks at all of them */
+        _Atomic int count;
+        _Atomic int *ranks; /* n; 1 + the rank, or 0: it is just being written */
+    } known;
     /* What it has with each peer: a tcp_talk, and, behind all of these, the rooms of its slots. The system
      * gives what is touched, so peers that a rank never talks with take none of it. */
     uint8_t *memory;
@@ -302,6 +307,10 @@ static inline void tt_tcp_take_full(struct tcp_link *link, struct tcp_slot *slot
     atomic_store(&slot->state, state);
 }
 
+/* There is something with this peer, from now on: who has something for it says so before. */
+void tt_tcp_know(struct tcp_endpoint *e, int rank);
+/* Walks through the peers that there is something with, from *at on, or through `all`. TT_NONE: no more. */
+int tt_tcp_next(const struct tcp_endpoint *e, bool all, int *at);
 /* A peer has dialed, or said something. */
 static inline void tt_tcp_meet(struct tcp_peer *p)
 {

@@ -110,6 +110,7 @@ static void arrived(
     p->carried.greet = p->carried.greet || p->carried.received == 0;
     p->carried.received++;
     tt_tcp_meet(p);
+    tt_tcp_know(e, head->from);
     tt_tcp_take_releases(e, head->from, &frame);
     if (head->kind == TCP_MESSAGE) {
         tt_tcp_link_of(e, head->class, head->from)->in[head->number % TCP_SLOTS].kept = kept;

@@ -63,6 +63,7 @@ static void ask(struct tcp_endpoint *e, int peer)
         atomic_fetch_add(&e->looks, 1) >= LOOKS_MOST)
         return;
     atomic_store(&p->ask, true);
+    tt_tcp_know(e, peer);
     tt_tcp_wake(e);
 }
 

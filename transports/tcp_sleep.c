@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/schedule.h"
 #include "base/status.h"
 #include "transports/tcp.h"
 
@@ -33,7 +34,7 @@ static nfds_t list(struct tcp_endpoint *e)
     pthread_mutex_lock(&e->driving);
     s->polled[POLLED_LISTENER] =
         (struct pollfd){ .fd = e->turns.accepts ? e->listener : -1, .events = POLLIN };
-    for (int r = 0; r < e->head.n; r++) {
+    for (int at = 0, r; (r = tt_tcp_next(e, false, &at)) != TT_NONE;) {
         const struct tcp_peer *p = &e->peers[r];
         if (atomic_load(&p->connection) != TCP_OPEN || tt_tcp_is_leaving(p))
             continue;

@@ -102,6 +102,7 @@ static void speak_first(struct tcp_endpoint *e, int rank, bool news)
 void tt_tcp_drive(struct tcp_endpoint *e, int rank, bool news)
 {
     struct tcp_peer *p = &e->peers[rank];
+    tt_tcp_know(e, rank);
     atomic_fetch_add_explicit(&e->turns.taken, 1, memory_order_relaxed);
     bool stopped = atomic_load_explicit(&e->turns.stopped, memory_order_relaxed);
     if (stopped || pthread_mutex_trylock(&e->driving) != 0) {
@@ -227,6 +228,7 @@ static void fail_to_dial(struct tcp_endpoint *e, int rank, int number)
 static void dial(struct tcp_endpoint *e, int rank)
 {
     struct tcp_peer *p = &e->peers[rank];
+    tt_tcp_know(e, rank);
     p->fd = open_connection(e, &p->address.net);
     int number = errno;
     p->since_ns = tt_now_ns();
@@ -333,6 +335,7 @@ static void meet(struct tcp_endpoint *e, int rank, int fd)
         return;
     }
     tt_tcp_meet(p);
+    tt_tcp_know(e, rank);
     tt_net_heartbeat(fd, e->params.heartbeat_ms);
     if (mine) {
         p->theirs_fd = fd;
@@ -393,7 +396,7 @@ static int list_polled(struct tcp_endpoint *e, bool *busy)
     for (int i = 0; i < STRANGERS; i++)
         if (watch(w, w->strangers[i].fd, POLLIN) != 0)
             wait_ms = TICK_MS;
-    for (int r = 0; r < e->head.n; r++) {
+    for (int at = 0, r; (r = tt_tcp_next(e, false, &at)) != TT_NONE;) {
         const struct tcp_peer *p = &e->peers[r];
         w->entries[r] = watch(w, tt_tcp_is_leaving(p) ? -1 : p->fd, events_of(p));
         bool limited = p->since_ns != 0 || tt_tcp_is_leaving(p) || p->carried.refused_ns != 0;
@@ -517,6 +520,13 @@ static bool is_over(struct tcp_endpoint *e)
     return atomic_load(&e->closing) && (gone || tt_now_ns() > e->close_ns);
 }
 
+/* True if peers may be to hear of something that this rank has nothing with: how it ends, or why. */
+static bool concerns_all(struct tcp_endpoint *e)
+{
+    return e->end.first_claimer != TT_NONE || atomic_load(&e->end.decided) != 0 || atomic_load(&e->closing) ||
+           atomic_load(&e->head.gone);
+}
+
 static void *serve(void *endpoint)
 {
     struct tcp_endpoint *e = endpoint;
@@ -533,11 +543,10 @@ static void *serve(void *endpoint)
         keep_spare(e);
         while (e->carrier != NULL && e->carries->progress(e->carrier))
             continue;
-        for (int r = 0; r < e->head.n; r++)
-            if (r != e->head.me)
-                serve_peer(e, r);
+        for (int at = 0, r; (r = tt_tcp_next(e, false, &at)) != TT_NONE;)
+            serve_peer(e, r);
         tt_tcp_decide(e);
-        for (int r = 0; r < e->head.n; r++)
+        for (int at = 0, r; (r = tt_tcp_next(e, concerns_all(e), &at)) != TT_NONE;)
             speak(e, r);
         tt_tcp_end_when_told(e);
         pthread_mutex_unlock(&e->driving);

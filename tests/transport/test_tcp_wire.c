@@ -39,6 +39,7 @@ static struct tcp_endpoint *open_end(int me, int peer, int *other)
     tt_clofork_lock();
     tt_clofork_add(ends[0]);
     tt_clofork_unlock();
+    tt_tcp_know(e, peer);
     e->peers[peer].fd = ends[0];
     atomic_store(&e->peers[peer].connection, TCP_OPEN);
     *other = ends[1];
