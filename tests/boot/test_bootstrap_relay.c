@@ -81,8 +81,8 @@ struct job {
     pid_t ranks[16];
 };
 
-/* Starts the root, and all ranks but one, which the test plays; -1: it plays none, and two share a host. */
-static struct job start_job(int n, int few, int without, int64_t timeout_ms)
+/* Starts the root, and all ranks but those that the test plays, a bit for each. `each` share a host. */
+static struct job start_all_but(unsigned played, int n, int few, int each, int64_t timeout_ms)
 {
     struct job job = { .n = n };
     int ends[2];
@@ -91,11 +91,18 @@ static struct job start_job(int n, int few, int without, int64_t timeout_ms)
     job.said = ends[1];
     job.known = start_root(&job.id, few, timeout_ms);
     for (int r = 0; r < n; r++) {
-        job.ranks[r] = r == without ? 0 : fork();
-        if (r != without && job.ranks[r] == 0)
-            _exit(take_part(&job.id, n, r, without < 0 ? 2 : 1, timeout_ms, job.said) ? 0 : 1);
+        bool plays = (played >> r & 1) != 0;
+        job.ranks[r] = plays ? 0 : fork();
+        if (!plays && job.ranks[r] == 0)
+            _exit(take_part(&job.id, n, r, each, timeout_ms, job.said) ? 0 : 1);
     }
     return job;
+}
+
+/* Of these the test plays one; -1: none, and two share a host. */
+static struct job start_job(int n, int few, int without, int64_t timeout_ms)
+{
+    return start_all_but(without < 0 ? 0 : 1u << without, n, few, without < 0 ? 2 : 1, timeout_ms);
 }
 
 /* Returns how many ended well; `text` is what the others said. */
@@ -273,6 +280,29 @@ Test(bootstrap_relay, who_does_not_take_it_is_named_alone)
     cr_expect(all_say(text, "rank 1 came, but fell silent for 2000 ms"), "%s", text);
     close(p.socket);
     close(p.door);
+}
+
+/* While it says no word, the root sends the members to another one, long before its time is up: so those
+ * that can go on do. */
+Test(bootstrap_relay, who_does_not_take_it_holds_up_no_other)
+{
+    enum { TIME_MS = 8000 };
+    struct job job = start_all_but(1u << 1 | 1u << 2, N, 1, 1, TIME_MS);
+    struct played silent = play(&job, 1), other = play(&job, 2);
+    char text[4096];
+    uint8_t members[MEMBERS_BYTES];
+    hear_source(&silent);
+    int64_t late_ns = tt_deadline_ns(TIME_MS / 2);
+    struct tt_source source = hear_source(&other);
+    cr_expect_eq(source.rank, -1, "nobody else has it");
+    cr_expect_eq(hear(&other, members, sizeof members), TT_FRAME_MEMBERS);
+    cr_expect_lt(tt_now_ns(), late_ns);
+    close(other.socket);
+    cr_expect_eq(end_job(&job, text, sizeof text), 0);
+    cr_expect(strstr(text, "rank 2 was lost before all 5 ranks had met") != NULL, "%s", text);
+    close(silent.socket);
+    close(silent.door);
+    close(other.door);
 }
 
 /* The same in an exchange. */
