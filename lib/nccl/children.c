@@ -45,6 +45,39 @@ static tutti_status start(struct tt_nccl_later *later)
     return status;
 }
 
+/* Of a communicator that was revoked nothing is left but that its ranks can meet: all of them meet anew, and
+ * what they have then is split. Several of these ranks may be this thread's. */
+tutti_status tt_nccl_split_revoked(struct tt_nccl_later *const *all, int count)
+{
+    int revoked = 0;
+    for (int i = 0; i < count; i++)
+        revoked += all[i]->of_revoked;
+    if (revoked == 0)
+        return TUTTI_OK;
+    tutti_group_start();
+    for (int i = 0; i < count; i++)
+        if (all[i]->of_revoked)
+            tutti_comm_shrink(all[i]->comm->tutti, NULL, 0, TUTTI_SHRINK_ABORT, NULL, &all[i]->whole);
+    tutti_status status = tutti_group_end();
+    if (status == TUTTI_OK) {
+        tutti_group_start();
+        for (int i = 0; i < count; i++)
+            if (all[i]->of_revoked)
+                start(all[i]);
+        status = tutti_group_end();
+    }
+    for (int i = 0; i < count; i++)
+        if (all[i]->whole != NULL && tutti_comm_release(all[i]->whole, TT_NCCL_LINGER_MS) != TUTTI_OK)
+            tutti_comm_destroy(all[i]->whole);
+    return status;
+}
+
+/* Outside of groups. */
+static tutti_status start_now(struct tt_nccl_later *later)
+{
+    return later->of_revoked ? tt_nccl_split_revoked(&later, 1) : start(later);
+}
+
 /* --- Of communicators without blocking: a thread makes the child, which is a handle meanwhile. */
 
 /* Who made the call may have given up the child. */
@@ -74,7 +107,7 @@ static void *make_behind(void *argument)
     ncclComm_t parent = later->comm;
     for (struct tt_nccl_later *next; later != NULL; later = next) {
         next = later->next;
-        later->result = tt_nccl_answer(start(later));
+        later->result = tt_nccl_answer(start_now(later));
         if (later->made != NULL)
             hand_over(later, later->made);
         free(later);
@@ -159,7 +192,7 @@ static ncclResult_t make(struct tt_nccl_later *later, bool wanted)
     if (tt_nccl_group == NULL && !later->comm->blocking)
         return begin_a_copy(later);
     if (tt_nccl_group == NULL) {
-        tutti_status status = start(later);
+        tutti_status status = start_now(later);
         return status == TUTTI_OK ? tt_nccl_take_child(later) : tt_nccl_answer(status);
     }
     struct tt_nccl_later *copy = tt_nccl_group_add(later);
@@ -168,7 +201,8 @@ static ncclResult_t make(struct tt_nccl_later *later, bool wanted)
         return ncclSystemError;
     }
     *later->out = NULL;
-    return copy->kind == TT_NCCL_CHILD ? tt_nccl_answer(start(copy)) : ncclSuccess;
+    bool now = copy->kind == TT_NCCL_CHILD && !copy->of_revoked;
+    return now ? tt_nccl_answer(start(copy)) : ncclSuccess;
 }
 
 /* Ranks of one child have the same family, in all processes; two children of one parent have not. */
@@ -179,18 +213,23 @@ static uint64_t family_of(ncclComm_t parent, const void *what, size_t bytes)
 
 static tutti_status split(struct tt_nccl_later *l)
 {
-    return tutti_comm_split(l->comm->tutti, l->color, l->key, &l->config, &l->child);
+    tutti_comm *parent = l->of_revoked ? l->whole : l->comm->tutti;
+    return tutti_comm_split(parent, l->color, l->key, &l->config, &l->child);
 }
 
 PUBLIC(ncclResult_t, CommSplit, (ncclComm_t comm, int color, int key, ncclComm_t *out, ncclConfig_t *config))
 {
-    ncclResult_t result = tt_nccl_enter("ncclCommSplit", comm);
+    ncclResult_t result = tt_nccl_enter_parent("ncclCommSplit", comm);
     if (result != ncclSuccess)
         return result;
     struct tt_nccl_setting fallback = of_parent(comm);
-    struct tt_nccl_later later = {
-        .comm = comm, .out = out, .call = "ncclCommSplit", .start = split, .color = color, .key = key
-    };
+    struct tt_nccl_later later = { .comm = comm,
+        .out = out,
+        .call = "ncclCommSplit",
+        .start = split,
+        .color = color,
+        .key = key,
+        .of_revoked = tt_nccl_is_revoked(comm) };
     if (out == NULL)
         result = tt_nccl_fail(ncclInvalidArgument, "ncclCommSplit: newcomm is NULL");
     else if (color < 0 && color != NCCL_SPLIT_NOCOLOR)
@@ -208,7 +247,8 @@ PUBLIC(ncclResult_t, CommSplit, (ncclComm_t comm, int color, int key, ncclComm_t
 
 static tutti_status shrink(struct tt_nccl_later *l)
 {
-    uint64_t flags = l->flags == NCCL_SHRINK_ABORT ? TUTTI_SHRINK_ABORT : 0;
+    bool has_ended = l->flags == NCCL_SHRINK_ABORT || tt_nccl_is_revoked(l->comm);
+    uint64_t flags = has_ended ? TUTTI_SHRINK_ABORT : 0;
     return tutti_comm_shrink(l->comm->tutti, l->excluded, l->excluded_count, flags, &l->config, &l->child);
 }
 
@@ -257,7 +297,7 @@ static ncclResult_t check_shrink(ncclComm_t comm, const int *list, int count, nc
 PUBLIC(ncclResult_t, CommShrink,
     (ncclComm_t comm, int *list, int count, ncclComm_t *out, ncclConfig_t *config, int flags))
 {
-    ncclResult_t result = tt_nccl_enter("ncclCommShrink", comm);
+    ncclResult_t result = tt_nccl_enter_parent("ncclCommShrink", comm);
     if (result != ncclSuccess)
         return result;
     struct tt_nccl_setting fallback = of_parent(comm);

@@ -5,9 +5,6 @@
  * after a failure has nothing left to do about it. */
 #include "nccl/shim.h"
 
-/* So long an end stays for peers that are not through: more than a stopped process is likely to be away. */
-enum { LINGER_MS = 10000 };
-
 ncclResult_t tt_nccl_finalize_now(ncclComm_t comm)
 {
     ncclResult_t result = tt_nccl_check("ncclCommFinalize", comm);
@@ -41,7 +38,7 @@ PUBLIC(ncclResult_t, CommFinalize, (ncclComm_t comm))
     ncclResult_t result = tt_nccl_check("ncclCommFinalize", comm);
     if (result != ncclSuccess)
         return result;
-    if (comm->revoked)
+    if (tt_nccl_is_revoked(comm))
         return tt_nccl_fail(ncclInvalidUsage, "ncclCommFinalize: comm was revoked; legal: ncclCommDestroy");
     return tt_nccl_group != NULL ? finalize_later(comm) : tt_nccl_finalize_now(comm);
 }
@@ -69,7 +66,7 @@ ncclResult_t tt_nccl_destroy_now(ncclComm_t comm)
     if (result != ncclSuccess)
         return result;
     tutti_comm *tutti = comm->tutti;
-    bool healthy = tutti_comm_state(tutti) == TUTTI_OK && !comm->revoked;
+    bool healthy = tutti_comm_state(tutti) == TUTTI_OK && !tt_nccl_is_revoked(comm);
     if (healthy && !comm->finalized)
         tutti_comm_flush(tutti, -1);
     if (!tt_nccl_close(comm))
@@ -77,7 +74,7 @@ ncclResult_t tt_nccl_destroy_now(ncclComm_t comm)
                                                "for ten seconds; it is left as it is");
     if (!tt_nccl_retire(comm))
         return tt_nccl_refuse("ncclCommDestroy", comm);
-    if (!healthy || tutti_comm_release(tutti, LINGER_MS) != TUTTI_OK)
+    if (!healthy || tutti_comm_release(tutti, TT_NCCL_LINGER_MS) != TUTTI_OK)
         tutti_comm_destroy(tutti);
     return ncclSuccess;
 }
@@ -92,14 +89,6 @@ PUBLIC(ncclResult_t, CommDestroy, (ncclComm_t comm))
     return tt_nccl_group != NULL ? destroy_later(comm) : tt_nccl_destroy_now(comm);
 }
 
-/* Every call on it returns, and none enters any more. */
-static void revoke(ncclComm_t comm, tutti_status (*abort)(tutti_comm *))
-{
-    comm->revoked = true;
-    atomic_fetch_or(&comm->users, TT_NCCL_ENDING);
-    abort(comm->tutti);
-}
-
 /* Partly: where kernels of several GPUs meet, on all ranks. */
 PUBLIC(ncclResult_t, CommAbort, (ncclComm_t comm))
 {
@@ -108,20 +97,29 @@ PUBLIC(ncclResult_t, CommAbort, (ncclComm_t comm))
     ncclResult_t result = tt_nccl_check("ncclCommAbort", comm);
     if (result != ncclSuccess)
         return result;
-    revoke(comm, tutti_comm_abort_local);
+    /* Every call on it returns, and none enters any more. */
+    atomic_fetch_or(&comm->users, TT_NCCL_ENDING | TT_NCCL_REVOKED);
+    tutti_comm_abort_local(comm->tutti);
     return tt_nccl_group != NULL ? destroy_later(comm) : tt_nccl_destroy_now(comm);
 }
 
-/* Partly: on all ranks; then only ncclCommDestroy and ncclCommAbort are left. */
+/* Calls on it return, and none enters any more; children can be made of it. */
+/* Partly: it ends on all ranks; ncclCommSplit and ncclCommShrink make new ones of it, ncclCommGrow does not. */
 PUBLIC(ncclResult_t, CommRevoke, (ncclComm_t comm, int flags))
 {
+    if (comm == NULL)
+        return ncclSuccess;
     ncclResult_t result = tt_nccl_check("ncclCommRevoke", comm);
     if (result != ncclSuccess)
         return result;
     if (flags != NCCL_REVOKE_DEFAULT)
         return tt_nccl_fail(
             ncclInvalidArgument, "ncclCommRevoke: revokeFlags is %d; legal: NCCL_REVOKE_DEFAULT", flags);
-    revoke(comm, tutti_comm_abort);
+    if (comm->finalized)
+        return tt_nccl_fail(
+            ncclInvalidArgument, "ncclCommRevoke: comm was finalized before; legal: ncclCommDestroy");
+    atomic_fetch_or(&comm->users, TT_NCCL_REVOKED);
+    tutti_comm_abort(comm->tutti);
     return ncclSuccess;
 }
 
@@ -141,7 +139,7 @@ PUBLIC(ncclResult_t, CommGetAsyncError, (ncclComm_t comm, ncclResult_t *error))
     ncclResult_t result = tt_nccl_check("ncclCommGetAsyncError", comm);
     if (result != ncclSuccess)
         return result;
-    if (comm->revoked) /* on purpose */
+    if (tt_nccl_is_revoked(comm)) /* on purpose */
         *error = ncclSuccess;
     else if (comm->finalized && tt_nccl_enter("ncclCommGetAsyncError", comm) == ncclSuccess) {
         *error = tt_nccl_result(tutti_comm_finalize_within(comm->tutti, 0));

@@ -184,6 +184,8 @@ static ncclResult_t end(const char *call, bool cancel)
     if (begun == ncclInProgress)
         made = begun;
     if (result == ncclSuccess && !cancel)
+        result = tt_nccl_answer(tt_nccl_split_revoked(g->later, g->later_count));
+    if (result == ncclSuccess && !cancel)
         take_what_is_done(g->later, g->later_count);
     if (result == ncclSuccess && begun != ncclInProgress)
         result = begun;

@@ -118,9 +118,11 @@ ncclResult_t tt_nccl_refuse(const char *call, ncclComm_t comm)
     if (comm->magic != TT_NCCL_LIVE)
         return tt_nccl_fail(
             ncclInvalidArgument, "%s: comm is no communicator of this library, Tutti's libnccl", call);
-    if (comm->revoked)
+    if (tt_nccl_is_revoked(comm) && (comm->users & TT_NCCL_ENDING) == 0)
         return tt_nccl_fail(ncclInvalidUsage,
-            "%s: comm was revoked; legal: ncclCommDestroy, ncclCommAbort, and questions", call);
+            "%s: comm was revoked; legal: ncclCommSplit, ncclCommShrink, ncclCommDestroy, ncclCommAbort, and "
+            "questions",
+            call);
     if (comm->making == TT_NCCL_NOT_MADE)
         return tt_nccl_fail(comm->failure,
             "%s: comm could not be made; legal: ncclCommAbort, ncclCommDestroy, ncclCommGetAsyncError", call);
@@ -132,7 +134,7 @@ ncclResult_t tt_nccl_refuse(const char *call, ncclComm_t comm)
     if (comm->tutti == NULL)
         return tt_nccl_fail(
             ncclInvalidArgument, "%s: comm is not ready: the group in which it is made has not ended", call);
-    return tt_nccl_fail(ncclInvalidUsage, "%s: another thread is destroying comm", call);
+    return tt_nccl_fail(ncclInvalidUsage, "%s: comm is being destroyed or aborted", call);
 }
 
 static struct timespec moment(int64_t from_now_ms)
@@ -148,16 +150,21 @@ static struct timespec moment(int64_t from_now_ms)
     return t;
 }
 
+static bool all_have_left(ncclComm_t comm)
+{
+    return (atomic_load(&comm->users) & ~(uint32_t)TT_NCCL_REVOKED) == TT_NCCL_ENDING;
+}
+
 bool tt_nccl_close(ncclComm_t comm)
 {
     struct timespec until = moment(LEAVE_MS);
     int error = 0;
     atomic_fetch_or(&comm->users, TT_NCCL_ENDING);
     pthread_mutex_lock(&leaving);
-    while (atomic_load(&comm->users) != TT_NCCL_ENDING && error != ETIMEDOUT)
+    while (!all_have_left(comm) && error != ETIMEDOUT)
         error = pthread_cond_timedwait(&somebody_left, &leaving, &until);
     pthread_mutex_unlock(&leaving);
-    return atomic_load(&comm->users) == TT_NCCL_ENDING;
+    return all_have_left(comm);
 }
 
 void tt_nccl_last_left(void)

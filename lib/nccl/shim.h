@@ -25,8 +25,9 @@
     type pnccl##name arguments
 
 enum { TT_NCCL_LIVE = 0x7c011ec7, TT_NCCL_DEAD = 0x0dead0 };
-/* In `users`: no more may enter, for it ends, or as long as a child is made of it. */
-enum { TT_NCCL_ENDING = 1 << 30, TT_NCCL_BUSY = 1 << 29 };
+/* In `users`: no more may enter, for it ends, or as long as a child is made of it; or, since it was revoked,
+ * only who makes a child of it. */
+enum { TT_NCCL_ENDING = 1 << 30, TT_NCCL_BUSY = 1 << 29, TT_NCCL_REVOKED = 1 << 28 };
 /* Of a child that is made by a thread: who comes first settles what becomes of it. */
 enum tt_nccl_making { TT_NCCL_MADE, TT_NCCL_IS_MADE, TT_NCCL_NOT_MADE, TT_NCCL_NOT_WANTED };
 enum { TT_NCCL_DEVICE_UNKNOWN = -2, TT_NCCL_NAME = 64, TT_NCCL_TEXT = 640 };
@@ -42,7 +43,6 @@ struct ncclComm {
     int device; /* UNKNOWN until the first call */
     bool blocking, suspended;
     _Atomic bool finalized; /* ncclCommFinalize was called */
-    _Atomic bool revoked;
     uint64_t family; /* communicators of one id */
     _Atomic uint64_t splits; /* so far */
     tutti_op average[TT_NCCL_NARROW_TYPES]; /* 0: not made yet */
@@ -83,9 +83,14 @@ ncclResult_t tt_nccl_refuse(const char *call, ncclComm_t comm);
 bool tt_nccl_close(ncclComm_t comm);
 void tt_nccl_last_left(void);
 
+static inline bool tt_nccl_is_revoked(ncclComm_t comm)
+{
+    return (comm->users & TT_NCCL_REVOKED) != 0;
+}
+
 static inline void tt_nccl_give_back(ncclComm_t comm)
 {
-    if (atomic_fetch_sub(&comm->users, 1) == TT_NCCL_ENDING + 1)
+    if ((atomic_fetch_sub(&comm->users, 1) & ~(uint32_t)TT_NCCL_REVOKED) == TT_NCCL_ENDING + 1)
         tt_nccl_last_left();
 }
 
@@ -96,15 +101,25 @@ static inline ncclResult_t tt_nccl_check(const char *call, ncclComm_t comm)
                                                                               : tt_nccl_refuse(call, comm);
 }
 
-/* Between enter and leave nobody frees comm. In a group it is left when the group is over. */
-static inline ncclResult_t tt_nccl_enter(const char *call, ncclComm_t comm)
+static inline ncclResult_t tt_nccl_enter_unless(const char *call, ncclComm_t comm, uint32_t barred)
 {
     if (comm == NULL || comm->magic != TT_NCCL_LIVE || comm->tutti == NULL)
         return tt_nccl_refuse(call, comm);
-    if ((atomic_fetch_add(&comm->users, 1) & (TT_NCCL_ENDING | TT_NCCL_BUSY)) == 0)
+    if ((atomic_fetch_add(&comm->users, 1) & barred) == 0)
         return ncclSuccess;
     tt_nccl_give_back(comm);
     return tt_nccl_refuse(call, comm);
+}
+
+/* Between enter and leave nobody frees comm. In a group it is left when the group is over. */
+static inline ncclResult_t tt_nccl_enter(const char *call, ncclComm_t comm)
+{
+    return tt_nccl_enter_unless(call, comm, TT_NCCL_ENDING | TT_NCCL_BUSY | TT_NCCL_REVOKED);
+}
+/* To make a child of it. */
+static inline ncclResult_t tt_nccl_enter_parent(const char *call, ncclComm_t comm)
+{
+    return tt_nccl_enter_unless(call, comm, TT_NCCL_ENDING | TT_NCCL_BUSY);
 }
 
 /* --- group.c */
@@ -122,6 +137,8 @@ struct tt_nccl_later { /* what waits for the end of a group */
     tutti_comm *child;
     uint64_t family;
     int color, key; /* of split */
+    bool of_revoked; /* split: */
+    tutti_comm *whole; /* all ranks, anew */
     int *excluded; /* ranks, of shrink: freed when it has started */
     int excluded_count, flags;
     int n; /* of grow */
@@ -165,8 +182,12 @@ ncclResult_t tt_nccl_take_child(struct tt_nccl_later *later);
  * what is not made after all. */
 ncclResult_t tt_nccl_begin_to_make(struct tt_nccl_later *first);
 void tt_nccl_drop_children(struct tt_nccl_later *first);
+/* Those of `all` that are children of a communicator that was revoked. */
+tutti_status tt_nccl_split_revoked(struct tt_nccl_later *const *all, int count);
 
 /* --- ends.c. What a group has put off. */
+/* So long an end stays for peers that are not through: more than a stopped process is likely to be away. */
+enum { TT_NCCL_LINGER_MS = 10000 };
 ncclResult_t tt_nccl_finalize_now(ncclComm_t comm);
 ncclResult_t tt_nccl_destroy_now(ncclComm_t comm);
 

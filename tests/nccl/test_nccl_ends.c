@@ -286,21 +286,142 @@ Test(nccl_ends, survivors)
     nccl_run(&(struct nccl_plan){ "survivors", NCCL_EVERYWHERE, 3, survivors, 1 << 0, true });
 }
 
+/* Calls that wait return, and none is taken any more; all ranks, or some, go on with what they make of it. */
+static void *revoke_soon(void *argument)
+{
+    struct watchdog *w = argument;
+    struct nccl_desk *d = w->d;
+    ranks_sleep_us(100000);
+    OK(ncclCommRevoke(w->comm, NCCL_REVOKE_DEFAULT));
+    return NULL;
+}
+
+static void expect_size(struct nccl_desk *d, ncclComm_t comm, int expected)
+{
+    int n = -1;
+    OK(ncclCommCount(comm, &n));
+    EXPECT(n == expected);
+    nccl_works(d, comm, expected);
+    OK(ncclCommDestroy(comm));
+}
+
 static void revoked(struct nccl_desk *d)
 {
+    int n = d->me->n, me = d->me->rank, last[] = { n - 1 };
     float *f = nccl_memory(d, 64);
     ncclResult_t state = ncclInternalError;
+    ncclComm_t all = NULL, half = NULL, none = NULL, rest = NULL;
+    struct watchdog w = { d, d->comm };
+    pthread_t thread;
+    if (me == 0) { /* in a call that nobody else makes */
+        pthread_create(&thread, NULL, revoke_soon, &w);
+        ncclAllReduce(f, f, 1, ncclFloat, ncclSum, d->comm, d->stream);
+        nccl_settle(d);
+        pthread_join(thread, NULL);
+    }
     ranks_meet(d->me);
     OK(ncclCommRevoke(d->comm, NCCL_REVOKE_DEFAULT));
+    OK(ncclCommRevoke(NULL, NCCL_REVOKE_DEFAULT));
     OK(ncclCommGetAsyncError(d->comm, &state));
     EXPECT(state == ncclSuccess);
     REFUSED(ncclAllReduce(f, f, 1, ncclFloat, ncclSum, d->comm, d->stream), ncclInvalidUsage, "was revoked");
     REFUSED(ncclCommFinalize(d->comm), ncclInvalidUsage, "was revoked");
+    REFUSED(ncclCommGrow(d->comm, n + 1, NULL, -1, &none, NULL), ncclInvalidUsage, "was revoked|Split");
+    ranks_meet(d->me);
+    OK(ncclCommSplit(d->comm, 0, -me, &all, NULL));
+    int rank = -1;
+    OK(ncclCommUserRank(all, &rank));
+    EXPECT(rank == n - 1 - me);
+    expect_size(d, all, n);
+    OK(ncclGroupStart());
+    OK(ncclCommSplit(d->comm, me % 2, 0, &half, NULL));
+    OK(ncclCommSplit(d->comm, NCCL_SPLIT_NOCOLOR, 0, &none, NULL));
+    OK(ncclGroupEnd());
+    EXPECT(none == NULL);
+    expect_size(d, half, (n + 1 - me % 2) / 2);
+    if (me < n - 1 && OK(ncclCommShrink(d->comm, last, 1, &rest, NULL, NCCL_SHRINK_DEFAULT)))
+        expect_size(d, rest, n - 1);
 }
 
 Test(nccl_ends, revoked)
 {
     nccl_run(&(struct nccl_plan){ "revoked", NCCL_EVERYWHERE, 2, revoked, 0, false });
+    nccl_run(&(struct nccl_plan){ "revoked by three", NCCL_ON_HOST, 3, revoked, 0, false });
+}
+
+/* A rank is killed in the midst of a call; who is left revokes, which ends the call, and goes on without it. */
+static void revoked_after_a_death(struct nccl_desk *d)
+{
+    int dead[] = { 1 }, n = d->me->n;
+    float *f = nccl_memory(d, 64);
+    ncclComm_t rest = NULL;
+    if (d->me->rank == 1) {
+        ranks_sleep_us(50000);
+        kill(getpid(), SIGKILL);
+    }
+    ncclAllReduce(f, f, 1, ncclFloat, ncclSum, d->comm, d->stream);
+    nccl_settle(d);
+    OK(ncclCommRevoke(d->comm, NCCL_REVOKE_DEFAULT));
+    OK(ncclCommShrink(d->comm, dead, 1, &rest, NULL, NCCL_SHRINK_DEFAULT));
+    expect_size(d, rest, n - 1);
+}
+
+Test(nccl_ends, revoked_after_a_death)
+{
+    nccl_run(&(struct nccl_plan){
+        "revoked after a death", NCCL_EVERYWHERE, 3, revoked_after_a_death, 1 << 1, true });
+}
+
+/* Several ranks of one thread, with blocking and without. */
+static void revoked_by_one_thread(struct nccl_desk *d, int blocking)
+{
+    enum { N = 4 };
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclComm_t c[N], half[N] = { NULL };
+    ncclUniqueId id;
+    ncclResult_t state;
+    int n = -1;
+    config.blocking = blocking;
+    OK(ncclGetUniqueId(&id));
+    OK(ncclGroupStart());
+    for (int i = 0; i < N; i++)
+        OK(ncclCommInitRankConfig(&c[i], N, id, i, &config));
+    ncclResult_t result = ncclGroupEnd();
+    EXPECT(result == ncclSuccess || (result == ncclInProgress && !blocking));
+    for (int i = 0; i < N; i++)
+        EXPECT(nccl_await(d, c[i]) == ncclSuccess);
+    OK(ncclGroupStart());
+    for (int i = 0; i < N; i++)
+        OK(ncclCommRevoke(c[i], NCCL_REVOKE_DEFAULT));
+    OK(ncclGroupEnd());
+    OK(ncclGroupStart());
+    for (int i = 0; i < N; i++)
+        OK(ncclCommSplit(c[i], i % 2, 0, &half[i], NULL));
+    result = ncclGroupEnd();
+    EXPECT(result == (blocking ? ncclSuccess : ncclInProgress));
+    for (int i = 0; i < N; i++) {
+        EXPECT(nccl_await(d, half[i]) == ncclSuccess);
+        OK(ncclCommCount(half[i], &n));
+        EXPECT(n == N / 2);
+        OK(ncclCommGetAsyncError(c[i], &state));
+        OK(ncclCommDestroy(half[i]));
+        OK(ncclCommDestroy(c[i]));
+    }
+    OK(ncclCommInitAll(c, 1, NULL));
+    OK(ncclCommFinalize(c[0]));
+    REFUSED(ncclCommRevoke(c[0], NCCL_REVOKE_DEFAULT), ncclInvalidArgument, "finalized before");
+    OK(ncclCommDestroy(c[0]));
+}
+
+static void revoked_in_groups(struct nccl_desk *d)
+{
+    revoked_by_one_thread(d, 1);
+    revoked_by_one_thread(d, 0);
+}
+
+Test(nccl_ends, revoked_in_groups)
+{
+    nccl_run(&(struct nccl_plan){ "revoked in groups", NCCL_EVERYWHERE, 1, revoked_in_groups, 0, true });
 }
 
 /* In a group, calls of it first. */

@@ -163,7 +163,6 @@ static void of_communicators(struct nccl_desk *d)
     REFUSED(ncclCommGetAsyncError(NULL, &state), ncclInvalidArgument, "comm is NULL");
     REFUSED(ncclCommGetAsyncError(c, NULL), ncclInvalidArgument, "asyncError is NULL");
     REFUSED(ncclCommFinalize(NULL), ncclInvalidArgument, "comm is NULL");
-    REFUSED(ncclCommRevoke(NULL, 0), ncclInvalidArgument, "comm is NULL");
     REFUSED(ncclCommRevoke(c, 1), ncclInvalidArgument, "revokeFlags is 1");
     REFUSED(ncclCommSplit(NULL, 0, 0, &child, NULL), ncclInvalidArgument, "comm is NULL");
     REFUSED(ncclCommSplit(c, 0, 0, NULL, NULL), ncclInvalidArgument, "newcomm is NULL");
