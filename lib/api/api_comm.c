@@ -172,3 +172,16 @@ tutti_status tutti_mem_deregister(tutti_comm *comm, tutti_registration *registra
     struct tt_comm *c = tt_comm_find(comm);
     return c != NULL ? tt_deregister(c, registration) : tt_handle_fault(comm);
 }
+
+tutti_status tutti_mem_address_at(tutti_comm *comm, tutti_registration *registration, int rank, void **there)
+{
+    struct tt_comm *c = tt_comm_find(comm);
+    if (c == NULL)
+        return tt_handle_fault(comm);
+    if (there == NULL)
+        return tt_fail(TUTTI_INVALID_ARGUMENT, "mem_address_at: there is NULL");
+    if (rank < 0 || rank >= c->n)
+        return tt_fail(TUTTI_INVALID_ARGUMENT, "mem_address_at: rank is %d; legal: 0 to %d", rank, c->n - 1);
+    tutti_status status = tt_comm_check(c);
+    return status == TUTTI_OK ? tt_registration_at(c, registration, rank, there) : status;
+}

@@ -10,7 +10,8 @@
 #include "device/device.h"
 
 struct tt_registration {
-    void *handle;
+    void *handle, *ptr;
+    size_t bytes;
     struct tt_registration *next;
     struct tt_device_registration of_device;
 };
@@ -29,6 +30,8 @@ tutti_status tt_register(struct tt_comm *comm, void *ptr, size_t bytes, tutti_re
     if (status != TUTTI_OK)
         goto drop_handle;
     r->handle = handle;
+    r->ptr = ptr;
+    r->bytes = bytes;
     r->next = comm->registrations;
     comm->registrations = r;
     *registration = handle;
@@ -40,22 +43,48 @@ drop:
     return status;
 }
 
-tutti_status tt_deregister(struct tt_comm *comm, tutti_registration *registration)
+/* The link to it in the communicator's list; NULL: it is none of these, which is said. */
+static struct tt_registration **find(
+    struct tt_comm *comm, const char *function, tutti_registration *registration)
 {
     const struct tt_registration *found = tt_handle_find(TT_HANDLE_REGISTRATION, registration);
-    if (found == NULL)
-        return tt_handle_fault(registration);
+    if (found == NULL) {
+        tt_handle_fault(registration);
+        return NULL;
+    }
     struct tt_registration **at = &comm->registrations;
     while (*at != NULL && *at != found)
         at = &(*at)->next;
+    if (*at != NULL)
+        return at;
+    tt_fail(TUTTI_INVALID_ARGUMENT, "%s: this registration is another communicator's", function);
+    return NULL;
+}
+
+tutti_status tt_deregister(struct tt_comm *comm, tutti_registration *registration)
+{
+    struct tt_registration **at = find(comm, "mem_deregister", registration);
+    if (at == NULL)
+        return TUTTI_INVALID_ARGUMENT;
     struct tt_registration *r = *at;
-    if (r == NULL)
-        return tt_fail(TUTTI_INVALID_ARGUMENT, "mem_deregister: this registration is another communicator's");
     *at = r->next;
     tt_handle_take(TT_HANDLE_REGISTRATION, registration);
     if (comm->device != NULL)
         tt_device_deregister(comm->device, &r->of_device);
     free(r);
+    return TUTTI_OK;
+}
+
+tutti_status tt_registration_at(
+    struct tt_comm *comm, tutti_registration *registration, int rank, void **there)
+{
+    struct tt_registration **at = find(comm, "mem_address_at", registration);
+    if (at == NULL)
+        return TUTTI_INVALID_ARGUMENT;
+    bool mine = rank == comm->rank;
+    *there = mine                   ? (*at)->ptr
+             : comm->device != NULL ? tt_device_address_at(comm->device, (*at)->ptr, (*at)->bytes, rank)
+                                    : NULL;
     return TUTTI_OK;
 }
 

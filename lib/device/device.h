@@ -294,6 +294,8 @@ struct tt_device_registration {
 tutti_status tt_device_register(
     struct tt_device *device, const void *ptr, size_t bytes, struct tt_device_registration *registration);
 void tt_device_deregister(struct tt_device *device, const struct tt_device_registration *registration);
+/* Where that rank's device has these bytes, as an address of its process; NULL: it does not. */
+void *tt_device_address_at(struct tt_device *device, void *ptr, size_t bytes, int rank);
 
 /* What this rank's kernels of several devices work with (spin/spin.h). */
 struct tt_spin_setup tt_device_spin_setup(const struct tt_device *device);

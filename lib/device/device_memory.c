@@ -18,6 +18,7 @@
 #include "device/device.h"
 #include "run/settings.h"
 #include "segment/exporter.h"
+#include "spin/spin.h"
 
 struct entry {
     struct entry *next;
@@ -282,4 +283,31 @@ void tt_device_deregister(struct tt_device *d, const struct tt_device_registrati
             "deregister when all calls that use it are over, and their graphs are gone",
             d->comm->identity.name, d->comm->rank, (void *)registration->base, DEREGISTER_MS / 1000);
     tt_device_leave(d, before);
+}
+
+/* Within a process all devices reach what tutti_mem_alloc gave at its own address, where S has tried it. */
+static bool reaches_here(const struct tt_device *d, const struct tt_dev_pointer *what, int rank)
+{
+    const struct tt_spin *spin = d->spin;
+    return spin != NULL && spin->serves && spin->same_process[rank] &&
+           tt_device_memory_has((const void *)what->base);
+}
+
+void *tt_device_address_at(struct tt_device *d, void *ptr, size_t bytes, int rank)
+{
+    struct tt_exporter *exporter = d->exporters != NULL ? d->exporters[rank] : NULL;
+    struct tt_dev_pointer what;
+    uint64_t offset;
+    uint32_t key;
+    int before;
+    void *there = NULL;
+    if (tt_device_enter(d, &before) != TUTTI_OK)
+        return NULL;
+    bool known = d->dev->memory.classify(ptr, &what) == TT_DEV_OK && what.kind == TT_DEV_DEVICE;
+    if (known && exporter != NULL && tt_exporter_find(exporter, ptr, bytes, &what, 0, &key, &offset))
+        there = (void *)(uintptr_t)(tt_exporter_address(exporter, key) + offset);
+    else if (known && reaches_here(d, &what, rank))
+        there = ptr;
+    tt_device_leave(d, before);
+    return there;
 }

@@ -201,6 +201,24 @@ Test(api_device_spin_mapped, each_collective)
     spin_run({ "queues=8", 3, 3, call_each, NULL, 0, 0 }, { "queues=8", 3, 1, call_each, NULL, 0, 0 });
 }
 
+/* Where the others have what a rank registered, which that rank alone can tell them. */
+static void reach_each_other(struct desk *k, tutti_registration *in)
+{
+    struct ranks_me *me = k->at.me;
+    void *(*at)[TT_SPIN_RANKS] = me->shared; /* by owner, and by who has it there */
+    for (int r = 0; r < me->n; r++)
+        ranks_ok(me, tutti_mem_address_at(k->at.comm, in, r, &at[me->rank][r]), "where it is");
+    ranks_meet(me);
+    for (int r = 0; r < me->n; r++) {
+        if (!ranks_expect(me, at[r][me->rank] != NULL, "what rank %d registered is not here", r))
+            continue;
+        local_fine(&k->at, k->at.dev->copy(k->host, at[r][me->rank], sizeof *k->host, k->at.stream));
+        local_fine(&k->at, k->at.dev->stream.sync(k->at.stream));
+        ranks_expect(me, k->host[0] == value(r, 1, 0), "it is not what rank %d registered", r);
+    }
+    ranks_meet(me);
+}
+
 /* A rank that has registered nothing is enough for pads; when all have, calls go in place; and no more when
  * one takes it back, who may free it then. */
 static void use_registered_memory(struct ranks_me *me)
@@ -222,6 +240,8 @@ static void use_registered_memory(struct ranks_me *me)
             ranks_ok(me, tutti_mem_register(k.at.comm, k.got, BYTES, &out), "register");
         ranks_meet(me);
         comes_to_be_in_place(&k, k.got);
+        call(&k, 1, k.got);
+        reach_each_other(&k, in);
         if (me->rank == 1) {
             ranks_ok(me, tutti_mem_deregister(k.at.comm, in), "deregister");
             ranks_ok(me, tutti_mem_deregister(k.at.comm, out), "deregister");

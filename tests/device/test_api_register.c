@@ -24,7 +24,7 @@ enum { LONG = 100000 };
 
 static void arguments(struct ranks_me *me)
 {
-    static char bytes[LONG];
+    static char bytes[LONG], here;
     tutti_comm *comm = ranks_join(me, NULL), *other = ranks_join(me, NULL);
     tutti_registration *one = NULL, *two = NULL;
     ranks_refused(
@@ -41,6 +41,24 @@ static void arguments(struct ranks_me *me)
     ranks_ok(me, tutti_mem_register(comm, bytes, LONG, &one), "register");
     ranks_ok(me, tutti_mem_register(comm, bytes + 5, 1, &two), "register a part again");
     ranks_expect(me, one != NULL && two != NULL && one != two, "two registrations have one handle");
+    void *there = &here;
+    ranks_ok(me, tutti_mem_address_at(comm, two, me->rank, &there), "where this rank has it");
+    ranks_expect(me, there == bytes + 5, "it has it at %p, not %p", there, (void *)(bytes + 5));
+    ranks_ok(me, tutti_mem_address_at(comm, one, 1 - me->rank, &there), "where the other rank has it");
+    ranks_expect(me, there == NULL, "another process has memory of the host at %p", there);
+    there = bytes;
+    ranks_refused(me, tutti_mem_address_at(NULL, one, 0, &there), TUTTI_INVALID_ARGUMENT, "where", "comm");
+    ranks_refused(
+        me, tutti_mem_address_at(comm, one, 2, &there), TUTTI_INVALID_ARGUMENT, "where", "rank is 2|legal");
+    ranks_refused(
+        me, tutti_mem_address_at(comm, one, -1, &there), TUTTI_INVALID_ARGUMENT, "where", "rank is -1");
+    ranks_refused(
+        me, tutti_mem_address_at(comm, one, 0, NULL), TUTTI_INVALID_ARGUMENT, "where", "there is NULL");
+    ranks_refused(
+        me, tutti_mem_address_at(comm, NULL, 0, &there), TUTTI_INVALID_ARGUMENT, "where", "registration");
+    ranks_refused(me, tutti_mem_address_at(other, one, 0, &there), TUTTI_INVALID_ARGUMENT, "where",
+        "mem_address_at|another communicator's");
+    ranks_expect(me, there == bytes, "a failed call has set its output");
     ranks_refused(me, tutti_mem_deregister(comm, NULL), TUTTI_INVALID_ARGUMENT, "deregister", "registration");
     ranks_refused(me, tutti_mem_deregister(comm, (tutti_registration *)comm), TUTTI_INVALID_ARGUMENT,
         "deregister", "registration");
