@@ -51,7 +51,7 @@ ABSENT(GetMultimemDeviceLeInfo, 2.32, KERNELS)
 ABSENT(GetPeerDeviceLeInfo, 2.32, KERNELS)
 /* clang-format on */
 
-/* Teams are numbers. No rank can load from the memory of another one, so each is its own local team. */
+/* Teams are numbers. Local is for kernels of the device API, which is not here, so each rank is a team alone. */
 typedef struct {
     int nRanks, rank, stride;
 } ncclTeam_t;

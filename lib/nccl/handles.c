@@ -92,6 +92,16 @@ int tt_nccl_siblings(uint64_t family)
     return count;
 }
 
+ncclComm_t tt_nccl_sibling(uint64_t family, int rank)
+{
+    pthread_mutex_lock(&lock);
+    ncclComm_t found = handles.live;
+    while (found != NULL && (found->family != family || found->rank != rank))
+        found = found->next;
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
 /* FNV-1a. */
 uint64_t tt_nccl_hash(uint64_t before, const void *bytes, size_t count)
 {

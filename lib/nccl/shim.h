@@ -76,6 +76,7 @@ ncclComm_t tt_nccl_new(int n, int rank, const struct tt_nccl_setting *setting, u
 void tt_nccl_list(ncclComm_t comm); /* it is live */
 bool tt_nccl_retire(ncclComm_t comm); /* it is dead; false: it was, another thread is ending it */
 int tt_nccl_siblings(uint64_t family); /* live communicators of this process that are of one id */
+ncclComm_t tt_nccl_sibling(uint64_t family, int rank); /* NULL: that rank is not in this process */
 uint64_t tt_nccl_hash(uint64_t before, const void *bytes, size_t count);
 /* Why a call may not have comm. */
 ncclResult_t tt_nccl_refuse(const char *call, ncclComm_t comm);

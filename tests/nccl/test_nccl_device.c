@@ -15,6 +15,44 @@ static bool fine(struct nccl_desk *d, enum tt_dev_error error)
     return ranks_expect(d->me, error == TT_DEV_OK, "device: %s", error == TT_DEV_OK ? "" : d->dev->why());
 }
 
+/* All ranks reach each other's memory through the pointers of a window, by copies as by kernels. */
+static void reach_peers(struct nccl_desk *d, ncclWindow_t window, int *mine, int *host)
+{
+    void *there = NULL;
+    int me = d->me->rank, n = d->me->n, last = COUNT - 1;
+    for (int i = 0; i < COUNT; i++)
+        host[i] = 1000 * me + i;
+    fine(d, d->dev->copy(mine, host, BYTES, d->stream));
+    fine(d, d->dev->stream.sync(d->stream));
+    ranks_meet(d->me);
+    for (int r = 0; r < n; r++) {
+        OK(ncclGetPeerDevicePointer(window, (size_t)last * sizeof(int), r, &there));
+        if (!EXPECT(there != NULL))
+            continue;
+        fine(d, d->dev->copy(host, there, sizeof(int), d->stream));
+        fine(d, d->dev->stream.sync(d->stream));
+        ranks_expect(d->me, host[0] == 1000 * r + last, "at the pointer of rank %d is %d", r, host[0]);
+    }
+    ranks_meet(d->me);
+    /* What one stores into the next one's memory that one has. */
+    OK(ncclGetPeerDevicePointer(window, 0, (me + 1) % n, &there));
+    host[0] = 77 + me;
+    if (there != NULL)
+        fine(d, d->dev->copy(there, host, sizeof(int), d->stream));
+    fine(d, d->dev->stream.sync(d->stream));
+    ranks_meet(d->me);
+    fine(d, d->dev->copy(host, mine, sizeof(int), d->stream));
+    fine(d, d->dev->stream.sync(d->stream));
+    EXPECT(host[0] == 77 + (me + n - 1) % n);
+    ranks_meet(d->me);
+    REFUSED(ncclGetPeerDevicePointer(window, 0, n, &there), ncclInvalidArgument, "peer");
+    REFUSED(ncclGetPeerDevicePointer(window, 0, -1, &there), ncclInvalidArgument, "peer");
+    OK(ncclGetLsaDevicePointer(window, 4, 0, &there));
+    EXPECT(there == mine + 1);
+    REFUSED(ncclGetLsaDevicePointer(window, 0, 1, &there), ncclInvalidArgument,
+        "lsaRank is 1|ncclGetPeerDevicePointer");
+}
+
 /* Memory of ncclMemAlloc, registered or not, on two streams. */
 static void device_memory(struct nccl_desk *d)
 {
@@ -30,10 +68,7 @@ static void device_memory(struct nccl_desk *d)
     EXPECT(handle != NULL && window != NULL);
     OK(ncclWinGetUserPtr(d->comm, window, &found));
     EXPECT(found == memory[1]);
-    OK(ncclGetPeerDevicePointer(window, 8, d->me->rank, &found));
-    EXPECT(found == (char *)memory[1] + 8);
-    OK(ncclGetPeerDevicePointer(window, 8, d->me->rank + 1, &found));
-    EXPECT(found == NULL);
+    reach_peers(d, window, memory[1], host);
     fine(d, d->dev->stream.create(&other));
     for (int round = 0; round < 3; round++) {
         void *stream = round % 2 == 0 ? d->stream : other;
