@@ -128,6 +128,16 @@ over_a_fake()
 }
 if [ -z "${SANITIZE:-}" ]; then
     works "a program that is linked to another libnccl.so.2" over_a_fake
+    over_a_fake_by_nvidia() # as a program of theirs: their header, and their library's name
+    {
+        build "${CC:-cc}" "$scratch/theirs" -isystem "$nvidia" "$program" "$scratch/fake/libnccl.so.2" \
+            -Wl,--disable-new-dtags,-rpath,"$scratch/fake" && LD_PRELOAD=$library runs "$scratch/theirs"
+    }
+    if [ -x "$scratch/nvidia" ]; then
+        works "a program by NVIDIA's header, linked to another libnccl.so.2" over_a_fake_by_nvidia
+    else
+        echo "skipped: a program by NVIDIA's header, linked to another libnccl.so.2 (it is not here)"
+    fi
     by_command() { ./tutti-nccl "$scratch/linked" >"$scratch/out" 2>"$scratch/err"; }
     told()
     {
@@ -142,6 +152,20 @@ if [ -z "${SANITIZE:-}" ]; then
         grep "another libnccl is loaded, too.*: $scratch/libnccl.so.2" "$scratch/out"
     }
     works "another library beside it is told" two_are_told
+    both_libraries() # handles and ids of one are told by the other
+    {
+        timeout 60 python3 "$sources/tests/nccl/both.py" "$library" "$theirs"
+    }
+    theirs=
+    for each in lib lib64; do
+        [ -n "$theirs" ] || [ ! -f "${nvidia:-/none}/../$each/libnccl.so.2" ] ||
+            theirs=$nvidia/../$each/libnccl.so.2
+    done
+    if [ -n "$theirs" ] && command -v python3 >/dev/null 2>&1; then
+        works "NVIDIA's library beside it" both_libraries
+    else
+        echo "skipped: NVIDIA's library beside it (it is not here)"
+    fi
     quietly() { runs ./tutti-nccl --quiet "$scratch/linked" && [ "$(./tutti-nccl --path)" = "$library" ]; }
     works "tutti-nccl --quiet says nothing" quietly
     vllm() { ./tutti-nccl sh -c 'echo $VLLM_NCCL_SO_PATH' 2>&1 | grep -qx "$library"; }
@@ -211,6 +235,12 @@ informed()
     [ "$(grep -c NCCL_PROTO "$scratch/out")" -eq 1 ]
 }
 works "NCCL_DEBUG=INFO, and what came of variables, once" informed
+newer()
+{
+    PROGRAM_IS_NEWER=1 NCCL_DEBUG=INFO "$scratch/program" >"$scratch/out" 2>&1 &&
+        grep -q 'NCCL INFO ncclCommInitRankConfig: config is of NCCL 2.32.7: .* is not read' "$scratch/out"
+}
+works "a config of a newer header: what of it is not read" newer
 to_a_file()
 {
     NCCL_DEBUG=VERSION NCCL_DEBUG_FILE="$scratch/log.%h.%p" "$scratch/program" >"$scratch/out" &&

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "nccl/shim.h"
 
@@ -60,6 +61,10 @@ static ncclResult_t copy_config(const char *call, const ncclConfig_t *config, nc
     }
     if (full->version < 22700)
         full->commName = NULL;
+    if (full->version > NCCL_VERSION_CODE && size > sizeof *full)
+        tt_nccl_tell(TT_NCCL_INFO, "%s: config is of NCCL %u.%u.%u: what it has beyond %d.%d.%d is not read",
+            call, full->version / 10000, full->version / 100 % 100, full->version % 100, NCCL_MAJOR,
+            NCCL_MINOR, NCCL_PATCH);
     return ncclSuccess;
 }
 
@@ -169,6 +174,19 @@ PUBLIC(ncclResult_t, GetUniqueId, (ncclUniqueId * id))
     return tt_nccl_answer(status);
 }
 
+/* Tutti refuses it. NVIDIA's has the address of a socket behind eight random bytes. */
+static ncclResult_t refuse_id(const char *call, const ncclUniqueId *id, tutti_status status)
+{
+    sa_family_t family;
+    memcpy(&family, id->internal + 8, sizeof family);
+    if (status == TUTTI_INVALID_ARGUMENT && (family == AF_INET || family == AF_INET6))
+        return tt_nccl_fail(ncclInvalidUsage,
+            "%s: the rank that made commId runs with NVIDIA's libnccl, and this one with Tutti's; legal: all "
+            "ranks with one of them (tutti-nccl COMMAND, on each)",
+            call);
+    return tt_nccl_answer(status);
+}
+
 static ncclResult_t join(const char *call, ncclComm_t *out, int n, const ncclUniqueId *id, int rank,
     const struct tt_nccl_setting *setting, bool grows)
 {
@@ -187,7 +205,7 @@ static ncclResult_t join(const char *call, ncclComm_t *out, int n, const ncclUni
         status = tutti_comm_init_rank(n, rank, &meeting, &comm->config, &comm->tutti);
     if (status != TUTTI_OK && status != TUTTI_IN_PROGRESS) {
         tt_nccl_retire(comm);
-        return tt_nccl_answer(status);
+        return refuse_id(call, id, status);
     }
     *out = comm;
     tt_nccl_list(comm);

@@ -17,15 +17,24 @@ int main(void)
     static float send[RANKS][COUNT], recv[RANKS][COUNT];
     ncclComm_t comms[RANKS];
     ncclUniqueId id;
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    static const ncclConfig_t as_set = NCCL_CONFIG_INITIALIZER;
+    union { /* of a header that is newer, and has more */
+        ncclConfig_t known;
+        char bytes[sizeof(ncclConfig_t) + 40];
+    } config;
     ncclResult_t result;
     int version, i, k;
-    config.blocking = 1;
+    config.known = as_set;
+    config.known.blocking = 1;
+    if (getenv("PROGRAM_IS_NEWER") != NULL) {
+        config.known.size = sizeof config;
+        config.known.version = 23207;
+    }
     CHECK(ncclGetVersion(&version))
     CHECK(ncclGetUniqueId(&id))
     CHECK(ncclGroupStart())
     for (i = 0; i < RANKS; i++)
-        CHECK(ncclCommInitRankConfig(&comms[i], RANKS, id, i, &config))
+        CHECK(ncclCommInitRankConfig(&comms[i], RANKS, id, i, &config.known))
     CHECK(ncclGroupEnd())
     for (i = 0; i < RANKS; i++)
         for (k = 0; k < COUNT; k++)

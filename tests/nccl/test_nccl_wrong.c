@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "nccl_rig.h"
 
@@ -126,7 +127,7 @@ Test(nccl_wrong, each_argument)
 
 static void of_libraries(struct nccl_desk *d)
 {
-    ncclUniqueId id = nccl_id(d), zero = { { 0 } };
+    ncclUniqueId id = nccl_id(d), zero = { { 0 } }, theirs = { { 0x41, 4, 0x19 } };
     ncclComm_t c = NULL, all[2];
     REFUSED(ncclGetVersion(NULL), ncclInvalidArgument, "version");
     REFUSED(ncclGetUniqueId(NULL), ncclInvalidArgument, "uniqueId");
@@ -135,7 +136,10 @@ static void of_libraries(struct nccl_desk *d)
     REFUSED(ncclCommInitRank(&c, -1, id, 0), ncclInvalidArgument, "nranks -1");
     REFUSED(ncclCommInitRank(&c, 1, id, 1), ncclInvalidArgument, "rank is 1");
     REFUSED(ncclCommInitRank(&c, 2, id, -1), ncclInvalidArgument, "rank is -1");
-    EXPECT(ncclCommInitRank(&c, 1, zero, 0) == ncclInvalidArgument && c == NULL);
+    REFUSED(ncclCommInitRank(&c, 1, zero, 0), ncclInvalidArgument, "this id is all zeros");
+    theirs.internal[8] = AF_INET;
+    REFUSED(ncclCommInitRank(&c, 1, theirs, 0), ncclInvalidUsage, "NVIDIA's libnccl|tutti-nccl");
+    EXPECT(c == NULL);
     REFUSED(ncclCommInitRankScalable(&c, 1, 0, 1, NULL, NULL), ncclInvalidArgument, "commId is NULL");
     REFUSED(ncclCommInitRankScalable(&c, 1, 0, 2, &id, NULL), ncclInvalidArgument, "nId is 2");
     REFUSED(ncclCommInitAll(NULL, 1, NULL), ncclInvalidArgument, "comm is NULL");
