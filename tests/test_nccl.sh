@@ -201,6 +201,25 @@ if [ -z "${SANITIZE:-}" ]; then
     if command -v python3 >/dev/null 2>&1; then
         sequences() { timeout 300 python3 "$sources/tests/nccl/sequences.py" "$library"; }
         works "the sequences of vLLM and CuPy" sequences
+        quiet_failure() # as NCCL's users know it: a rank dies, and nobody prints a word but the program
+        {
+            timeout 300 python3 "$sources/tests/nccl/sequences.py" "$library" killed >"$scratch/out" 2>&1
+            code=$?
+            [ $code -eq 0 ] && [ "$(wc -l <"$scratch/out")" -eq 1 ] && return
+            cat "$scratch/out"
+            return 1
+        }
+        works "a rank that dies: ncclRemoteError, and nothing is printed" quiet_failure
+        late() # environment..
+        {
+            timeout 300 env TUTTI_WAIT_WARNING=500 "$@" \
+                python3 "$sources/tests/nccl/sequences.py" "$library" late >"$scratch/out" 2>&1
+        }
+        waits_in_silence() { late NCCL_DEBUG= && ! grep -i 'rank 3' "$scratch/out"; }
+        works "who comes late is awaited" waits_in_silence
+        who_waits() { late NCCL_DEBUG=WARN && grep -q 'WARN.*rank 3' "$scratch/out"; }
+        works "NCCL_DEBUG=WARN says whom a call waits for" who_waits
+        works "TUTTI_TIMEOUT gives a deadline" late TUTTI_TIMEOUT=1000 TUTTI_INIT_TIMEOUT=120000
     else
         echo "skipped: the sequences of vLLM and CuPy (there is no python3)"
     fi

@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What Python programs do with libnccl.so.2 by ctypes: the sequences of vLLM's and of CuPy's communicators.
+"""What Python programs do with libnccl.so.2 by ctypes: the sequences of vLLM's and of CuPy's communicators; and
+what becomes of a job when a rank dies, or comes late.
 
-usage: python3 sequences.py LIBRARY     four processes, host memory, the default stream"""
+usage: python3 sequences.py LIBRARY [killed | late]     four processes, host memory, the default stream"""
 
 import ctypes
 import multiprocessing
 import os
+import signal
 import sys
+import time
 
 POINTER, INT, SIZE = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t
 FLOAT, SUM, N, COUNT = 7, 0, 4, 1024
+REMOTE_ERROR, LATE_SECONDS = 6, 3
 
 
 class UniqueId(ctypes.Structure):
@@ -99,9 +103,33 @@ def cupy(nccl: Library, comm: POINTER, rank: int) -> None:
     assert number.value == 0
 
 
-def run(path: str, rank: int, ids: list[bytes]) -> None:
+def killed(nccl: Library, comm: POINTER, rank: int) -> None:
+    """The last rank dies; the others are told, and destroy what they have."""
+    a, number = (ctypes.c_float * COUNT)(), INT(-7)
+    nccl.AllReduce(a, a, COUNT, FLOAT, SUM, comm, None)
+    if rank == N - 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    result = nccl.library.ncclAllReduce(a, a, COUNT, FLOAT, SUM, comm, None)
+    assert result == REMOTE_ERROR, result
+    nccl.CommGetAsyncError(comm, ctypes.byref(number))
+    assert number.value == REMOTE_ERROR, number.value
+
+
+def late(nccl: Library, comm: POINTER, rank: int) -> None:
+    """A rank comes late to a call; with a deadline (TUTTI_TIMEOUT) the others give up before."""
+    a = (ctypes.c_float * COUNT)()
+    if rank == N - 1:
+        time.sleep(LATE_SECONDS)
+    result = nccl.library.ncclAllReduce(a, a, COUNT, FLOAT, SUM, comm, None)
+    assert result == (REMOTE_ERROR if "TUTTI_TIMEOUT" in os.environ else 0), result
+
+
+SEQUENCES = {"": (vllm, cupy), "killed": (killed,), "late": (late,)}
+
+
+def run(path: str, rank: int, ids: list[bytes], what: str) -> None:
     nccl = Library(path)
-    for unique_id, sequence in zip(ids, (vllm, cupy)):
+    for unique_id, sequence in zip(ids, SEQUENCES[what]):
         comm = POINTER()
         nccl.CommInitRank(ctypes.byref(comm), N, UniqueId.from_buffer_copy(unique_id), rank)
         sequence(nccl, comm, rank)
@@ -110,6 +138,7 @@ def run(path: str, rank: int, ids: list[bytes]) -> None:
 
 def main() -> int:
     path, version, ids = sys.argv[1], INT(), []
+    what = sys.argv[2] if len(sys.argv) > 2 else ""
     os.environ["TUTTI_DEVICE"] = "none"
     nccl = Library(path)
     nccl.GetVersion(ctypes.byref(version))
@@ -119,7 +148,7 @@ def main() -> int:
         nccl.GetUniqueId(ctypes.byref(unique_id))
         ids.append(bytes(unique_id))
     processes = [
-        multiprocessing.get_context("spawn").Process(target=run, args=(path, rank, ids)) for rank in range(N)
+        multiprocessing.get_context("spawn").Process(target=run, args=(path, rank, ids, what)) for rank in range(N)
     ]
     for process in processes:
         process.start()
@@ -127,7 +156,8 @@ def main() -> int:
         process.join(120)
     codes = [process.exitcode for process in processes]
     print("sequences: exit codes", codes)
-    return 0 if codes == [0] * N else 1
+    right = [0] * (N - 1) + [-signal.SIGKILL if what == "killed" else 0]
+    return 0 if codes == right else 1
 
 
 if __name__ == "__main__":

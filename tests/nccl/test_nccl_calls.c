@@ -49,6 +49,11 @@ static void reduce_each(struct nccl_desk *d, const struct buffers *b, ncclDataTy
     OK(ncclReduce(b->send, b->recv, COUNT, type, op, root, d->comm, d->stream));
     if (d->me->rank == root)
         same(d, type, b->recv, b->expected, COUNT, "ncclReduce");
+    memcpy(b->recv, b->send, block);
+    OK(ncclReduce(b->recv, b->recv, COUNT, type, op, root, d->comm, d->stream));
+    if (d->me->rank == root)
+        same(d, type, b->recv, b->expected, COUNT, "ncclReduce in place");
+    nccl_settle(d);
     OK(ncclReduceScatter(b->send, b->recv, COUNT, type, op, d->comm, d->stream));
     same(d, type, b->recv, b->expected + block * d->me->rank, COUNT, "ncclReduceScatter");
     char *mine = b->send + block * d->me->rank;
@@ -90,6 +95,12 @@ static void move_each(struct nccl_desk *d, const struct buffers *b, ncclDataType
     OK(ncclGather(b->send, b->recv, COUNT, type, root, d->comm, d->stream));
     if (me == root)
         same(d, type, b->recv, b->expected, (size_t)COUNT * n, "ncclGather");
+    memset(b->recv, 1, block * n);
+    memcpy(b->recv + block * me, b->send, block);
+    OK(ncclGather(b->recv + block * me, b->recv, COUNT, type, root, d->comm, d->stream));
+    if (me == root)
+        same(d, type, b->recv, b->expected, (size_t)COUNT * n, "ncclGather in place");
+    nccl_settle(d);
     memset(b->recv, 1, block);
     OK(ncclBroadcast(b->send, b->recv, COUNT, type, root, d->comm, d->stream));
     same(d, type, b->recv, b->expected + block * root, COUNT, "ncclBroadcast");
@@ -104,6 +115,37 @@ static void move_each(struct nccl_desk *d, const struct buffers *b, ncclDataType
     OK(ncclScatter(b->send, b->recv, COUNT, type, root, d->comm, d->stream));
     fill_blocks(type, root, n, b->expected);
     same(d, type, b->recv, b->expected + block * me, COUNT, "ncclScatter");
+    char *mine = me == root ? b->send + block * me : b->recv;
+    OK(ncclScatter(b->send, mine, COUNT, type, root, d->comm, d->stream));
+    same(d, type, mine, b->expected + block * me, COUNT, "ncclScatter in place");
+}
+
+/* Nothing of each: no buffers are needed. */
+static void nothing(struct nccl_desk *d)
+{
+    int n = d->me->n, me = d->me->rank;
+    ncclComm_t c = d->comm;
+    OK(ncclAllReduce(NULL, NULL, 0, ncclFloat, ncclSum, c, d->stream));
+    OK(ncclReduce(NULL, NULL, 0, ncclFloat, ncclSum, n - 1, c, d->stream));
+    OK(ncclReduceScatter(NULL, NULL, 0, ncclFloat, ncclAvg, c, d->stream));
+    OK(ncclBroadcast(NULL, NULL, 0, ncclFloat, 0, c, d->stream));
+    OK(ncclBcast(NULL, 0, ncclFloat, 0, c, d->stream));
+    OK(ncclAllGather(NULL, NULL, 0, ncclFloat, c, d->stream));
+    OK(ncclAlltoAll(NULL, NULL, 0, ncclFloat, c, d->stream));
+    OK(ncclGather(NULL, NULL, 0, ncclFloat, n - 1, c, d->stream));
+    OK(ncclScatter(NULL, NULL, 0, ncclFloat, n - 1, c, d->stream));
+    OK(ncclGroupStart());
+    OK(ncclSend(NULL, 0, ncclFloat, (me + 1) % n, c, d->stream));
+    OK(ncclRecv(NULL, 0, ncclFloat, (me + n - 1) % n, c, d->stream));
+    OK(ncclGroupEnd());
+    nccl_settle(d);
+    nccl_works(d, c, n);
+}
+
+Test(nccl_calls, nothing)
+{
+    nccl_run(&(struct nccl_plan){ "nothing", NCCL_EVERYWHERE, 0, nothing, 0, false });
+    nccl_run(&(struct nccl_plan){ "nothing of three", NCCL_EVERYWHERE, 3, nothing, 0, true });
 }
 
 static void moves(struct nccl_desk *d)
@@ -111,11 +153,6 @@ static void moves(struct nccl_desk *d)
     struct buffers b = get_buffers(d);
     for (int type = 0; type < ncclNumTypes; type++)
         move_each(d, &b, (ncclDataType_t)type);
-    OK(ncclAllReduce(NULL, NULL, 0, ncclFloat, ncclSum, d->comm, d->stream));
-    OK(ncclAllGather(NULL, NULL, 0, ncclFloat, d->comm, d->stream));
-    OK(ncclBroadcast(NULL, NULL, 0, ncclFloat, 0, d->comm, d->stream));
-    OK(ncclReduceScatter(NULL, NULL, 0, ncclFloat, ncclSum, d->comm, d->stream));
-    nccl_settle(d);
 }
 
 Test(nccl_calls, moves)

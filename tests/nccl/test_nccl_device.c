@@ -5,8 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/handle.h"
 #include "nccl/shim.h"
 #include "nccl_rig.h"
+#include "run/comm.h"
 
 enum { COUNT = 5000, BYTES = COUNT * 4 };
 
@@ -213,6 +215,24 @@ Test(nccl_device, factors_of_torch)
 {
     for (int n = 1; n <= 2; n++)
         nccl_run(&(struct nccl_plan){ "factors", NCCL_ON_STUB, n, factors_of_torch, 0, false });
+}
+
+/* As with NCCL no call has a deadline, of whatever communicator. */
+static void no_deadline(struct nccl_desk *d)
+{
+    ncclComm_t child = NULL, alone = NULL;
+    OK(ncclCommSplit(d->comm, 0, 0, &child, NULL));
+    OK(ncclCommInitAll(&alone, 1, NULL));
+    EXPECT(tt_comm_find(d->comm->tutti)->waiting.timeout_ms == -1);
+    EXPECT(tt_comm_find(child->tutti)->waiting.timeout_ms == -1);
+    EXPECT(tt_comm_find(alone->tutti)->waiting.timeout_ms == -1);
+    OK(ncclCommDestroy(child));
+    OK(ncclCommDestroy(alone));
+}
+
+Test(nccl_device, no_deadline)
+{
+    nccl_run(&(struct nccl_plan){ "no deadline", NCCL_EVERYWHERE, 2, no_deadline, 0, true });
 }
 
 /* The default stream of a device serves as any other. */
