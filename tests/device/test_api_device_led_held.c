@@ -330,3 +330,34 @@ Test(api_device_led_held, ends_that_are_destroyed_at_once)
         { "queues=1", N, 2, leave_at_once, &collective, 0 },
         { "queues=8", 2, 0, leave_at_once, &message, 0 });
 }
+
+/* A rank destroys its end and makes the next communicator, whose row may be where the last one's was, while
+ * the others are yet to destroy theirs: what these say at the end of the old one is not heard in the new. */
+static void make_the_next(struct ranks_me *me)
+{
+    struct local_desk d;
+    int32_t given = me->rank + 1, got;
+    if (!led_sit_down(me, &d, LED_LONG_MS))
+        return;
+    local_give(&d, GIVEN, &given, sizeof given);
+    for (int round = 0; round < 4; round++) {
+        ranks_at(me, "communicator %d", round);
+        ranks_ok(me,
+            tutti_all_reduce(d.areas[GIVEN], d.areas[GOT], 1, TUTTI_INT32, TUTTI_SUM, d.comm, local_on(&d)),
+            "all_reduce");
+        memcpy(&got, local_take(&d, GOT, sizeof got), sizeof got);
+        ranks_expect(me, got == N * (N + 1) / 2, "the sum is %d", got);
+        if (me->rank != round % N)
+            ranks_sleep_us(50000); /* the other one has begun */
+        ranks_part(me, d.comm);
+        if ((d.comm = led_join(me, ";executor=led", LED_LONG_MS)) == NULL)
+            return;
+    }
+    led_get_up(&d);
+}
+
+Test(api_device_led_held, communicators_that_follow_at_once)
+{
+    plugin_must_be_stub();
+    led_run({ "queues=8", N, 0, make_the_next, NULL, 0 });
+}
