@@ -274,8 +274,8 @@ struct tt_memory_ops {
      * to it that it is rare. */
     void (*tidy)(struct tt_endpoint *e);
 
-    /* Drops this memory, which peers may read, when all of them have closed their endpoints, or are gone. Once,
-     * before close. NULL: no peer reads any. */
+    /* Drops this memory, which peers may read and write, when all of them have closed their endpoints, or are
+     * gone. Once, before close. NULL: no peer does. */
     void (*bequeath)(struct tt_endpoint *e, struct tt_arena_share *memory);
 };
 

@@ -145,8 +145,8 @@ void tt_device_leave(const struct tt_device *device, int before);
  * no device. */
 tutti_status tt_device_check_scalar(
     const struct tt_comm *comm, const char *name, const struct tt_operator *o);
-/* What an argument of a call points to, and of what kind it is; fails, by INVALID_ARGUMENT, unless the current
- * device can have all of it, or it is ordinary memory. */
+/* What an argument of a call points to, and of what kind it is; fails, by INVALID_ARGUMENT, unless the
+ * current device can have all of it, or it is ordinary memory. */
 struct tt_device_span {
     const char *call, *argument;
     const void *pointer;

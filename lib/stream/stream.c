@@ -75,15 +75,15 @@ static void idle(struct tt_stream *s, struct tt_wait *w)
         tt_wait_idle(w);
 }
 
-/* Whether there is anything for the hook to look for, which may change while it waits: the bell rings then. */
+/* Whether there is anything for the hook to look for. That may change while it waits, and the bell rings. */
 static void look(const struct tt_stream *s, struct tt_wait *w)
 {
     if (s->idle_hook != NULL && tt_wait_is_long(w))
         tt_wait_look(w, s->idle_hook->looks(s->idle_hook->context));
 }
 
-/* Waits until the hook lets the item begin. That it may, a device's word tells, for which nobody rings, or the
- * end of the last graph that it waited for. */
+/* Waits until the hook lets the item begin. That it may, a device's word tells, for which nobody rings, or
+ * the end of the last graph that it waited for. */
 static void await_turn(struct tt_stream *s, const struct tt_work_item *item)
 {
     struct tt_doorbell *bell = &s->fed;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_wait_busy.c: a wake-up that comes late is not lost: who rings may lose its core between its data and its
- * ring, and where many programs share that core, gets it back when all of them have had their turns. */
+/* test_wait_busy.c: a wake-up that comes late is not lost: who rings may lose its core between its data and
+ * its ring, and where many programs share that core, gets it back when all of them have had their turns. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <sched.h>

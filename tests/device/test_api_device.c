@@ -321,8 +321,8 @@ Test(api_device, led_processes)
     run_with("queues=8,delay=30", 3, RANKS_PROCESSES);
 }
 
-/* Collectives of kernels that meet, of ranks with a device each, and what they do not do, by turns (lib/spin).
- * Processes have the devices in common by a file, for without one several kernels run there at once. */
+/* Collectives of kernels that meet, of ranks with a device each, and what they do not do, by turns
+ * (lib/spin). Processes have the devices in common by a file, for without one several run there at once. */
 static void run_each_on_its_own(const char *queues, int n, enum ranks_kind kind)
 {
     static const bool own = true;

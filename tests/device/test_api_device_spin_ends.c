@@ -538,8 +538,8 @@ Test(api_device_spin_ends, replays_after_the_end)
         { "queues=1", 3, 3, replay_to_the_end, NULL, 0, 0 });
 }
 
-/* --- Ranks that destroy their ends as soon as they have their own results, while the worker of one is held up:
- * before it says that it has come, or before it looks at the others. */
+/* --- Ranks that destroy their ends as soon as they have their own results, while the worker of one is held
+ * up: before it says that it has come, or before it looks at the others. */
 
 static struct {
     bool told; /* in which step */
