@@ -7,7 +7,7 @@
 #include "training/kernels/kernels.h"
 #include "training/resident.h"
 #include "training/run/audit.h"
-#include "training/run/fuse.h"
+#include "training/tape/fuse.h"
 #include "training/account/ledger.h"
 #include "training/tape/waits.h"
 

@@ -6,7 +6,7 @@
 
 #include "tests/training/kernels/kernels_rig.h"
 #include "tests/training/options_rig.h"
-#include "training/run/fuse.h"
+#include "training/tape/fuse.h"
 
 /* ---- kernels ---- */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* fuse.h: chains of operations in a list, which the set of kernels does at once (ops/fused.h). */
-#ifndef TRAINING_RUN_FUSE_H
-#define TRAINING_RUN_FUSE_H
+#ifndef TRAINING_TAPE_FUSE_H
+#define TRAINING_TAPE_FUSE_H
 
 #include "training/ops/fused.h"
 #include "training/tape/waits.h"

@@ -4,7 +4,7 @@
  * The list is what it was, and so are places and lifetimes, which were planned for one instruction after the
  * other. So the later ones of a chain may come early if what they read is there by then, and if nothing that
  * the instructions between touch, or the chain reads itself, lies where they write. */
-#include "training/run/fuse.h"
+#include "training/tape/fuse.h"
 
 #include <stdlib.h>
 
