@@ -141,7 +141,16 @@ struct job {
     void *context;
 };
 
-/* One of the ranks of a job. The first that fails says why. */
+/* The first that fails says why. */
+static void say_failure(const struct tr_error *e)
+{
+    if (atomic_exchange(&shared->failed, 1))
+        return;
+    shared->error = *e;
+    atomic_store(&shared->written, 1);
+}
+
+/* One of the ranks of a job. */
 static bool run_rank(const struct job *j, int rank)
 {
     struct tr_error e = { .text = "" };
@@ -150,10 +159,8 @@ static bool run_rank(const struct job *j, int rank)
     bool ok = tutti_comm_init_rank(j->n, rank, j->id, &config, &world) == TUTTI_OK ||
               tr_fail(&e, "%s", tutti_get_last_error(NULL));
     ok = ok && j->run(world, j->context, &e);
-    if (!ok && !atomic_exchange(&shared->failed, 1)) {
-        shared->error = e;
-        atomic_store(&shared->written, 1);
-    }
+    if (!ok)
+        say_failure(&e);
     if (ok)
         tutti_comm_finalize(world);
     if (world && (ok || !as_threads)) /* other threads may still wait for what it takes with it */
@@ -179,11 +186,24 @@ static void *thread_main(void *context)
 }
 
 /* Where one has failed the others would wait for it: the process ends, and they do. */
-static void end_failed(void)
+_Noreturn static void end_failed(void)
 {
     fprintf(stderr, "tutti-train: %s\n", shared->error.text);
     fflush(NULL);
     _exit(1);
+}
+
+bool tr_ranks_are_threads(void)
+{
+    return as_threads;
+}
+
+void tr_rank_fails(const struct tr_error *e)
+{
+    say_failure(e);
+    while (!atomic_load(&shared->written)) /* by another one, at this moment */
+        continue;
+    end_failed();
 }
 
 static int run_threads(const struct job *job)

@@ -28,6 +28,10 @@ void tr_ended_by(int signal);
 /* From now on tr_launch makes its ranks threads of this process: those of one device have one context of it,
  * and collectives that are one kernel. Where one fails the process ends, and so do they. */
 void tr_launch_threads(void);
+/* Whether it does, or did. */
+bool tr_ranks_are_threads(void);
+/* Ends the process with these words: for a thread of such a rank, beside which the rank may be waiting. */
+_Noreturn void tr_rank_fails(const struct tr_error *e);
 
 /* Whether a launcher (mpirun, srun, torchrun) started this process as one of several ranks. */
 bool tr_launched(void);

@@ -230,6 +230,8 @@ compares()
     same $mlp --dp 2 --tp 2 --offload both --steps 3
     same $gpt --cp 2 --cp-attention ring --steps 3
     same $llama --dp 2 --cp 2 --steps 3
+    same $mlp --pp 2 --micro 4 --steps 3
+    same $gpt --layers 4 --dp 2 --pp 2 --micro 2 --schedule interleaved --chunks 2 --steps 2
     only_there=
 
     # compare has rows of devices, each with the golden program's bits, beside one of the processor; and says
@@ -288,7 +290,6 @@ compares()
     fails_with 'legal are host and cuda' "$begun" "$train" $mlp --device gpu
     fails_with 'is for train, explain, verify, compare and sample' "$begun" "$train" plan --device cuda
 
-    fails_with 'legal is --pp 1' "$begun" "$train" $mlp --device cuda --pp 2 --ranks-as threads
     fails_with 'legal is -n 2 without it' "$begun" env RANK=0 "$train" $mlp --dp 2 --ranks-as threads
     fails_with 'legal is --ranks-as processes' "$begun" "$train" $mlp --dp 2 --servers 1 --ranks-as threads
     fails_with 'is an option of train' "$begun" "$train" explain $mlp --dp 2 --ranks-as threads

@@ -18,6 +18,9 @@ struct tr_backend {
     /* What the context's `self` needs; and its end. */
     bool (*open)(struct tr_context *x, struct tr_error *e);
     void (*close)(struct tr_context *x);
+    /* Another thread of this process will use the streams of a context, in a copy of it with a status of its
+     * own. NULL: any may. */
+    void (*enter)(struct tr_context *x);
     /* Aligned to 64 bytes; NULL: there is not so much. on_host: the host's memory, from which this back end
      * copies fast. */
     void *(*alloc)(struct tr_context *x, int64_t bytes, bool on_host);

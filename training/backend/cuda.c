@@ -136,7 +136,7 @@ static struct on_device *of(const struct tr_context *x)
 /* The first failure stays. */
 static bool begun(struct tr_context *x, int status)
 {
-    if (!x->status)
+    if (status && !x->status)
         x->status = status;
     return !status;
 }
@@ -251,6 +251,12 @@ static bool open_device(struct tr_context *x, struct tr_error *e)
     if (!ok)
         close_device(x);
     return ok;
+}
+
+static void enter_device(struct tr_context *x)
+{
+    struct tr_cuda_facts facts;
+    begun(x, of(x)->library->use(((const struct tr_device *)x->k)->number, &facts));
 }
 
 /* ---- memory ---- */
@@ -524,6 +530,7 @@ const struct tr_backend tr_backend_cuda = { .name = "cuda",
     .apart = true,
     .open = open_device,
     .close = close_device,
+    .enter = enter_device,
     .alloc = alloc,
     .release = release,
     .copy = copy,

@@ -35,6 +35,7 @@ static const struct {
 } functions[] = {
     { GIVES(open), "what a context needs" },
     { GIVES(close), "its end" },
+    { GIVES(enter), "another thread will use its streams" },
     { GIVES(alloc), "memory of the device, or of the host for fast copies" },
     { GIVES(release), "its end" },
     { GIVES(copy), "between any two places, waited for" },

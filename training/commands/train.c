@@ -287,8 +287,7 @@ static bool train(tutti_comm *world, void *context, struct tr_error *e)
     return ok;
 }
 
-/* An asynchronous server ends its process when it fails, and workers see that. Tutti has ranks of one process
- * meet on the host before a device waits for any of them. */
+/* An asynchronous server ends its process when it fails, and workers see that. */
 static bool may_be_threads(const struct tr_options *o, const struct tr_plan *p, struct tr_error *e)
 {
     if (!o->ranks_as_threads)
@@ -299,11 +298,6 @@ static bool may_be_threads(const struct tr_options *o, const struct tr_plan *p, 
     if (p->mesh.servers)
         return tr_fail(
             e, "--ranks-as threads with --servers %d: legal is --ranks-as processes", p->mesh.servers);
-    if (o->device && p->mesh.size[TR_PP] > 1)
-        return tr_fail(e,
-            "--ranks-as threads with --pp %d: on a device a thread that sends waits until its peer receives, "
-            "and so stages would wait for each other; legal is --pp 1, or --ranks-as processes",
-            p->mesh.size[TR_PP]);
     tr_launch_threads();
     return true;
 }

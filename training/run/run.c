@@ -6,6 +6,7 @@
 #include "training/run/run.h"
 
 #include "training/kernels/threads.h"
+#include "training/launch.h"
 #include "training/run/server.h"
 #include "training/run/exchange.h"
 #include "training/run/halo.h"
@@ -95,6 +96,8 @@ static bool make_streams(struct tr_runner *r, struct tr_error *e)
     return true;
 }
 
+static bool make_callers(struct tr_runner *r, struct tr_error *e);
+
 bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct tr_kernels *k,
     const struct tr_data *d, tutti_comm *world, struct tr_error *e)
 {
@@ -122,12 +125,15 @@ bool tr_runner_open(struct tr_runner *r, const struct tr_tape *t, const struct t
             &r->groups, t->mesh, &t->needed.groups, t->stage_layout, t->step.free_order, world, e) ||
         !tr_groups_beside(&r->groups, t->mesh, &t->needed.beside, e))
         return false;
-    return make_streams(r, e) && tr_traffic_foresee(&r->predicted, r, e);
+    return make_streams(r, e) && make_callers(r, e) && tr_traffic_foresee(&r->predicted, r, e);
 }
 
 void tr_runner_close(struct tr_runner *r)
 {
     const struct tr_backend *b = r->arena.b;
+    for (int i = 0; i < TR_EDGES; i++)
+        tr_caller_stop(r->callers[i]);
+    free(r->sent);
     for (int i = 0; i < TR_EDGES; i++)
         if (r->sends[i].handle)
             b->end_stream(r->x, r->sends[i]);
@@ -273,31 +279,90 @@ static bool run_shift(struct tr_runner *r, const struct tr_instr *i, struct tr_e
     return exchange(r, i, &x, e);
 }
 
+/* What a send reads was begun before that point of the list. */
+static tutti_status send_behind(
+    struct tr_runner *r, const struct tr_instr *i, struct tr_context *x, uint64_t begun)
+{
+    const struct tr_backend *b = r->arena.b;
+    tutti_stream stream = r->sends[i->edge];
+    tutti_status s = b->after(x, stream, r->own, begun);
+    tr_mark_beside(r, i, false, stream);
+    if (s == TUTTI_OK)
+        s = tutti_send(
+            tr_at(r, i->in[0]), (size_t)i->count, type_of(r->tape, i), 1, r->groups.edge[i->edge], stream);
+    if (s == TUTTI_OK)
+        s = b->record(x, stream, &r->points[i->in[0]]);
+    tr_mark_beside(r, i, true, stream);
+    return s;
+}
+
+/* Between threads on devices a send waits on the host until its peer receives (see tutti.h), and so a stage
+ * would wait for one that waits for it. So each edge has a thread that sends; whether lists wait for each
+ * other in a circle is checked as if sends waited for nobody (check/order.c). Where one fails, the rank's own
+ * thread may wait for what will never come: the process ends. */
+struct send {
+    const struct tr_instr *i;
+    uint64_t begun;
+};
+
+static void begin_sending(void *runner)
+{
+    const struct tr_runner *r = runner;
+    struct tr_context mine = { r->x->k, r->x->self, 0 };
+    if (r->arena.b->enter)
+        r->arena.b->enter(&mine);
+}
+
+static void send_now(void *runner, void *what)
+{
+    struct tr_runner *r = runner;
+    const struct send *s = what;
+    struct tr_context mine = { r->x->k, r->x->self, 0 };
+    struct tr_error e = { .text = "" };
+    bool ok =
+        send_behind(r, s->i, &mine, s->begun) == TUTTI_OK || failed(r, s->i, r->groups.edge[s->i->edge], &e);
+    if (ok && mine.status)
+        ok = tr_fail(&e, "step %lld, rank %d: %s of %s: %s", (long long)r->step, r->tape->rank,
+            tr_codes[s->i->code].name, tr_instr_name(r->tape, s->i), mine.k->words(mine.status));
+    if (!ok)
+        tr_rank_fails(&e);
+}
+
+static bool make_callers(struct tr_runner *r, struct tr_error *e)
+{
+    if (!tr_ranks_are_threads() || !r->arena.b->apart)
+        return true;
+    r->sent = tr_new((size_t)r->tape->n_values, sizeof *r->sent);
+    for (int i = 0; i < TR_EDGES; i++)
+        if (r->sends[i].handle &&
+            !(r->callers[i] = tr_caller_start(begin_sending, send_now, r, sizeof(struct send), e)))
+            return false;
+    return true;
+}
+
 static bool run_message(struct tr_runner *r, const struct tr_instr *i, struct tr_error *e)
 {
     tutti_comm *comm = r->groups.edge[i->edge];
-    tutti_type type = type_of(r->tape, i);
-    int64_t bytes = i->count * (int64_t)bytes_of(r->tape, i);
+    struct send send = { .i = i };
     tutti_status s;
     if (i->code == TR_SEND) {
-        tutti_stream stream = r->sends[i->edge];
-        s = wait_for_kernels(r, stream);
-        tr_mark_beside(r, i, false, stream);
-        if (s == TUTTI_OK)
-            s = tutti_send(tr_at(r, i->in[0]), (size_t)i->count, type, 1, comm, stream);
-        if (s == TUTTI_OK)
-            s = r->arena.b->record(r->x, stream, &r->points[i->in[0]]);
-        tr_mark_beside(r, i, true, stream);
+        s = r->arena.b->record(r->x, r->own, &send.begun);
+        if (r->callers[i->edge])
+            r->sent[i->in[0]] = tr_caller_give(r->callers[i->edge], &send);
+        else if (s == TUTTI_OK)
+            s = send_behind(r, i, r->x, send.begun);
     } else {
-        s = tutti_recv(tr_at(r, i->out[0]), (size_t)i->count, type, 0, comm, r->own);
+        s = tutti_recv(tr_at(r, i->out[0]), (size_t)i->count, type_of(r->tape, i), 0, comm, r->own);
     }
-    tr_ledger_count(&r->counted, r->tape, i, i->code, bytes);
+    tr_ledger_count(&r->counted, r->tape, i, i->code, i->count * (int64_t)bytes_of(r->tape, i));
     return s == TUTTI_OK || failed(r, i, comm, e);
 }
 
 static bool run_wait(struct tr_runner *r, const struct tr_instr *i, struct tr_error *e)
 {
     tutti_stream stream = i->beside ? r->beside : r->sends[i->edge];
+    if (!i->beside && r->callers[i->edge])
+        tr_caller_wait(r->callers[i->edge], r->sent[i->in[0]]);
     return r->arena.b->after(r->x, r->own, stream, r->points[i->in[0]]) == TUTTI_OK || failed(r, i, NULL, e);
 }
 

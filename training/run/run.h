@@ -7,8 +7,9 @@
 #include "training/kernels/kernels.h"
 #include "training/resident.h"
 #include "training/run/audit.h"
-#include "training/tape/fuse.h"
 #include "training/account/ledger.h"
+#include "training/backend/caller.h"
+#include "training/tape/fuse.h"
 #include "training/tape/waits.h"
 
 enum { TR_GRAPHS = 4 };
@@ -50,6 +51,10 @@ struct tr_runner {
     } staged;
     tutti_stream own; /* calls in the order of the list */
     tutti_stream sends[TR_EDGES]; /* sends of the pipeline run beside the list */
+    /* Where a send waits on the host until its peer receives, as it does between threads on devices: who makes
+     * those of each edge, and of each value that is sent, which of them it was. Else NULL. */
+    struct tr_caller *callers[TR_EDGES];
+    uint64_t *sent;
     tutti_stream beside; /* collectives that run beside the list */
     uint64_t *points; /* of each value that is sent, or made beside the list: when that is over */
     int64_t *clock; /* when each instruction of the last step began, and when the last one ended; ns */
