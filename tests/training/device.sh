@@ -10,7 +10,7 @@ stub=$PWD/tests/.libs/libtutti_stub.so
 kernels=$PWD/tests/.libs/libtutti_train_stub.so
 stand_in=$PWD/tests/training/kernels/.libs/cublas_stand_in.so
 info=$PWD/tutti-info
-gpt='--data grammar --layers 2 --heads 2 --context 8 --vocabulary 64 --batch 2 --steps 2'
+gpt='--data grammar --layers 1 --heads 2 --context 8 --vocabulary 64 --batch 2 --steps 2'
 llama='--model llama:nano --data grammar --layers 1 --hidden 64 --context 8 --vocabulary 64 --batch 2'
 mlp='--model mlp:nano --inputs 8 --batch 4 --steps 2'
 
@@ -130,12 +130,7 @@ compares()
 
 # shellcheck disable=SC2086 # options are words
 {
-    same $gpt
-    same $gpt --tp 2
-    same $mlp
-    same $mlp --dp 2 --zero 1 --overlap
-    same $mlp --pp 2 --micro 2
-    same $mlp --offload optimizer
+    same $gpt --steps 3
     same $mlp --offload both --micro 2 --steps 4
     same $gpt --offload activations --steps 4
     same $gpt --graphs off --micro 2 --steps 3
@@ -146,11 +141,10 @@ compares()
     same $mlp --schedule zb-h2 --clip 0 --pp 2 --micro 4 --steps 4
     same $gpt --offload both --offload-delay 1 --precision bfloat16 --steps 3
     same --model cnn:nano --batch 1 --steps 1
-    same --model moe:nano --data grammar --layers 1 --heads 2 --context 8 --batch 2 --steps 1
 
     # The processor waits for the device once a step, and for what it computes itself.
     waits 1 0 $gpt
-    waits 1 0 $gpt --graphs off
+    waits 1 0 $mlp --graphs off
     waits 1 0 $mlp --offload activations
     waits 1 9 $mlp --offload optimizer
 
@@ -158,7 +152,7 @@ compares()
     # processor has a part of it, and where it is not to be, it is none.
     replays 2 $gpt
     replays 2 $mlp --offload activations
-    replays 0 $gpt --graphs off
+    replays 0 $mlp --graphs off
     for graphs in on off; do
         rm -f "$scratch/shared"
         STUB_GPU=devices=1,memory=40960,share=$scratch/shared \
@@ -168,25 +162,25 @@ compares()
     grep -q '"copies": 10' "$scratch/on" && cmp -s "$scratch/on" "$scratch/off" ||
         fail "messages and copies of a replay: $(cat "$scratch/on" "$scratch/off")"
     replays 0 $mlp --offload optimizer
-    replays 0 $gpt --precision bfloat16 --rounding stochastic
+    replays 0 $mlp --precision bfloat16 --rounding stochastic
     replays 0 --model moe:nano --data grammar --layers 1 --heads 2 --context 8 --batch 2
 
     # Products by cuBLAS have other bits, and factors the precision that is asked for.
-    near 1e-5 $gpt --steps 4
+    near 1e-5 $gpt --steps 3
     near 1e-5 $mlp --dp 2 --steps 4
     only_there=--tf32
     near 1e-2 $mlp --steps 4
     only_there=
-    near 5e-2 $gpt --precision bfloat16 --steps 4
+    near 5e-2 $gpt --precision bfloat16 --steps 3
 
     # Tiles are measured once, and whatever is chosen changes no bit.
     rm -f "$scratch/tiles"
     only_there="--tune $scratch/tiles"
-    same $gpt --steps 4
+    same $gpt --steps 3
     grep -q '^product ' "$scratch/tiles" && grep -q '^end [1-9]' "$scratch/tiles" ||
         fail "--tune: $(cat "$scratch/tiles")"
     cp "$scratch/tiles" "$scratch/measured"
-    same $gpt --steps 4
+    same $gpt --steps 3
     only_there=
     cmp -s "$scratch/tiles" "$scratch/measured" || fail "--tune: what was known was measured again"
     sed 's/^device .*/device Another/' "$scratch/measured" >"$scratch/tiles"
@@ -231,7 +225,8 @@ compares()
     same $gpt --cp 2 --cp-attention ring --steps 3
     same $llama --dp 2 --cp 2 --steps 3
     same $mlp --pp 2 --micro 4 --steps 3
-    same $gpt --layers 4 --dp 2 --pp 2 --micro 2 --schedule interleaved --chunks 2 --steps 2
+    same $mlp --dp 2 --pp 2 --micro 2 --schedule interleaved --chunks 2 --steps 3
+    same $mlp --pp 2 --micro 40 --batch 40 --schedule gpipe --steps 1 # more sends than wait at once
     only_there=
 
     # compare has rows of devices, each with the golden program's bits, beside one of the processor; and says
@@ -349,7 +344,12 @@ ranks()
         sleep 0.1
         tries=$((tries + 1))
     done
-    sleep 2
+    tries=0
+    while ! { grep -q '^tutti-train:' "$scratch/said0" && grep -q '^tutti-train:' "$scratch/said1"; } &&
+        [ $tries -lt 20 ]; do
+        sleep 0.1
+        tries=$((tries + 1))
+    done
     kill "$holder"
     grep -q -- "$1" "$scratch/said0" || fail "rank 0 of ranks $3 and $4: $(cat "$scratch/said0")"
     grep -q -- "$2" "$scratch/said1" || fail "rank 1 of ranks $3 and $4: $(cat "$scratch/said1")"

@@ -73,7 +73,7 @@ static bool take_memory(struct tr_runner *r, struct tr_error *e)
         r->staged.operands = b->alloc(r->x, operands, true);
     r->own = b->stream(r->x);
     bool replays = tr_replay_open(r);
-    r->points = tr_new((size_t)t->n_values, sizeof *r->points);
+    r->beside.points = tr_new((size_t)t->n_values, sizeof *r->beside.points);
     r->clock = tr_new((size_t)t->n_instrs + 1, sizeof *r->clock);
     r->n_updates = t->step.updates;
     r->updates = tr_new((size_t)r->n_updates, sizeof *r->updates);
@@ -88,10 +88,10 @@ static bool take_memory(struct tr_runner *r, struct tr_error *e)
 static bool make_streams(struct tr_runner *r, struct tr_error *e)
 {
     const struct tr_backend *b = r->arena.b;
-    if (r->tape->needed.beside.n && !b->make_stream(r->x, &r->beside, e))
+    if (r->tape->needed.beside.n && !b->make_stream(r->x, &r->beside.calls, e))
         return false;
     for (int i = 0; i < TR_EDGES; i++)
-        if (r->groups.edge[i] && tr_edge_kinds[i].sends && !b->make_stream(r->x, &r->sends[i], e))
+        if (r->groups.edge[i] && tr_edge_kinds[i].sends && !b->make_stream(r->x, &r->beside.sends[i], e))
             return false;
     return true;
 }
@@ -132,13 +132,13 @@ void tr_runner_close(struct tr_runner *r)
 {
     const struct tr_backend *b = r->arena.b;
     for (int i = 0; i < TR_EDGES; i++)
-        tr_caller_stop(r->callers[i]);
-    free(r->sent);
+        tr_caller_stop(r->beside.callers[i]);
+    free(r->beside.sent);
     for (int i = 0; i < TR_EDGES; i++)
-        if (r->sends[i].handle)
-            b->end_stream(r->x, r->sends[i]);
-    if (r->beside.handle)
-        b->end_stream(r->x, r->beside);
+        if (r->beside.sends[i].handle)
+            b->end_stream(r->x, r->beside.sends[i]);
+    if (r->beside.calls.handle)
+        b->end_stream(r->x, r->beside.calls);
     tr_replay_close(r);
     tr_copies_close(r);
     tr_groups_free(&r->groups);
@@ -153,7 +153,7 @@ void tr_runner_close(struct tr_runner *r)
     if (b)
         b->close(r->x);
     free(r->x);
-    free(r->points);
+    free(r->beside.points);
     free(r->clock);
     free(r->timed.beside);
     free(r->updates);
@@ -187,7 +187,7 @@ tutti_status tr_runner_calls(const struct tr_runner *r, const struct tr_instr *i
 {
     const struct tr_tape *t = r->tape;
     tutti_comm *comm = group_of(r, i);
-    tutti_stream stream = i->beside ? r->beside : r->own;
+    tutti_stream stream = i->beside ? r->beside.calls : r->own;
     tutti_type type = type_of(t, i);
     size_t bytes = bytes_of(t, i), count = (size_t)i->count, n = (size_t)tutti_comm_size(comm);
     unsigned char *in = tr_at(r, i->in[0]), *out = tr_at(r, i->out[0]);
@@ -229,20 +229,20 @@ static tutti_status wait_for_kernels(const struct tr_runner *r, tutti_stream str
 
 static bool run_collective(struct tr_runner *r, const struct tr_instr *i, struct tr_error *e)
 {
-    tutti_status s = i->beside ? wait_for_kernels(r, r->beside) : TUTTI_OK;
+    tutti_status s = i->beside ? wait_for_kernels(r, r->beside.calls) : TUTTI_OK;
     if (s == TUTTI_OK && i->times > 1)
         s = tutti_group_start();
     bool grouped = s == TUTTI_OK && i->times > 1;
     if (i->beside)
-        tr_mark_beside(r, i, false, r->beside);
+        tr_mark_beside(r, i, false, r->beside.calls);
     if (s == TUTTI_OK)
         s = tr_runner_calls(r, i, &r->counted);
     tutti_status ended = grouped ? tutti_group_end() : TUTTI_OK; /* a call that failed, too, was in it */
     if (s == TUTTI_OK)
         s = ended;
     if (i->beside && s == TUTTI_OK) {
-        s = r->arena.b->record(r->x, r->beside, &r->points[i->out[0]]);
-        tr_mark_beside(r, i, true, r->beside);
+        s = r->arena.b->record(r->x, r->beside.calls, &r->beside.points[i->out[0]]);
+        tr_mark_beside(r, i, true, r->beside.calls);
     }
     return s == TUTTI_OK || failed(r, i, group_of(r, i), e);
 }
@@ -284,14 +284,14 @@ static tutti_status send_behind(
     struct tr_runner *r, const struct tr_instr *i, struct tr_context *x, uint64_t begun)
 {
     const struct tr_backend *b = r->arena.b;
-    tutti_stream stream = r->sends[i->edge];
+    tutti_stream stream = r->beside.sends[i->edge];
     tutti_status s = b->after(x, stream, r->own, begun);
     tr_mark_beside(r, i, false, stream);
     if (s == TUTTI_OK)
         s = tutti_send(
             tr_at(r, i->in[0]), (size_t)i->count, type_of(r->tape, i), 1, r->groups.edge[i->edge], stream);
     if (s == TUTTI_OK)
-        s = b->record(x, stream, &r->points[i->in[0]]);
+        s = b->record(x, stream, &r->beside.points[i->in[0]]);
     tr_mark_beside(r, i, true, stream);
     return s;
 }
@@ -332,10 +332,10 @@ static bool make_callers(struct tr_runner *r, struct tr_error *e)
 {
     if (!tr_ranks_are_threads() || !r->arena.b->apart)
         return true;
-    r->sent = tr_new((size_t)r->tape->n_values, sizeof *r->sent);
+    r->beside.sent = tr_new((size_t)r->tape->n_values, sizeof *r->beside.sent);
     for (int i = 0; i < TR_EDGES; i++)
-        if (r->sends[i].handle &&
-            !(r->callers[i] = tr_caller_start(begin_sending, send_now, r, sizeof(struct send), e)))
+        if (r->beside.sends[i].handle &&
+            !(r->beside.callers[i] = tr_caller_start(begin_sending, send_now, r, sizeof(struct send), e)))
             return false;
     return true;
 }
@@ -347,8 +347,8 @@ static bool run_message(struct tr_runner *r, const struct tr_instr *i, struct tr
     tutti_status s;
     if (i->code == TR_SEND) {
         s = r->arena.b->record(r->x, r->own, &send.begun);
-        if (r->callers[i->edge])
-            r->sent[i->in[0]] = tr_caller_give(r->callers[i->edge], &send);
+        if (r->beside.callers[i->edge])
+            r->beside.sent[i->in[0]] = tr_caller_give(r->beside.callers[i->edge], &send);
         else if (s == TUTTI_OK)
             s = send_behind(r, i, r->x, send.begun);
     } else {
@@ -360,10 +360,11 @@ static bool run_message(struct tr_runner *r, const struct tr_instr *i, struct tr
 
 static bool run_wait(struct tr_runner *r, const struct tr_instr *i, struct tr_error *e)
 {
-    tutti_stream stream = i->beside ? r->beside : r->sends[i->edge];
-    if (!i->beside && r->callers[i->edge])
-        tr_caller_wait(r->callers[i->edge], r->sent[i->in[0]]);
-    return r->arena.b->after(r->x, r->own, stream, r->points[i->in[0]]) == TUTTI_OK || failed(r, i, NULL, e);
+    tutti_stream stream = i->beside ? r->beside.calls : r->beside.sends[i->edge];
+    if (!i->beside && r->beside.callers[i->edge])
+        tr_caller_wait(r->beside.callers[i->edge], r->beside.sent[i->in[0]]);
+    return r->arena.b->after(r->x, r->own, stream, r->beside.points[i->in[0]]) == TUTTI_OK ||
+           failed(r, i, NULL, e);
 }
 
 /* Both homes of a tied embedding add what the other has; x + y = y + x. */

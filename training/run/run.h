@@ -50,13 +50,14 @@ struct tr_runner {
         float *scores; /* all of the vocabulary are wanted */
     } staged;
     tutti_stream own; /* calls in the order of the list */
-    tutti_stream sends[TR_EDGES]; /* sends of the pipeline run beside the list */
-    /* Where a send waits on the host until its peer receives, as it does between threads on devices: who makes
-     * those of each edge, and of each value that is sent, which of them it was. Else NULL. */
-    struct tr_caller *callers[TR_EDGES];
-    uint64_t *sent;
-    tutti_stream beside; /* collectives that run beside the list */
-    uint64_t *points; /* of each value that is sent, or made beside the list: when that is over */
+    struct tr_beside { /* what runs beside the list */
+        tutti_stream calls, sends[TR_EDGES]; /* collectives; sends of the pipeline */
+        uint64_t *points; /* of each value that is sent, or made there: when that is over */
+        /* Where a send waits on the host until its peer receives, as between threads on devices: who makes
+         * those of each edge; and of each value which of them its send was. Else NULL. */
+        struct tr_caller *callers[TR_EDGES];
+        uint64_t *sent;
+    } beside;
     int64_t *clock; /* when each instruction of the last step began, and when the last one ended; ns */
     /* On a device that is when they were begun there, unless the step was timed; then marks stand in its
      * streams, and the times are the device's. What ran beside the list has two of its own. */

@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #define GPT "--layers 2 --heads 2 --context 8 --vocabulary 64 --batch 2 "
+#define FLAT "--layers 1 --heads 2 --context 8 --vocabulary 64 --batch 2 "
 #define MORE "--layers 2 --heads 2 --context 8 --vocabulary 64 --batch 4 "
 #define DEEP "--layers 4 --heads 2 --context 8 --vocabulary 64 --batch 4 "
 #define LLAMA "--model llama:nano --hidden 64 --context 8 --vocabulary 64 --batch 2 "
@@ -18,24 +19,24 @@
 
 static const char *const cases[] = {
     GPT,
-    GPT "--micro 2",
-    GPT "--dp 2",
+    FLAT "--micro 2",
+    FLAT "--dp 2",
     MORE "--dp 2 --micro 2 --zero 1",
     MORE "--dp 2 --micro 2 --zero 2",
     MORE "--dp 2 --micro 2 --zero 3",
-    GPT "--tp 2",
-    GPT "--tp 2 --sp --micro 2",
+    FLAT "--tp 2",
+    FLAT "--tp 2 --sp --micro 2",
     GPT "--pp 2 --micro 2",
     MORE "--pp 2 --micro 4 --schedule zb-h1",
     DEEP "--pp 2 --chunks 2 --micro 4 --schedule interleaved",
-    GPT "--cp 2",
-    GPT "--cp 2 --cp-attention ulysses",
-    GPT "--cp 2 --cp-attention ring",
-    GPT "--dp 2 --tp 2 --sp --zero 2",
+    FLAT "--cp 2",
+    FLAT "--cp 2 --cp-attention ulysses",
+    FLAT "--cp 2 --cp-attention ring",
+    FLAT "--dp 2 --tp 2 --sp --zero 2",
     GPT "--recompute full",
-    GPT "--dp 2 --offload optimizer",
+    FLAT "--dp 2 --offload optimizer",
     GPT "--offload activations",
-    GPT "--precision bfloat16",
+    FLAT "--precision bfloat16",
     LLAMA "--layers 1",
     LLAMA "--layers 1 --dp 2 --tp 2 --sp --zero 3",
     LLAMA "--layers 1 --cp 2 --cp-map zigzag --cp-attention ring --recompute full",
