@@ -110,28 +110,53 @@ Test(train_emulated, the_norm_of_a_sum_has_the_bits_of_operations_of_their_own)
 
 /* ---- lists ---- */
 
-/* How many chains there are in the list of rank 0, and in how many the operation is. */
-static int chains(const char *line, const struct tr_kernels *set, int op, int *with)
+/* The list of rank 0. */
+struct listed {
+    struct tr_prepared p;
+    struct tr_tapes tapes;
+};
+
+static struct tr_tape *list(struct listed *l, const char *line, const struct tr_kernels *set)
 {
     struct tr_options o;
     struct tr_error e = { .text = "" };
-    struct tr_prepared p = { 0 };
-    struct tr_tapes tapes;
-    struct tr_fusions f;
+    *l = (struct listed){ 0 };
     cr_assert(rig_options(&o, line, &e), "%s: %s", line, e.text);
-    cr_assert(tr_run_make(&p.run, &o, &e), "%s: %s", line, e.text);
-    cr_assert(tr_place(&p.placed, &p.run.graph, &p.run.plan, set, &e), "%s: %s", line, e.text);
-    cr_assert(tr_tapes_make(&tapes, &p.placed, &p.run.schedule, false, &e), "%s: %s", line, e.text);
-    tr_fusions_find(&f, tapes.of, set, NULL);
+    cr_assert(tr_run_make(&l->p.run, &o, &e), "%s: %s", line, e.text);
+    cr_assert(tr_place(&l->p.placed, &l->p.run.graph, &l->p.run.plan, set, &e), "%s: %s", line, e.text);
+    cr_assert(tr_tapes_make(&l->tapes, &l->p.placed, &l->p.run.schedule, false, &e), "%s: %s", line, e.text);
+    return l->tapes.of;
+}
+
+static void unlist(struct listed *l)
+{
+    tr_tapes_free(&l->tapes);
+    tr_placed_free(&l->p.placed);
+    tr_run_free(&l->p.run);
+}
+
+static int chains_of(const struct tr_tape *t, const struct tr_kernels *set, const struct tr_waits *waits)
+{
+    struct tr_fusions f;
+    tr_fusions_find(&f, t, set, waits);
+    int n = f.n;
+    tr_fusions_free(&f);
+    return n;
+}
+
+/* How many chains there are, and in how many the operation is. */
+static int chains(const char *line, const struct tr_kernels *set, int op, int *with)
+{
+    struct listed l;
+    struct tr_fusions f;
+    tr_fusions_find(&f, list(&l, line, set), set, NULL);
     int n = f.n;
     *with = 0;
     for (int i = 0; i < n; i++)
         for (int k = 0; k < f.list[i].row->length; k++)
             *with += f.list[i].row->op[k] == op;
     tr_fusions_free(&f);
-    tr_tapes_free(&tapes);
-    tr_placed_free(&p.placed);
-    tr_run_free(&p.run);
+    unlist(&l);
     return n;
 }
 
@@ -159,4 +184,56 @@ Test(train_emulated, lists_have_no_chains_where_they_may_have_none)
     /* Numbers that are rounded between operations, and a sum whose parts other ranks have. */
     expect_chains("--model gpt:nano --layers 2 --batch 1 --precision bfloat16", 0, TR_GELU, 0);
     expect_chains("--model mlp:nano --tp 2", 4, TR_ROW, 0);
+}
+
+/* The first instruction that does this. */
+static int first_of(const struct tr_tape *t, int op)
+{
+    int n = 0;
+    while (t->instrs[n].code != TR_COMPUTE || t->instrs[n].op != op)
+        n++;
+    return n;
+}
+
+/* In a list of one layer: 5 chains, of which one is about the slope of GELU and one about GELU. What another
+ * instruction, the chain's own too, has where the chain would write early forbids it. */
+Test(train_emulated, a_chain_is_none_where_memory_or_another_reader_is_in_the_way)
+{
+    struct tr_context on = { 0 };
+    struct listed l;
+    rig_emulate(&on);
+    struct tr_tape *t = list(&l, "--model gpt:nano --layers 1 --batch 1", on.k);
+    cr_assert_eq(chains_of(t, on.k, NULL), 5);
+
+    int column = first_of(t, TR_GELU) - 2, gelu = t->instrs[column + 2].out[0];
+    int64_t offset = t->values[gelu].offset;
+    cr_assert_eq(t->instrs[column].op, TR_COLUMN);
+    t->values[gelu].offset = t->values[t->instrs[column].in[0]].offset;
+    cr_expect_eq(chains_of(t, on.k, NULL), 5, "without GELU, product and bias are one still");
+    struct tr_fusions f;
+    tr_fusions_find(&f, t, on.k, NULL);
+    cr_expect_eq(f.of[column + 2], -1, "GELU would be written over what the product reads");
+    tr_fusions_free(&f);
+    t->values[gelu].offset = offset;
+
+    /* What is multiplied by the slope is read by another one later; or by the one between, whose result lies
+     * where the slope's does. */
+    int dx = first_of(t, TR_ROW_DX), slope = first_of(t, TR_GELU_DX), d = t->instrs[dx].out[0];
+    t->values[d].last++;
+    cr_expect_eq(chains_of(t, on.k, NULL), 4, "it is needed as it was");
+    t->values[d].last--;
+    int between = t->instrs[dx + 1].out[0];
+    offset = t->values[between].offset;
+    t->values[between].offset = t->values[t->instrs[slope].out[0]].offset;
+    cr_expect_eq(chains_of(t, on.k, NULL), 4, "row_dw writes there meanwhile");
+    t->values[between].offset = offset;
+
+    /* A copy between the memories that the slope must wait for is not awaited where the product stands. */
+    struct tr_waits waits;
+    tr_waits_make(&waits, t);
+    cr_expect_eq(chains_of(t, on.k, &waits), 5);
+    waits.copy[slope] = 0;
+    cr_expect_eq(chains_of(t, on.k, &waits), 4);
+    tr_waits_free(&waits);
+    unlist(&l);
 }
