@@ -77,23 +77,31 @@ static void cross(struct tr_lowering *l, const struct tr_slot *slot, bool receiv
         if (receive || b->from != slot->stage)
             continue;
         transfer(l, b->shard, slot, edge);
-        if (!b->forward)
-            l->sent_back[l->n_sent++] = (struct tr_sent){ *tr_now(l, b->shard, slot->micro), edge };
+        const struct tr_sent sent = { *tr_now(l, b->shard, slot->micro), edge, slot->stage, slot->micro };
+        if (b->forward) {
+            l->sent_ahead = tr_grow(l->sent_ahead, l->n_ahead, &l->room_ahead, sizeof sent);
+            l->sent_ahead[l->n_ahead++] = sent;
+        } else
+            l->sent_back[l->n_sent++] = sent;
     }
     if (!receive)
         for (; l->n_sent - l->waited > plan->mesh.size[TR_PP]; l->waited++)
             wait_for(l, l->sent_back[l->waited], slot);
 }
 
-/* The gradient is back, so what was sent forward has arrived. */
+/* The gradient is back, so what was sent forward has arrived. What others are still on the way keeps its
+ * order. */
 static void wait_forward(struct tr_lowering *l, const struct tr_slot *slot)
 {
-    for (int n = 0; n < l->t->n_instrs; n++) {
-        const struct tr_instr *i = &l->t->instrs[n];
-        if (i->code == TR_SEND && !tr_edge_kinds[i->edge].backward && i->stage == slot->stage &&
-            i->micro == slot->micro)
-            wait_for(l, (struct tr_sent){ i->in[0], i->edge }, slot);
+    int left = 0;
+    for (int n = 0; n < l->n_ahead; n++) {
+        struct tr_sent *sent = &l->sent_ahead[n];
+        if (sent->stage == slot->stage && sent->micro == slot->micro)
+            wait_for(l, *sent, slot);
+        else
+            l->sent_ahead[left++] = *sent;
     }
+    l->n_ahead = left;
 }
 
 void tr_receive(struct tr_lowering *l, const struct tr_slot *slot)

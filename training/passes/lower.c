@@ -285,6 +285,6 @@ bool tr_lower(
     tr_plan_memory(t);
     tr_passes_end(&l);
     free(l.now), free(l.producer), free(l.steps), free(l.borders), free(l.renewed);
-    free(l.sent_back), free(l.losses);
+    free(l.sent_back), free(l.sent_ahead), free(l.losses);
     return true;
 }

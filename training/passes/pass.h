@@ -17,6 +17,7 @@ struct tr_border {
 struct tr_sent {
     int value;
     enum tr_edge edge;
+    int stage, micro; /* that sent it */
 };
 
 struct tr_lowering;
@@ -95,6 +96,8 @@ struct tr_lowering {
     int n_borders;
     struct tr_sent *sent_back; /* values sent backward that nobody has waited for, from `waited` on */
     int n_sent, waited;
+    struct tr_sent *sent_ahead; /* and forward */
+    int n_ahead, room_ahead;
 };
 
 /* ---- table.c: the rows that are on are asked, in their order ---- */

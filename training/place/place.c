@@ -97,9 +97,8 @@ tutti_op tr_fold_op(struct tr_placement from)
 
 static int find(const struct tr_placed *p, int tensor, struct tr_placement on[TR_AXES], bool unrounded)
 {
-    for (int i = 0; i < p->n_shards; i++)
-        if (p->shards[i].tensor == tensor && !memcmp(p->shards[i].on, on, sizeof p->shards[i].on) &&
-            p->shards[i].unrounded == unrounded)
+    for (int i = p->of[tensor].first; i >= 0; i = p->shards[i].next)
+        if (!memcmp(p->shards[i].on, on, sizeof p->shards[i].on) && p->shards[i].unrounded == unrounded)
             return i;
     return -1;
 }
@@ -111,7 +110,13 @@ static int shard_of(struct tr_placed *p, int tensor, struct tr_placement on[TR_A
     if (i >= 0)
         return i;
     p->shards = tr_grow(p->shards, p->n_shards, &p->room_shards, sizeof *p->shards);
+    if (p->of[tensor].last >= 0)
+        p->shards[p->of[tensor].last].next = p->n_shards;
+    else
+        p->of[tensor].first = p->n_shards;
+    p->of[tensor].last = p->n_shards;
     p->shards[p->n_shards].tensor = tensor;
+    p->shards[p->n_shards].next = -1;
     p->shards[p->n_shards].unrounded = unrounded;
     memcpy(p->shards[p->n_shards].on, on, sizeof p->shards->on);
     return p->n_shards++;
@@ -143,8 +148,8 @@ static bool is_given(const struct tr_tensor *t)
 static int distance(const struct tr_placed *p, int tensor, enum tr_axis axis, struct tr_placement want)
 {
     int best = -1;
-    for (int i = 0; i < p->n_shards; i++)
-        if (p->shards[i].tensor == tensor && !p->shards[i].unrounded) {
+    for (int i = p->of[tensor].first; i >= 0; i = p->shards[i].next)
+        if (!p->shards[i].unrounded) {
             if (tr_placement_is(p->shards[i].on[axis], want))
                 return 0;
             if (is_given(&p->g->tensors[tensor]) || !reaches(p, p->shards[i].on[axis], want))
@@ -264,8 +269,8 @@ static int need(struct tr_placed *p, const struct tr_node *n, int tensor, struct
         passing |= on[a].shift && !on[a].term;
     if (i >= 0 && !passing)
         return i;
-    for (int s = 0; s < p->n_shards && from < 0; s++) {
-        bool near = p->shards[s].tensor == tensor && !p->shards[s].unrounded;
+    for (int s = p->of[tensor].first; s >= 0 && from < 0; s = p->shards[s].next) {
+        bool near = !p->shards[s].unrounded;
         for (int a = 0; a < TR_AXES && near; a++)
             near = tr_placement_is(p->shards[s].on[a], on[a]) || reaches(p, p->shards[s].on[a], on[a]);
         if (near && !(passing && s == i))
@@ -337,6 +342,9 @@ bool tr_place(struct tr_placed *p, const struct tr_graph *g, const struct tr_pla
     const struct tr_kernels *kernels, struct tr_error *e)
 {
     *p = (struct tr_placed){ .g = g, .plan = plan, .kernels = kernels };
+    p->of = tr_new((size_t)g->n_tensors, sizeof *p->of);
+    for (int i = 0; i < g->n_tensors; i++)
+        p->of[i].first = p->of[i].last = -1;
     for (int i = 0; i < g->n_nodes; i++)
         if (!place_node(p, &g->nodes[i], e)) {
             tr_placed_free(p);
@@ -349,6 +357,7 @@ void tr_placed_free(struct tr_placed *p)
 {
     free(p->shards);
     free(p->steps);
+    free(p->of);
     *p = (struct tr_placed){ 0 };
 }
 

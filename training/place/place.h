@@ -15,6 +15,7 @@ struct tr_shard {
     int tensor;
     struct tr_placement on[TR_AXES];
     bool unrounded; /* a sum that a collective made whole, before TR_ROUND */
+    int next; /* shard of the tensor, in the order in which they were made; -1 */
 };
 
 enum tr_code {
@@ -70,6 +71,9 @@ struct tr_placed {
     struct tr_shard *shards;
     struct tr_step *steps;
     int n_shards, n_steps, room_shards, room_steps;
+    struct {
+        int first, last; /* shards; -1: there is none */
+    } * of; /* each tensor */
 };
 
 bool tr_place(struct tr_placed *p, const struct tr_graph *g, const struct tr_plan *plan,

@@ -236,10 +236,7 @@ struct tr_param_state *tr_param_state_of(struct tr_tape *t, int parameter)
 
 int tr_parameter_shard(const struct tr_placed *p, int parameter)
 {
-    for (int i = 0; i < p->n_shards; i++)
-        if (p->shards[i].tensor == parameter)
-            return i;
-    return -1;
+    return p->of[parameter].first;
 }
 
 int64_t tr_held_from(const struct tr_tape *t, const struct tr_param_state *h)
