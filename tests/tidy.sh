@@ -342,8 +342,8 @@ FNR == 2 + program && !(script ? /^(# |""")/ : /^\/\*/) {
 length($0) > 110 {
     report(FNR, "columns", length($0) " columns; 110 are legal")
 }
-FNR == (golden ? 1102 : manual ? 902 : 602) { # with the line of the licence
-    report(FNR, "file length", (golden ? 1100 : manual ? 900 : 600) " lines a file are legal")
+FNR == (golden ? 1162 : manual ? 902 : 602) { # with the line of the licence
+    report(FNR, "file length", (golden ? 1160 : manual ? 900 : 600) " lines a file are legal")
 }
 script {
     next

@@ -46,6 +46,8 @@ static const struct tr_option first[] = {
         "moe: an expert takes so many times an equal share; 0: all" },
     { "aux-loss", TR_REAL, AT(model.sizes.balance), "moe: weight of a loss that keeps experts equally busy" },
     { "vocabulary", TR_WHOLE, AT(model.sizes.vocabulary), "tokens there are; mlp, cnn: classes", .least = 1 },
+    { "dropout", TR_REAL, AT(model.sizes.dropout),
+        "gpt: of what enters the residual stream so much becomes 0, by chance; 0: nothing" },
     { "untied", TR_FLAG, AT(model.sizes.untied), "gpt: the head has values of its own, not the embedding's" },
     { "grid", TR_WHOLE, AT(model.sizes.grid), "cnn: cells a side, a multiple of 8; a cell is 2 x 2 pixels",
         .least = 1 },

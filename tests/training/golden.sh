@@ -15,7 +15,8 @@ moe=training/reference/moe
 llama=training/reference/llama
 
 small="layers=1 channels=64 heads=4 context=16 batch=3"
-for model in "tied=1 vocab=70" "tied=0 vocab=33 layers=2" "tied=1 vocab=33 stripes=1"; do
+for model in "tied=1 vocab=70" "tied=0 vocab=33 layers=2" "tied=1 vocab=33 stripes=1" \
+    "tied=1 vocab=33 dropout=0.2"; do
     # shellcheck disable=SC2086
     ${gpt}64 $small $model check=64 >"$scratch/said" || fail "$model: $(tail -n 1 "$scratch/said")"
     tensors=$(grep -c ' 64 elements: ' "$scratch/said")
@@ -90,7 +91,7 @@ while read -r first rest; do
 done <"$golden"
 
 # What is wrong is said, and what would be legal.
-for wrong in channels=100 context=12 heads=5 vocab=1 batch=0 colour=1 layers; do
+for wrong in dropout=1 dropout=-0.1 channels=100 context=12 heads=5 vocab=1 batch=0 colour=1 layers; do
     if $gpt $wrong >/dev/null 2>"$scratch/said"; then
         fail "$wrong was taken"
     elif ! grep -q 'must be\|KEY=VALUE' "$scratch/said"; then

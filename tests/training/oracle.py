@@ -6,7 +6,8 @@ layout that the page lacks is missing here, too, and one that is wrong there dif
   oracle.py PRINTED FIRST SECOND [NEXT..] [KEY=VALUE..]
 
 PRINTED is what the run printed that made the last checkpoint; the others are those of the steps before. Keys
-are what a checkpoint does not tell: top=2, capacity=0 and balance=0 of moe; groups=0 of cnn's norm.
+are what a checkpoint does not tell: top=2, capacity=0 and balance=0 of moe; groups=0 of cnn's
+norm; dropout=0 of gpt.
 
 Forward passes are written down, and gradients follow by the chain rule: a Value knows from which others it
 came. So no derivative of the trainer is repeated here.
@@ -272,15 +273,41 @@ def experts(x, w, at, asked):
     return out, (p.mean(0) * (wanted / (top * tokens))).sum(0, 1) * (asked["balance"] * n)
 
 
+@np.errstate(over="ignore")
+def philox(counter, key):
+    """Ten rounds on four arrays of 32 bits, in 64."""
+    low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+    a, b, c, d = (np.asarray(n, "u8") for n in counter)
+    x, y = (np.asarray(n, "u8") for n in key)
+    for _ in range(10):
+        p, q = a * np.uint64(0xD2511F53), c * np.uint64(0xCD9E8D57)
+        a, b, c, d = q >> half ^ b ^ x, q & low, p >> half ^ d ^ y, p & low
+        x, y = x + np.uint64(0x9E3779B9) & low, y + np.uint64(0xBB67AE85) & low
+    return a, b, c, d
+
+
+def drop(x, state, site, part):
+    if not part:
+        return x
+    b, t, c = x.x.shape
+    key = keys(state.seed, state.step)
+    i = np.arange(c // 4)
+    sequence, place = np.arange(b)[:, None, None], np.arange(t)[:, None]
+    words = philox((i, place, sequence, site), (key & np.uint64(0xFFFFFFFF), key >> np.uint64(32)))
+    words = np.concatenate([np.broadcast_to(w, (b, t, c // 4)) for w in words], -1)
+    return x * ((words >= np.uint64(part * 2**32)) * float(np.float32(1 / (1 - part))))
+
+
 def gpt(w, state, asked, block=feed_forward):
     tokens, targets = text(state)
-    x = w["wte"][tokens] + w["wpe"]
+    part = asked.get("dropout", 0)
+    x = drop(w["wte"][tokens] + w["wpe"], state, 0, part)
     more = 0
     for layer in range(state.layers):
         at = f"layer{layer}."
-        x = x + attend(layer_norm(x, w, at + "ln1"), w, at, state.heads)
+        x = x + drop(attend(layer_norm(x, w, at + "ln1"), w, at, state.heads), state, 2 * layer + 1, part)
         out, balance = block(layer_norm(x, w, at + "ln2"), w, at, asked)
-        x, more = x + out, value(balance) + more
+        x, more = x + drop(out, state, 2 * layer + 2, part), value(balance) + more
     head = w["wte"] if state.tied else w["head.weight"]
     return cross_entropy(layer_norm(x, w, "lnf") @ head.T, targets), more
 

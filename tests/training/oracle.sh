@@ -24,6 +24,7 @@ same()
         >"$scratch/out" 2>&1 || fail "$*: $(tail -n 12 "$scratch/out")"
 }
 same '' --model gpt:nano
+same 'dropout=0.1' --model gpt:nano --dropout 0.1 --seed 3
 same '' --model llama:nano --seed 2 --decay 0.2
 same '' --model mlp:nano --lr 0.01
 same '' --model cnn:nano --layers 1 --vocabulary 16 --batch 48 # all digits

@@ -44,8 +44,9 @@ static void put_graph(FILE *f, const struct tr_graph *g)
         " gr%" PRId64 " E%" PRId64 " k%" PRId64 " split%d cap%a bal%a col%d leaves%d parts%d scores%d win%d "
         "fwd%d units%d %d %d %d\n",
         g->model, g->layers, g->channels, g->heads, g->context, g->vocabulary, g->inputs, g->grid, g->groups,
-        g->experts, g->choices, g->split, g->capacity, g->balance, g->columns, g->leaves, g->attention.parts,
-        g->attention.scores, g->attention.windows, g->n_forward, g->units, g->tokens, g->targets, g->loss);
+        g->experts, g->choices, g->cut.split, g->capacity, g->balance, g->cut.columns, g->leaves,
+        g->attention.parts, g->attention.scores, g->attention.windows, g->n_forward, g->units, g->tokens,
+        g->targets, g->loss);
     for (int i = 0; i < g->n_tensors; i++) {
         const struct tr_tensor *t = &g->tensors[i];
         fprintf(f,

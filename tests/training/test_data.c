@@ -286,3 +286,23 @@ Test(data, rows_are_those_of_the_golden_program)
     }
     tr_data_close(&d);
 }
+
+/* As docs/training-models.md says: the two halves of a hash of seed and step, the number of the sequence, and
+ * of all words those below are dropped. Of what is held out nothing is. */
+Test(data, what_dropout_draws_by_is_of_seed_step_and_sequence)
+{
+    struct tr_data d = { .seed = 3 };
+    uint32_t at[4], of_another_step[4], of_another_seed[4], held_out[4];
+    tr_data_draws(&d, 0.25, 5, 7, at);
+    tr_data_draws(&d, 0.25, 6, 7, of_another_step);
+    tr_data_draws(&d, 0.25, -1, 7, held_out);
+    uint64_t key = tr_hash(tr_hash(3) + 5);
+    cr_assert(at[0] == (uint32_t)key && at[1] == (uint32_t)(key >> 32));
+    cr_assert_eq(at[2], 7);
+    cr_assert_eq(at[3], 1u << 30);
+    cr_assert(at[0] != of_another_step[0] && at[1] != of_another_step[1]);
+    d.seed = 4;
+    tr_data_draws(&d, 0.25, 5, 7, of_another_seed);
+    cr_assert(at[0] != of_another_seed[0]);
+    cr_assert_eq(held_out[3], 0);
+}

@@ -63,6 +63,18 @@ for mesh in '' '--dp 2 --zero 3' '--pp 2 --micro 2 --schedule zb-h1' '--tp 2 --s
     cmp -s "$scratch/out" "$scratch/golden_eval" ||
         fail "held out, $mesh: $(cat "$scratch/said" "$scratch/out")"
 done
+# Where elements are dropped, none are in what is held out.
+"$gpt" steps=4 eval=2 batches=3 dropout=0.2 >"$scratch/golden_eval"
+for mesh in "" "--dp 2 --tp 2 --sp"; do
+    # shellcheck disable=SC2086
+    "$train" --hex --quiet --data grammar --steps 4 --eval-every 2 --eval-batches 3 --dropout 0.2 $mesh \
+        >"$scratch/out" 2>&1 || fail "dropout and an evaluation, $mesh: $(cat "$scratch/out")"
+    cmp -s "$scratch/out" "$scratch/golden_eval" || fail "dropout and an evaluation, $mesh: other numbers"
+done
+for model in llama:nano moe:nano mlp:nano; do
+    refused "legal with a GPT, and $model is none" --model $model --dropout 0.1
+done
+refused 'legal are 0, for none, and what is below 1' --dropout 1
 "$train" --steps 2 --eval-every 2 --json >"$scratch/out" 2>&1
 tail -n 1 "$scratch/out" | grep -q '^{"event": "evaluation", "steps": 2, "loss": [0-9.]*}$' ||
     fail "held out as JSON: $(tail -n 1 "$scratch/out")"

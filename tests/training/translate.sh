@@ -139,6 +139,12 @@ left "decay 0.1" picotron
 to megatron --model llama:nano --kv-heads 4 --rate-schedule linear --steps 9
 grep -q group-query "$scratch/there" && fail "each head of queries has keys of its own, and heads are grouped"
 grep -q -- '--lr-decay-iters 9 ' "$scratch/there" || fail "the rate does not go down until the last step"
+to megatron --dropout 0.1
+grep -q -- '--hidden-dropout 0.1 ' "$scratch/there" || fail "dropout is not Megatron's"
+grep -q -- '--attention-dropout 0' "$scratch/there" || fail "attention has dropout there, and none here"
+to megatron --model llama:nano
+grep -q -- '--hidden-dropout 0' "$scratch/there" || fail "a Llama has dropout there, and none here"
+left "dropout 0.1" deepspeed --dropout 0.1
 left "model gpt" nanotron
 left "model gpt" picotron
 left "model llama" deepspeed --model llama:nano
@@ -165,6 +171,10 @@ here "tutti-train --model gpt:nano --channels 64 --heads 4" --hidden-size 64 --n
     --num-query-groups 4 --ffn-hidden-size 256
 here "# cannot be said here: kv-heads 2 # cannot be said here: hidden 128" --hidden-size 64 \
     --num-attention-heads 4 --num-query-groups 2 --ffn-hidden-size 128
+here "tutti-train --model gpt:nano --dropout 0.1 # cannot be said here: attention-dropout 0.1" \
+    --hidden-dropout 0.1 --attention-dropout 0.1
+here "tutti-train --model llama:nano # cannot be said here: dropout 0.1" $llama --hidden-dropout 0.1 \
+    --untie-embeddings-and-output-weights
 here "--rate 1e-3 --warmup 2" --lr 1e-3 --min-lr 1e-3 --lr-decay-style linear --lr-warmup-iters 2
 left "order" nanotron --order free
 "$train" translate megatron -n 2 -- torchrun pretrain_gpt.py --num-layers=4 --swiglu --adam-beta2 0.999 \

@@ -87,6 +87,20 @@ static bool at_its_place(
     return tr_checked_wrong(c, n, e, text);
 }
 
+/* A mask belongs to one site of the model: where this tensor, or the one whose gradient this is, was made. */
+static bool at_its_site(struct tr_checking *c, int n, struct tr_error *e)
+{
+    const struct tr_instr *i = &c->t->instrs[n];
+    const struct tr_tensor *result = tr_checked_tensor(c, i->out[0]);
+    for (int x = 0; x < c->g->n_nodes; x++) {
+        const struct tr_node *node = &c->g->nodes[x];
+        if (node->op == i->op && &c->g->tensors[node->out[0]] == result)
+            return i->shift == node->shift ||
+                   tr_checked_wrong(c, n, e, "what it drops is what another site of the model drops");
+    }
+    return tr_checked_wrong(c, n, e, "the model drops nothing here");
+}
+
 static bool compute(struct tr_checking *c, int n, struct tr_error *e)
 {
     const struct tr_instr *i = &c->t->instrs[n];
@@ -116,6 +130,8 @@ static bool compute(struct tr_checking *c, int n, struct tr_error *e)
         return tr_checked_wrong(
             c, n, e, "columns that are padding of the vocabulary would count, or others would not");
     if (i->op == TR_ADMIT && !tr_check_admit(c, n, e))
+        return false;
+    if ((i->op == TR_DROPOUT || i->op == TR_DROPOUT_DX) && !at_its_site(c, n, e))
         return false;
     int tokens_of = tr_op(i->op)->tokens_of;
     if (tokens_of && !at_its_place(c, n, c->values[i->in[tokens_of - 1]].on, e))

@@ -238,3 +238,10 @@ const uint16_t *tr_data_sequence(const struct tr_data *d, int64_t step, int64_t 
         return d->tokens + d->learned + key % (uint64_t)(d->count - d->learned - context);
     return d->tokens + key % (uint64_t)((d->learned ? d->learned : d->count) - context);
 }
+
+void tr_data_draws(const struct tr_data *d, double dropout, int64_t step, int64_t i, uint32_t to[4])
+{
+    uint64_t key = tr_hash(tr_hash(d->seed) + (uint64_t)step);
+    to[0] = (uint32_t)key, to[1] = (uint32_t)(key >> 32), to[2] = (uint32_t)i;
+    to[3] = step < 0 ? 0 : (uint32_t)(dropout * 4294967296.0);
+}

@@ -45,6 +45,10 @@ bool tr_data_hold_out(struct tr_data *d, int64_t context, struct tr_error *e);
  * are of what is held out. */
 const uint16_t *tr_data_sequence(const struct tr_data *d, int64_t step, int64_t i, int64_t context);
 
+/* By what a sequence draws the elements that dropout leaves out, so many of all: its key, its number, and the
+ * least of 2^32 words that is kept; 0, of what is held out: all are. */
+void tr_data_draws(const struct tr_data *d, double dropout, int64_t step, int64_t i, uint32_t to[4]);
+
 /* Sequences whose second half is the first again: what stands there can be known from half a sequence before,
  * and from nothing else. */
 bool tr_recall_open(

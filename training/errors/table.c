@@ -398,5 +398,18 @@ const struct tr_planting tr_plantings[] = {
     { BY_TYPES("first-mini-batch-again", "a step draws its first mini-batch for each of its updates",
           "--pp 2 --micro 4 --async stash --untied --clip 0"),
         TR_ON_ANY, tr_set, .at = { .code = TR_LOAD }, .every = true, SET(update, 0) },
+
+    /* ---- dropout ---- */
+    { BY_TYPES("dropout-of-the-first-tokens",
+          "ranks that have other tokens draw as if all had the first of the sequence",
+          "--dropout 0.1 --tp 2 --sp"),
+        TR_ON_ANY, tr_set, .at = COMPUTE(TR_DROPOUT, NULL), .every = true, SET(first, 0) },
+    { BY_TYPES(
+          "dropout-drawn-anew", "the backward pass drops others than the forward pass did", "--dropout 0.1"),
+        TR_ON_EACH, tr_set, .at = COMPUTE(TR_DROPOUT_DX, NULL), SET(shift, 100) },
+    { BY_TYPES("dropout-of-another-micro-batch", "the second micro-batch draws as the first did",
+          "--dropout 0.1 --micro 2"),
+        TR_ON_EACH, tr_redirect, .at = { .code = TR_COMPUTE, .op = TR_DROPOUT, .micro = 2 },
+        SECOND(TR_ANYWHERE, COMPUTE(TR_DROPOUT, NULL)), OPERANDS(1, 1), .places_stay = true },
 };
 const int tr_n_plantings = sizeof tr_plantings / sizeof *tr_plantings;

@@ -125,6 +125,17 @@ struct tr_rope {
     int64_t groups, share, size;
 };
 
+/* Elements of the residual stream, of tokens that stand where `at` says, whose rows nobody asks for: those
+ * that are kept are multiplied by `scale`, the others become +0. Which they are follows from the site in the
+ * model, the token's place, the channel, and of each sequence a key, its number and the least word that is
+ * kept; if that is 0, all are, and nothing is multiplied. */
+enum { TR_DRAW_KEY, TR_DRAW_KEY_2, TR_DRAW_SEQUENCE, TR_DRAW_LEAST, TR_DRAW_WORDS };
+struct tr_dropped {
+    struct tr_positions at;
+    int64_t site;
+    float scale;
+};
+
 struct tr_adamw {
     float rate, decay, scale; /* scale: of the gradient, for clipping */
     float correct1, correct2; /* 1 / (1 - 0.9^t), 1 / (1 - 0.95^t), from float64 */
@@ -324,6 +335,10 @@ struct tr_kernels {
         void (*position)(
             struct tr_context *, float *y, const float *x, const float *w, const struct tr_positions *p);
         void (*position_dw)(struct tr_context *, float *dw, const float *dy, const struct tr_positions *p);
+        /* What stands in a place may be dropped: draws[sequences][TR_DRAW_WORDS]; y may be x. The way back is
+         * the same. */
+        void (*dropout)(
+            struct tr_context *, float *y, const float *x, const uint32_t *draws, const struct tr_dropped *d);
     } embed;
 
     /* The softmax over a vocabulary of which `columns` are here, from `first` on, in chunks of `chunk`. Rows

@@ -7,6 +7,7 @@
 #include "training/kernels/gemm.h"
 #include "training/kernels/bfloat16.h"
 #include "training/kernels/rows.h"
+#include "training/kernels/dropout.h"
 #include "training/kernels/group.h"
 #include "training/kernels/rope.h"
 #include "training/kernels/softmax.h"
@@ -37,7 +38,7 @@ const struct tr_kernels TR_SET = {
     .rope = { rope, rope_dx, rope_scratch },
     .attention = { attention, attention_part, attention_merge, attention_dx, tr_scratch_attention },
     .patches = patches,
-    .embed = { embed, embed_dw, embed_scratch, position, position_dw },
+    .embed = { embed, embed_dw, embed_scratch, position, position_dw, dropout },
     .softmax = { row_max, softmax, softmax_dx, loss },
     .square_leaves = square_leaves,
     .update = update,

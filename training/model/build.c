@@ -59,6 +59,16 @@ int tr_build_apply(struct tr_builder *b, int op, int x, int w, const char *name,
     return y;
 }
 
+int tr_build_dropout(struct tr_builder *b, int x, int site, const char *name)
+{
+    struct tr_graph *g = b->g;
+    if (!(g->dropout.part > 0) || g->forward)
+        return x;
+    int y = tr_build_activation(b, name, g->channels, true);
+    tr_add_node(g, TR_DROPOUT, TR_FORWARD, b->unit, (int[]){ x, g->dropout.draws }, 2, &y, 1)->shift = site;
+    return y;
+}
+
 /* Three partial results over the vocabulary stand between logits and loss. */
 void tr_build_cross_entropy(struct tr_builder *b, int x, int w)
 {

@@ -41,13 +41,13 @@ static bool legal(const struct tr_model_options *o, struct tr_error *e)
 /* Whether each row of layer l's weight is an input channel, and not a filter. */
 static bool by_channels(const struct tr_graph *g, int64_t l)
 {
-    return g->split == TR_CONV_PAIRS ? tr_build_is_second(l) : g->split == TR_CONV_CHANNELS && l > 0;
+    return g->cut.split == TR_CONV_PAIRS ? tr_build_is_second(l) : g->cut.split == TR_CONV_CHANNELS && l > 0;
 }
 
 /* The parameters of layer l. Those of its norm are for each channel that the convolution gives. */
 static void parameters(struct tr_builder *b, int64_t l)
 {
-    bool pairs = b->g->split == TR_CONV_PAIRS, second = pairs && tr_build_is_second(l),
+    bool pairs = b->g->cut.split == TR_CONV_PAIRS, second = pairs && tr_build_is_second(l),
          alone = pairs && !second && l == b->g->layers - 1;
     char name[16];
     if (pairs)
@@ -100,8 +100,7 @@ bool tr_model_cnn(struct tr_graph *g, const struct tr_model_options *o, struct t
         .context = o->grid * o->grid,
         .grid = o->grid,
         .groups = o->groups,
-        .columns = o->columns,
-        .split = o->split,
+        .cut = { o->split, o->columns },
         .leaves = o->leaves,
         .vocabulary = o->vocabulary,
         .inputs = PIXELS * o->planes,

@@ -21,7 +21,7 @@
 enum { TR_DIMS = 3, TR_INS = 8, TR_OUTS = 3, TR_NAME = 40 };
 
 enum tr_role {
-    TR_INPUT, /* tokens and targets; of three dimensions: rows of float32 */
+    TR_INPUT, /* tokens and targets; of three dimensions: rows of float32; of k: words for dropout */
     TR_PARAMETER,
     TR_ACTIVATION,
     TR_D_ACTIVATION, /* the gradient of an activation */
@@ -31,7 +31,7 @@ enum tr_role {
 };
 
 enum { TR_BLOCKS = 8, TR_CUT = 8, TR_NORM_LEAVES = 64, TR_PAD = 64, TR_TAPS = 9, TR_HALOS = 2 };
-enum { TR_LAYERS_MAX = 4096 };
+enum { TR_LAYERS_MAX = 4096, TR_DRAWS = 4 };
 
 struct tr_tensor {
     char name[TR_NAME];
@@ -59,7 +59,8 @@ struct tr_node {
     int unit;
     int ins, outs;
     int in[TR_INS], out[TR_OUTS];
-    int shift; /* of attention in parts: which part, by how many ranks its keys come round the ring */
+    int shift; /* of attention in parts: which part, by how many ranks its keys come round the ring; of
+                  dropout: its site */
 };
 
 /* Which gradients of matrices come as leaves, one for each sequence: those that are sums over tokens of which
@@ -72,9 +73,15 @@ struct tr_graph {
     int64_t grid; /* cnn, whose sequences are grid x grid cells; else 0 */
     int64_t groups; /* cnn: of the channels, for group norm; 0: there is none */
     int64_t experts, choices; /* moe: how many there are, and how many a token has; else 0 */
-    int split; /* cnn: which layers have filters as rows, and which channels: tr_conv_split */
     double capacity, balance; /* moe: 0: an expert takes all tokens; the weight of the loss of balance */
-    bool columns; /* cnn: the tokens are the cells column after column, not row after row */
+    struct {
+        double part; /* of the elements that become +0 where they enter the residual stream; 0: none */
+        int draws; /* a tensor: what each sequence draws by */
+    } dropout;
+    struct { /* cnn */
+        int split; /* which layers have filters as rows, and which channels: tr_conv_split */
+        bool columns; /* the tokens are the cells column after column, not row after row */
+    } cut;
     char model[24];
     enum tr_as_leaves leaves;
     struct {
@@ -111,6 +118,7 @@ extern const char *const tr_conv_split_names[TR_CONV_SPLITS];
 struct tr_model_options {
     int64_t layers, channels, vocabulary;
     int64_t heads, context; /* gpt */
+    double dropout; /* gpt */
     bool untied; /* gpt */
     int64_t kv_heads, hidden; /* llama: heads of keys and values; channels of the feed-forward part */
     int64_t experts, choices; /* gpt with experts: moe */

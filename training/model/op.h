@@ -106,6 +106,8 @@ enum tr_op {
     TR_ROPE_DX, /* dqkv of each head -> that of groups */
     TR_SWIGLU, /* x -> y: of each chunk of channels, gates and what they let through */
     TR_SWIGLU_DX, /* dy, x -> dx */
+    TR_DROPOUT, /* x, draws -> y */
+    TR_DROPOUT_DX, /* dy, draws -> dx */
     TR_OPS
 };
 
@@ -156,7 +158,7 @@ extern const struct tr_op_row tr_op_embed, tr_op_position, tr_op_layer_norm, tr_
     tr_op_dispatch_dx, tr_op_gate_dx, tr_op_balance_dx, tr_op_fold, tr_op_pack, tr_op_unpack, tr_op_arrange,
     tr_op_deal, tr_op_halves, tr_op_slice, tr_op_round, tr_op_expert_down_leaves, tr_op_expert_up_leaves,
     tr_op_rms_norm, tr_op_rms_norm_dx, tr_op_rms_norm_dw, tr_op_rope, tr_op_rope_dx, tr_op_swiglu,
-    tr_op_swiglu_dx;
+    tr_op_swiglu_dx, tr_op_dropout, tr_op_dropout_dx;
 
 const struct tr_op_row *tr_op(int op);
 

@@ -26,7 +26,7 @@ struct tr_call {
     struct tr_context *x; /* where it runs; NULL where it is planned, and not run */
     const struct tr_graph *g;
     int op;
-    int part; /* of attention in parts: keys of the rank so many before */
+    int part; /* of attention in parts: keys of the rank so many before; of dropout: its site */
     int64_t n, block; /* sequences; tokens of a block */
     struct tr_map map;
     int64_t runs; /* of neighbouring tokens in the part of a sequence that a rank of cp has */

@@ -93,6 +93,8 @@ static const struct tr_op_row *const rows[TR_OPS] = {
     [TR_ROPE_DX] = &tr_op_rope_dx,
     [TR_SWIGLU] = &tr_op_swiglu,
     [TR_SWIGLU_DX] = &tr_op_swiglu_dx,
+    [TR_DROPOUT] = &tr_op_dropout,
+    [TR_DROPOUT_DX] = &tr_op_dropout_dx,
 };
 
 const struct tr_op_row *tr_op(int op)

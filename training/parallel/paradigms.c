@@ -29,6 +29,8 @@ struct tr_placement tr_table_placement(const struct tr_plan *p, const struct tr_
         for (const struct tr_table_row *r = table->rows; table->axis == axis && r->tensors; r++)
             if (matches(r->tensors, t)) {
                 placement = tr_placement_of(r->placement, 0);
+                if (tr_placement_cuts_tokens(placement) && !strchr(t->letter, 't'))
+                    placement = tr_whole; /* what a sequence has, and not each of its tokens */
                 break;
             }
     return placement;

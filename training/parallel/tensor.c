@@ -53,7 +53,7 @@ static bool check_heads(const struct tr_plan *p, const struct tr_graph *g, struc
 static bool check_groups(const struct tr_plan *p, const struct tr_graph *g, struct tr_error *e)
 {
     int tp = p->mesh.size[TR_TP];
-    if (!g->groups || g->groups % tp == 0 || (g->layers == 1 && g->split == TR_CONV_PAIRS))
+    if (!g->groups || g->groups % tp == 0 || (g->layers == 1 && g->cut.split == TR_CONV_PAIRS))
         return true;
     return tr_fail(e,
                "--tp %d with --norm-groups %lld: the sums of a group of channels are made on one rank, which "

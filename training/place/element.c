@@ -4,18 +4,19 @@
 
 #include <string.h>
 
-const char *const tr_element_names[TR_ELEMENTS] = { "float32", "bfloat16", "float64", "token" };
+const char *const tr_element_names[TR_ELEMENTS] = { "float32", "bfloat16", "float64", "token", "word" };
 
 int64_t tr_element_bytes(enum tr_element e)
 {
-    static const int64_t bytes[TR_ELEMENTS] = { 4, 2, 8, 2 };
+    static const int64_t bytes[TR_ELEMENTS] = { 4, 2, 8, 2, 4 };
     return bytes[e];
 }
 
 tutti_type tr_element_type(enum tr_element e)
 {
-    static const tutti_type types[TR_ELEMENTS] = { TUTTI_FLOAT32, TUTTI_BFLOAT16, TUTTI_FLOAT64, TUTTI_INT8 };
-    return types[e]; /* tokens are in no message */
+    static const tutti_type types[TR_ELEMENTS] = { TUTTI_FLOAT32, TUTTI_BFLOAT16, TUTTI_FLOAT64, TUTTI_INT8,
+        TUTTI_INT8 };
+    return types[e]; /* tokens and words are in no message */
 }
 
 /* The sums over a ring's keys (V) and over its queries (W, U), and over each half of a sequence (H), are
@@ -42,7 +43,7 @@ enum tr_element tr_shard_element(const struct tr_placed *p, int shard)
     bool narrow = p->plan->numbers.bfloat16 && !s->unrounded && !is_partial(s);
     switch (t->role) {
     case TR_INPUT:
-        return t->dims == 2 ? TR_TOKEN : TR_FLOAT32;
+        return t->letter[1] == 'k' ? TR_WORD : t->dims == 2 ? TR_TOKEN : TR_FLOAT32;
     case TR_LOSS:
         return TR_FLOAT64;
     case TR_LEAVES: /* summands of a gradient */

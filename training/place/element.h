@@ -11,7 +11,7 @@
 
 #include "training/place/place.h"
 
-enum tr_element { TR_FLOAT32, TR_BFLOAT16, TR_FLOAT64, TR_TOKEN, TR_ELEMENTS };
+enum tr_element { TR_FLOAT32, TR_BFLOAT16, TR_FLOAT64, TR_TOKEN, TR_WORD, TR_ELEMENTS };
 extern const char *const tr_element_names[TR_ELEMENTS];
 
 int64_t tr_element_bytes(enum tr_element e);

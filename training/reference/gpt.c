@@ -70,6 +70,7 @@ static long parts = 1; /* of a sequence: attention sees no other part than its o
 static long stripes; /* 1: a block has every eighth token, so that each rank's see as many keys */
 static long bf16, stochastic; /* 1: mixed precision; and parameters are rounded by chance */
 static double lr = 1e-3, clip = 1, decay = 0.1;
+static double dropout; /* so much of what enters the residual stream is left out */
 static long curve, warmup, until; /* of the rate */
 static double least;
 static long eval,
@@ -406,7 +407,7 @@ typedef struct {
 } activations;
 
 static activations *layers;
-static real *embedded, *lnf, *meanf, *scalef, *logits, *d_out, *s1, *s2, *s3;
+static real *embedded, *lnf, *meanf, *scalef, *logits, *d_out, *s1, *s2, *s3, *s4;
 
 static real *room(long count)
 {
@@ -432,7 +433,7 @@ static void allocate(void)
             room(T * C), room(T * C), room(T), room(T), room(4 * T * C), room(4 * T * C), room(T * C) };
     embedded = room(T * C), lnf = room(T * C), meanf = room(T), scalef = room(T), logits = room(T * V),
     d_out = room(T * C);
-    s1 = room(4 * T * C), s2 = room(4 * T * C), s3 = room(4 * T * C);
+    s1 = room(4 * T * C), s2 = room(4 * T * C), s3 = room(4 * T * C), s4 = room(T * C);
 }
 
 /* ---- parts of the model: forward, and backward beside it ---- */
@@ -623,6 +624,51 @@ static void attention_backward(
     free(p), free(ds), free(dq), free(dk), free(dv);
 }
 
+/* ---- dropout ----
+ *
+ * With dropout=P what the embedding gives, and what attention and the feed-forward part of each layer give
+ * before it is added, has elements left out, each with probability P (Srivastava et al. 2014); the others are
+ * multiplied by 1 / (1 - P), and so is the gradient. Chance is a function of (seed, step, sequence, site,
+ * token, channel), by a generator that counts. What is held out is run without. */
+
+static long drawn_step, drawn_sequence; /* of the sequence at hand */
+
+/* Four words of a counter and a key: Philox4x32-10 (Salmon et al. 2011). */
+static void philox(uint32_t c[4], uint32_t key, uint32_t other)
+{
+    for (int i = 0; i < 10; i++, key += 0x9E3779B9u, other += 0xBB67AE85u) {
+        uint64_t a = (uint64_t)c[0] * 0xD2511F53u, b = (uint64_t)c[2] * 0xCD9E8D57u;
+        c[0] = (uint32_t)(b >> 32) ^ c[1] ^ key, c[1] = (uint32_t)b;
+        c[2] = (uint32_t)(a >> 32) ^ c[3] ^ other, c[3] = (uint32_t)a;
+    }
+}
+
+/* Site 0 is behind the embedding, 2 l + 1 behind the attention of layer l, 2 l + 2 behind its feed-forward
+ * part. */
+static void drop(real *x, long site)
+{
+    uint64_t key = hash(hash((uint64_t)seed) + (uint64_t)drawn_step);
+    real scale = (real)(1 / (1 - dropout));
+    for (long t = 0; dropout > 0 && drawn_step >= 0 && t < T; t++)
+        for (long i = 0; i < C / 4; i++) {
+            uint32_t word[4] = { (uint32_t)i, (uint32_t)token_at(t), (uint32_t)drawn_sequence,
+                (uint32_t)site };
+            philox(word, (uint32_t)key, (uint32_t)(key >> 32));
+            for (long j = 0; j < 4; j++) {
+                real *to = &x[t * C + j * (C / 4) + i];
+                *to = word[j] >= (uint32_t)(dropout * 4294967296.0) ? nearest(*to * scale) : 0;
+            }
+        }
+}
+
+/* The gradient of what was left in, of that of the residual stream, which stays as it is. */
+static const real *dropped(const real *d, long site)
+{
+    memcpy(s4, d, sizeof(real) * (size_t)(T * C));
+    drop(s4, site);
+    return s4;
+}
+
 /* ---- the model ---- */
 
 static void add(real *x, const real *y, long count)
@@ -637,6 +683,7 @@ static void embed(const uint16_t *token)
         for (long i = 0; i < C; i++)
             embedded[t * C + i] =
                 nearest((weight(WTE)[token[token_at(t)] * C + i] + 0) + weight(WPE)[token_at(t) * C + i]);
+    drop(embedded, 0);
 }
 
 static void layer_forward(const real *in, activations *a, long l)
@@ -650,6 +697,7 @@ static void layer_forward(const real *in, activations *a, long l)
     multiply_cut(a->middle, T, C, C, plain(a->attention, C), plain(weight(of_layer(l, PROJ)), C));
     narrow(a->middle, T * C);
     add_bias(a->middle, weight(of_layer(l, PROJ_BIAS)), T, C);
+    drop(a->middle, 2 * l + 1);
     add(a->middle, in, T * C);
     narrow(a->middle, T * C);
     layer_norm(a->ln2, a->mean2, a->scale2, a->middle, weight(of_layer(l, LN2_WEIGHT)),
@@ -661,6 +709,7 @@ static void layer_forward(const real *in, activations *a, long l)
     multiply_cut(a->out, T, C, 4 * C, plain(a->gelu, 4 * C), plain(weight(of_layer(l, FC2)), C));
     narrow(a->out, T * C);
     add_bias(a->out, weight(of_layer(l, FC2_BIAS)), T, C);
+    drop(a->out, 2 * l + 2);
     add(a->out, a->middle, T * C);
     narrow(a->out, T * C);
 }
@@ -668,9 +717,10 @@ static void layer_forward(const real *in, activations *a, long l)
 /* d_out is the gradient of the layer's result at first, and of its input in the end. */
 static void layer_backward(const real *in, const activations *a, long l)
 {
-    sum_tokens(gradient(of_layer(l, FC2_BIAS)), d_out, C);
-    multiply_cut(gradient(of_layer(l, FC2)), 4 * C, C, T, transposed(a->gelu, 4 * C), plain(d_out, C));
-    multiply_whole(s1, T, 4 * C, C, plain(d_out, C), transposed(weight(of_layer(l, FC2)), C));
+    const real *d = dropped(d_out, 2 * l + 2);
+    sum_tokens(gradient(of_layer(l, FC2_BIAS)), d, C);
+    multiply_cut(gradient(of_layer(l, FC2)), 4 * C, C, T, transposed(a->gelu, 4 * C), plain(d, C));
+    multiply_whole(s1, T, 4 * C, C, plain(d, C), transposed(weight(of_layer(l, FC2)), C));
     narrow(s1, 4 * T * C);
     gelu_backward(s1, a->fc1, 4 * T * C);
     sum_tokens(gradient(of_layer(l, FC1_BIAS)), s1, 4 * C);
@@ -680,9 +730,10 @@ static void layer_backward(const real *in, const activations *a, long l)
     layer_norm_backward(d_out, gradient(of_layer(l, LN2_WEIGHT)), gradient(of_layer(l, LN2_BIAS)), s2,
         a->middle, weight(of_layer(l, LN2_WEIGHT)), a->mean2, a->scale2);
 
-    sum_tokens(gradient(of_layer(l, PROJ_BIAS)), d_out, C);
-    multiply_cut(gradient(of_layer(l, PROJ)), C, C, T, transposed(a->attention, C), plain(d_out, C));
-    multiply_whole(s1, T, C, C, plain(d_out, C), transposed(weight(of_layer(l, PROJ)), C));
+    d = dropped(d_out, 2 * l + 1);
+    sum_tokens(gradient(of_layer(l, PROJ_BIAS)), d, C);
+    multiply_cut(gradient(of_layer(l, PROJ)), C, C, T, transposed(a->attention, C), plain(d, C));
+    multiply_whole(s1, T, C, C, plain(d, C), transposed(weight(of_layer(l, PROJ)), C));
     narrow(s1, T * C);
     attention_backward(s3, s1, a->attention, a->lse, a->qkv);
     sum_tokens(gradient(of_layer(l, QKV_BIAS)), s3, 3 * C);
@@ -740,6 +791,7 @@ static void head_backward(const real *in)
 
 static void embed_backward(const uint16_t *token)
 {
+    drop(d_out, 0);
     real *part = room(CHUNKS * V * C);
     for (long t = 0; t < T; t++)
         add(part + (t / block * V + token[token_at(t)]) * C, d_out + t * C, C);
@@ -813,6 +865,7 @@ static void read_corpus(const char *path)
 
 static const uint16_t *sequence_of(long step, long i)
 {
+    drawn_step = step, drawn_sequence = i;
     uint64_t key = hash(hash(hash((uint64_t)seed) + (uint64_t)step) + (uint64_t)i);
     if (recall_stride)
         return corpus + (long)(key % (uint64_t)(n_tokens / recall_stride)) * recall_stride;
@@ -1033,8 +1086,8 @@ static void parse(const char *word)
         { "bf16", &bf16, 0, 0 }, { "stochastic", &stochastic, 0, 0 }, { "curve", &curve, 0, 0 },
         { "warmup", &warmup, 0, 0 }, { "until", &until, 0, 0 }, { "eval", &eval, 0, 0 },
         { "batches", &batches, 0, 0 }, { "least", 0, &least, 0 }, { "lr", 0, &lr, 0 },
-        { "clip", 0, &clip, 0 }, { "decay", 0, &decay, 0 }, { "data", 0, 0, &data_path },
-        { "grads", 0, 0, &grads_path }, { "params", 0, 0, &params_path } };
+        { "clip", 0, &clip, 0 }, { "dropout", 0, &dropout, 0 }, { "decay", 0, &decay, 0 },
+        { "data", 0, 0, &data_path }, { "grads", 0, 0, &grads_path }, { "params", 0, 0, &params_path } };
     const char *value = strchr(word, '=');
     for (size_t i = 0; value && i < sizeof keys / sizeof *keys; i++)
         if (strlen(keys[i].key) == (size_t)(value - word) &&
@@ -1059,10 +1112,11 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++)
         parse(argv[i]);
     if (L < 1 || L > 4096 || H < 1 || V < 2 || V > 65536 || B < 1 || B > 1 << 20 || C < 64 || C % 64 ||
-        C % H || T < CHUNKS || T % CHUNKS || parts < 1 || parts > CHUNKS || CHUNKS % parts) {
+        C % H || T < CHUNKS || T % CHUNKS || parts < 1 || parts > CHUNKS || CHUNKS % parts || dropout < 0 ||
+        dropout >= 1) {
         fprintf(stderr,
             "gpt: channels must be a multiple of 64 and of heads, context a multiple of 8, vocab 2 to 65536, "
-            "layers 1 to 4096, batch 1 to 1048576, parts 1, 2, 4 or 8\n");
+            "layers 1 to 4096, batch 1 to 1048576, parts 1, 2, 4 or 8, dropout less than 1\n");
         return 2;
     }
     head_size = C / H, block = T / CHUNKS, score_scale = 1 / ROOT((real)head_size);

@@ -65,11 +65,12 @@ static int64_t in_parts(
     return n;
 }
 
-/* Bytes of the elements that are nothing but poison. No number that is computed has all bits set; a token may
- * have, so of tokens a whole line counts. */
+/* Bytes of the elements that are nothing but poison. No number that is computed has all bits set; tokens and
+ * words may have, so of them a whole line counts. */
 static int64_t unwritten(const struct tr_arenas *m, const struct tr_value *v, int64_t bytes)
 {
-    return in_parts(m, v, bytes, v->element == TR_TOKEN ? LINE : tr_element_bytes(v->element), false);
+    return in_parts(m, v, bytes,
+        v->element == TR_TOKEN || v->element == TR_WORD ? LINE : tr_element_bytes(v->element), false);
 }
 
 void tr_audit_make(struct tr_audit *a, const struct tr_tape *t, const int64_t *used)

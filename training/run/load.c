@@ -65,6 +65,15 @@ static void load_rows(
     }
 }
 
+/* What dropout draws by, of this sequence. */
+static void load_draws(
+    const struct tr_runner *r, const struct tr_instr *i, struct drawn d, int s, bool targets, void *to)
+{
+    (void)i, (void)targets;
+    tr_data_draws(r->data, r->tape->placed->g->dropout.part, d.step, d.sequence,
+        (uint32_t *)to + (int64_t)s * TR_DRAW_WORDS);
+}
+
 /* The cells that are here, and with a halo a row more on either side. */
 static void load_picture(
     const struct tr_runner *r, const struct tr_instr *i, struct drawn d, int s, bool targets, void *to)
@@ -72,7 +81,7 @@ static void load_picture(
     const struct tr_graph *g = r->tape->placed->g;
     const struct tr_shard *shard = &r->tape->placed->shards[r->tape->values[i->out[0]].shard];
     struct tr_cells cells = { g->grid, i->first / g->grid - shard->on[TR_CP].halo,
-        tokens_here(r, i) / g->grid, g->columns };
+        tokens_here(r, i) / g->grid, g->cut.columns };
     if (targets)
         ((uint16_t *)to)[s] = tr_pictures_target(r->data, g->vocabulary, d.step, d.sequence);
     else
@@ -100,9 +109,10 @@ void *tr_stage_load(struct tr_runner *r, const struct tr_instr *i)
 {
     const struct tr_tape *t = r->tape;
     const struct tr_graph *g = t->placed->g;
-    bool targets = t->placed->shards[t->values[i->out[0]].shard].tensor == g->targets;
+    int tensor = t->placed->shards[t->values[i->out[0]].shard].tensor;
+    bool targets = tensor == g->targets, draws = g->dropout.part > 0 && tensor == g->dropout.draws;
     void *to = next_place(&r->staged, tr_staged_bytes(t, i));
-    load *some = g->grid ? load_picture : g->inputs ? load_rows : load_tokens;
+    load *some = draws ? load_draws : g->grid ? load_picture : g->inputs ? load_rows : load_tokens;
     for (int s = 0; s < i->times; s++)
         some(r, i, drawn(r, i, s), s, targets, to);
     return to;

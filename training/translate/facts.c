@@ -74,6 +74,7 @@ static void facts_of_model(struct tr_words *w, const struct tr_graph *g)
     for (int i = 0; i < g->n_tensors; i++)
         tied |= g->tensors[i].role == TR_PARAMETER && g->tensors[i].values_of != i;
     set(w, "untied", !tied);
+    tr_words_set(w, "dropout", "%.9g", g->dropout.part);
     if (!g->experts)
         return;
     set(w, "experts", g->experts), set(w, "top-k", g->choices);
@@ -135,14 +136,14 @@ void tr_facts_of(struct tr_words *w, const struct tr_run *run, const struct tr_o
 }
 
 /* What a fact is without a word of it; the last ones say in another way what others say. */
-static const char *const plain[][2] = { { "untied", "0" }, { "capacity-factor", "0" }, { "aux-loss", "0" },
-    { "dp", "1" }, { "tp", "1" }, { "sp", "0" }, { "pp", "1" }, { "cp", "1" }, { "ep", "1" }, { "zero", "0" },
-    { "schedule", "1f1b" }, { "recompute", "none" }, { "offload", "none" }, { "overlap", "0" },
-    { "precision", "float32" }, { "optimizer", "adamw" }, { "micro", "1" }, { "chunks", "1" },
-    { "warmup", "0" }, { "rate-schedule", "constant" }, { "rate-end", NULL }, { "falling-steps", NULL },
-    { "norm", NULL }, { "positions", NULL }, { "feed-forward", NULL }, { "biases", NULL },
-    { "grouped", NULL }, { "ranks", NULL }, { "replicas", NULL }, { "shards", NULL }, { "slices", NULL },
-    { "tokens", NULL }, { "micro-tokens", NULL }, { "micro-batch", NULL } };
+static const char *const plain[][2] = { { "untied", "0" }, { "dropout", "0" }, { "capacity-factor", "0" },
+    { "aux-loss", "0" }, { "dp", "1" }, { "tp", "1" }, { "sp", "0" }, { "pp", "1" }, { "cp", "1" },
+    { "ep", "1" }, { "zero", "0" }, { "schedule", "1f1b" }, { "recompute", "none" }, { "offload", "none" },
+    { "overlap", "0" }, { "precision", "float32" }, { "optimizer", "adamw" }, { "micro", "1" },
+    { "chunks", "1" }, { "warmup", "0" }, { "rate-schedule", "constant" }, { "rate-end", NULL },
+    { "falling-steps", NULL }, { "norm", NULL }, { "positions", NULL }, { "feed-forward", NULL },
+    { "biases", NULL }, { "grouped", NULL }, { "ranks", NULL }, { "replicas", NULL }, { "shards", NULL },
+    { "slices", NULL }, { "tokens", NULL }, { "micro-tokens", NULL }, { "micro-batch", NULL } };
 
 bool tr_fact_is_plain(const struct tr_word *fact)
 {
@@ -196,6 +197,7 @@ static bool choose_model(struct tr_words *w, struct tr_words *left)
         if ((is = tr_words_get(w, switches[i].name)) && !strcmp(is, switches[i].llama))
             tr_words_set(left, switches[i].name, "%s", is);
     int64_t heads = number(w, "heads", 0), experts = number(w, "experts", 0);
+    const char *said_dropout = tr_words_get(w, "dropout"), *dropout = said_dropout ? said_dropout : "0";
     if (!llama && number(w, "kv-heads", heads) != heads)
         set(left, "kv-heads", number(w, "kv-heads", 0));
     if (!llama && tr_words_get(w, "hidden") && number(w, "hidden", 0) != 4 * number(w, "channels", 0))
@@ -204,6 +206,8 @@ static bool choose_model(struct tr_words *w, struct tr_words *left)
         set(left, "untied", 0);
     if (llama && experts)
         set(left, "experts", experts);
+    if ((llama || experts) && strtod(dropout, NULL) > 0)
+        tr_words_set(left, "dropout", "%s", dropout);
     return llama;
 }
 
@@ -229,6 +233,7 @@ static bool is_idle(const struct tr_words *w, const char *name, bool llama)
     bool idle = !strncmp(name, "cp-", 3) && number(w, "cp", 1) == 1;
     if (!strcmp(name, "rate-steps") || !strcmp(name, "rate-min"))
         idle = !schedule || !strcmp(schedule, "constant");
+    idle |= !strcmp(name, "dropout") && (llama || number(w, "experts", 0));
     for (size_t i = 0; i < sizeof of_llama / sizeof *of_llama; i++)
         idle |= !llama && !strcmp(name, of_llama[i]);
     for (size_t i = 0; i < sizeof of_others / sizeof *of_others; i++)
@@ -240,10 +245,10 @@ void tr_facts_words(
     struct tr_words *options, const struct tr_words *facts, int64_t ranks, struct tr_words *left)
 {
     static const char *const order[] = { "layers", "channels", "heads", "kv-heads", "hidden", "context",
-        "vocabulary", "untied", "experts", "top-k", "capacity-factor", "aux-loss", "dp", "tp", "sp", "pp",
-        "schedule", "chunks", "cp", "cp-attention", "cp-map", "ep", "zero", "recompute", "offload", "overlap",
-        "precision", "batch", "micro", "steps", "optimizer", "rate", "rate-schedule", "warmup", "rate-steps",
-        "rate-min", "decay", "clip", "seed" };
+        "vocabulary", "untied", "dropout", "experts", "top-k", "capacity-factor", "aux-loss", "dp", "tp",
+        "sp", "pp", "schedule", "chunks", "cp", "cp-attention", "cp-map", "ep", "zero", "recompute",
+        "offload", "overlap", "precision", "batch", "micro", "steps", "optimizer", "rate", "rate-schedule",
+        "warmup", "rate-steps", "rate-min", "decay", "clip", "seed" };
     static const char flags[] = " untied sp overlap ";
     struct tr_words w = { .n = 0 };
     for (int i = 0; i < facts->n; i++)

@@ -580,6 +580,7 @@ struct tr_verify_case *tr_verify_cases(enum tr_verify_extent extent, int *n)
     for (size_t i = 0; i < sizeof quick / sizeof *quick; i++)
         tr_verify_add(list, n, quick[i], 3, true);
     tr_llama_cases(list, n, extent);
+    tr_dropout_cases(list, n, extent);
     if (extent == TR_VERIFY_QUICK) {
         for (size_t i = 0; i < sizeof quick_adamw / sizeof *quick_adamw; i++)
             tr_verify_add(list, n, quick_adamw[i], 4, false);

@@ -67,8 +67,8 @@ static void sizes(struct words *w, const struct tr_options *o, const struct tr_g
     if (g->grid) {
         say(w, "channels=%" PRId64, g->channels);
         say(w, "size=%" PRId64, g->grid);
-        say(w, "columns=%d", g->columns);
-        say(w, "split=%d", g->split);
+        say(w, "columns=%d", g->cut.columns);
+        say(w, "split=%d", g->cut.split);
         say(w, "norm=%d", g->groups > 0);
         say(w, "groups=%" PRId64, g->groups ? g->groups : 1);
         say(w, "classes=%" PRId64, g->vocabulary);
@@ -94,6 +94,8 @@ static void sizes(struct words *w, const struct tr_options *o, const struct tr_g
         say(w, "hidden=%" PRId64, hidden_channels(g));
     } else
         say(w, "tied=%d", !o->model.sizes.untied);
+    if (g->dropout.part > 0)
+        say(w, "dropout=%a", g->dropout.part);
     if (g->experts) {
         say(w, "experts=%" PRId64, g->experts);
         say(w, "top=%" PRId64, g->choices);

@@ -33,6 +33,7 @@ static const struct drawn {
     { "aux-loss", 6, "0.01 0.1" },
     { "vocabulary", 8, "10 65 256 257" },
     { "untied", 5, "" },
+    { "dropout", 8, "0.1 0.1 0.5 1" },
     { "batch", 15, "4 8 8 16 7" },
     { "optimizer", 50, "sgd" },
     { "rate-schedule", 6, "linear cosine" },

@@ -20,9 +20,11 @@ enum tr_verify_extent { TR_VERIFY_QUICK, TR_VERIFY, TR_VERIFY_ALL };
 /* A list to be freed. */
 struct tr_verify_case *tr_verify_cases(enum tr_verify_extent extent, int *n);
 
-/* For them: a case more, if it is not there yet; and those of the Llama, cases_llama.c. */
+/* For them: a case more, if it is not there yet; and those of the Llama, cases_llama.c, and of
+ * dropout, cases_dropout.c. */
 void tr_verify_add(struct tr_verify_case *list, int *n, const char *options, int steps, bool sgd);
 void tr_llama_cases(struct tr_verify_case *list, int *n, enum tr_verify_extent extent);
+void tr_dropout_cases(struct tr_verify_case *list, int *n, enum tr_verify_extent extent);
 
 /* cases_device.c: the cut for devices, likewise. */
 struct tr_verify_case *tr_verify_device_cases(int *n);

@@ -205,6 +205,8 @@ int64_t tr_cuda_scratch_embed(const struct tr_embedded *e);
 void tr_cuda_position(
     struct tr_context *x, float *y, const float *in, const float *w, const struct tr_positions *p);
 void tr_cuda_position_dw(struct tr_context *x, float *dw, const float *dy, const struct tr_positions *p);
+void tr_cuda_dropout(
+    struct tr_context *x, float *y, const float *in, const uint32_t *draws, const struct tr_dropped *d);
 
 /* train_update.cu */
 void tr_cuda_to_float(struct tr_context *x, float *to, const uint16_t *from, int64_t count);

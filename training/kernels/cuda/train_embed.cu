@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* train_embed.cu: the embedding, as training/kernels/rows.h defines it.
+/* train_embed.cu: the embedding, as training/kernels/rows.h defines it, and dropout, as dropout.h does.
  *
  * Its gradient has a sum for each row that tokens name. No atomic addition may decide the order of these, so
  * a block of threads has one place of the sequence: if no place before it has the same token, the block adds
@@ -135,6 +135,47 @@ struct position_dw_each {
     }
 };
 
+/* The generator of dropout.h. */
+struct philox_words {
+    uint32_t word[4];
+
+    MEMBER void draw(uint32_t key, uint32_t other)
+    {
+        for (int round = 0; round < 10; round++, key += 0x9E3779B9u, other += 0xBB67AE85u) {
+            const uint64_t first = static_cast<uint64_t>(word[0]) * 0xD2511F53u;
+            const uint64_t second = static_cast<uint64_t>(word[2]) * 0xCD9E8D57u;
+            word[0] = static_cast<uint32_t>(second >> 32) ^ word[1] ^ key;
+            word[1] = static_cast<uint32_t>(second);
+            word[2] = static_cast<uint32_t>(first >> 32) ^ word[3] ^ other;
+            word[3] = static_cast<uint32_t>(first);
+        }
+    }
+};
+
+/* A thread has the channels of one counter. */
+struct dropout_each {
+    int64_t count, quarter;
+    float *y;
+    const float *x;
+    const uint32_t *draws;
+    struct tr_dropped d;
+
+    MEMBER void operator()(int64_t n) const
+    {
+        const int64_t token = n / quarter, i = n % quarter, c = d.at.columns;
+        const uint32_t *draw = draws + token / (d.at.runs * d.at.tokens) * TR_DRAW_WORDS;
+        const uint32_t least = draw[TR_DRAW_LEAST];
+        philox_words w = { { static_cast<uint32_t>(i), static_cast<uint32_t>(token_at(d.at, token)),
+            draw[TR_DRAW_SEQUENCE], static_cast<uint32_t>(d.site) } };
+        w.draw(draw[TR_DRAW_KEY], draw[TR_DRAW_KEY_2]);
+        for (int64_t j = 0; j < 4 && j * quarter + i < c; j++) {
+            const int64_t at = token * c + j * quarter + i;
+            const float scaled = least == 0 ? x[at] : x[at] * d.scale;
+            y[at] = w.word[j] >= least ? scaled : 0.0f;
+        }
+    }
+};
+
 void tr_cuda_embed(struct tr_context *x, float *out, const float *w, const uint16_t *token, int64_t tokens,
     int64_t c, int64_t first, int64_t rows)
 {
@@ -173,4 +214,12 @@ void tr_cuda_position_dw(struct tr_context *x, float *dw, const float *dy, const
 {
     start_each(x, clear_each{ p->sequences * p->rows * p->columns, dw });
     start_each(x, position_dw_each{ positions_of(p), dw, dy, { *p } });
+}
+
+void tr_cuda_dropout(
+    struct tr_context *x, float *y, const float *in, const uint32_t *draws, const struct tr_dropped *d)
+{
+    const int64_t tokens = d->at.sequences * d->at.runs * d->at.tokens,
+                  quarter = quotient_up(d->at.columns, 4);
+    start_each(x, dropout_each{ tokens * quarter, quarter, y, in, draws, *d });
 }
