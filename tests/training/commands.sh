@@ -217,6 +217,36 @@ said 0 '96 units of time, 75 % of it idle' demo pipeline
 grep -q '33 units of time, 27 % of it idle, at most 4 micro' "$scratch/said" || fail "pipeline: 1F1B"
 grep -qxF 'r2|..0...aa    |' "$scratch/said" || fail "pipeline: no picture of one batch"
 
+# --- demo --svg: one picture of each: XML, with as many drawings as it should have, and no other file.
+pictures=0
+while read -r drawings colours which; do
+    pictures=$((pictures + 1))
+    # shellcheck disable=SC2086 # words
+    said 0 '' demo $which --svg "$scratch/picture.svg"
+    [ "$(grep -c '^<g transform=' "$scratch/picture.svg")" -eq "$drawings" ] ||
+        fail "demo $which --svg: $(grep -c '^<g transform=' "$scratch/picture.svg") drawings of $drawings"
+    found=$(grep -o 'class="k[0-9]"' "$scratch/picture.svg" | sort -u | wc -l)
+    [ "$found" -eq "$colours" ] || fail "demo $which --svg: $found colours of $colours"
+    grep -q 'href\|url(\|<script' "$scratch/picture.svg" && fail "demo $which --svg: it asks for other files"
+    if command -v python3 >/dev/null; then
+        python3 -c 'import sys, xml.dom.minidom as x; x.parse(sys.argv[1])' "$scratch/picture.svg" ||
+            fail "demo $which --svg: no XML"
+    fi
+done <<EOF
+1 2 matmul --split x0
+1 4 matmul --split w1 -n 4
+1 3 matmul --split w0 -n 3
+1 4 ring
+3 2 paradigms
+1 4 sequence
+2 3 server
+1 3 zero
+3 2 pipeline -n 3
+EOF
+[ "$pictures" -eq 9 ] || fail "$pictures pictures of 9"
+said 1 'cannot be written' demo zero --svg "$scratch/none/picture.svg"
+said 2 'legal are -n, each with a value' demo zero --svg
+
 # --- demo: what is wrong.
 said 2 'it takes no option' demo paradigms -n 2
 said 2 'legal is 2 to 8' demo sequence -n 9

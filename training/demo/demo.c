@@ -37,21 +37,42 @@ static const char help[] =
     "  zero      what each rank keeps by the stages of ZeRO, and an update in parts\n"
     "  pipeline  layers in a row, without and with micro-batches (drawn, no rank runs)\n"
     "\n"
+    "--svg FILE, with any of them, draws it as textbooks do; a unit of time is drawn as a second.\n"
+    "\n"
     "What does not divide evenly is cut by Tutti's rule: the first chunks have one element more.\n";
 
 static const struct {
     const char *name;
-    int (*run)(int argc, char **argv);
+    int (*run)(int argc, char **argv, struct tr_demo_sizes *s);
 } demos[] = { { "matmul", tr_demo_matmul }, { "ring", tr_demo_ring }, { "paradigms", tr_demo_paradigms },
     { "sequence", tr_demo_sequence }, { "server", tr_demo_server }, { "zero", tr_demo_zero },
     { "pipeline", tr_demo_pipeline } };
 
+/* The file of --svg, which every demonstration has, and its two words taken out; NULL: it is not there. */
+static const char *take_picture(int *argc, char **argv)
+{
+    const char *path = NULL;
+    int left = 0;
+    for (int i = 0; i < *argc; i++)
+        if (i + 1 < *argc && strcmp(argv[i], "--svg") == 0)
+            path = argv[++i];
+        else
+            argv[left++] = argv[i];
+    *argc = left;
+    return path;
+}
+
 int tr_command_demo(int argc, char **argv)
 {
-    const char *name = argc > 1 ? argv[1] : "";
-    for (size_t i = 0; i < sizeof demos / sizeof *demos; i++)
-        if (strcmp(name, demos[i].name) == 0)
-            return demos[i].run(argc - 1, argv + 1);
+    const char *path = take_picture(&argc, argv), *name = argc > 1 ? argv[1] : "";
+    for (size_t i = 0; i < sizeof demos / sizeof *demos; i++) {
+        struct tr_demo_sizes s = { 0 };
+        struct tr_error e;
+        if (strcmp(name, demos[i].name) != 0)
+            continue;
+        int status = demos[i].run(argc - 1, argv + 1, &s);
+        return status || !path || tr_demo_picture(path, name, &s, &e) ? status : tr_demo_failed(&e);
+    }
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
         return fputs(help, stdout) < 0;
     fprintf(stderr, "tutti-train demo: %s%s; legal are", name,

@@ -19,14 +19,25 @@ bool tr_demo_run(int n, tr_demo_rank main, void *shared, struct tr_error *e);
 /* Tutti's rule of chunks: of `count` elements, chunk c of n begins here; chunk n, where the last one ends. */
 int tr_demo_start(int c, int n, int count);
 
-/* --x and --w as ROWSxCOLUMNS; split: x0, w1 or w0. */
-int tr_demo_matmul(int argc, char **argv);
-int tr_demo_ring(int argc, char **argv);
-int tr_demo_paradigms(int argc, char **argv);
-int tr_demo_sequence(int argc, char **argv);
-int tr_demo_server(int argc, char **argv);
-int tr_demo_zero(int argc, char **argv);
-int tr_demo_pipeline(int argc, char **argv);
+/* Of a demonstration, for its picture; what it has none of is 0. */
+enum { TR_DEMO_RANKS = 16 };
+struct tr_demo_sizes {
+    int ranks;
+    int rows, inner, columns; /* of a product; columns: tokens, or parameters */
+    int split; /* what a product cuts: rows, columns, the sum */
+};
+bool tr_demo_picture(const char *path, const char *name, const struct tr_demo_sizes *s, struct tr_error *e);
+
+/* Each fills in its sizes, unless it refuses.
+ *
+ * --x and --w as ROWSxCOLUMNS; split: x0, w1 or w0. */
+int tr_demo_matmul(int argc, char **argv, struct tr_demo_sizes *s);
+int tr_demo_ring(int argc, char **argv, struct tr_demo_sizes *s);
+int tr_demo_paradigms(int argc, char **argv, struct tr_demo_sizes *s);
+int tr_demo_sequence(int argc, char **argv, struct tr_demo_sizes *s);
+int tr_demo_server(int argc, char **argv, struct tr_demo_sizes *s);
+int tr_demo_zero(int argc, char **argv, struct tr_demo_sizes *s);
+int tr_demo_pipeline(int argc, char **argv, struct tr_demo_sizes *s);
 
 /* The number of -n, or n; -1 where something else is said, or a number that is not from 2 to `most`. */
 int tr_demo_ranks(const char *command, int argc, char **argv, int n, int most);

@@ -219,7 +219,7 @@ static int parse(struct job *j, int argc, char **argv)
     return j->ranks < 1 || j->ranks > cut_length(j) ? illegal("-n", n_text, legal) : 0;
 }
 
-int tr_demo_matmul(int argc, char **argv)
+int tr_demo_matmul(int argc, char **argv, struct tr_demo_sizes *s)
 {
     struct tr_error e;
     struct job *j = tr_demo_shared(sizeof *j);
@@ -229,6 +229,7 @@ int tr_demo_matmul(int argc, char **argv)
     }
     j->m = 4, j->k = 5, j->n = 8;
     int status = parse(j, argc, argv);
+    *s = (struct tr_demo_sizes){ j->ranks, j->m, j->k, j->n, (int)j->split };
     if (status == 0 && tr_demo_run(j->ranks, run_rank, j, &e))
         status = report(j);
     else if (status == 0) {

@@ -159,7 +159,7 @@ static int report(const struct job *j)
     return right != WAYS;
 }
 
-int tr_demo_paradigms(int argc, char **argv)
+int tr_demo_paradigms(int argc, char **argv, struct tr_demo_sizes *s)
 {
     struct tr_error e;
     if (argc > 1)
@@ -167,6 +167,7 @@ int tr_demo_paradigms(int argc, char **argv)
     struct job *j = tr_demo_shared(sizeof *j);
     if (!j)
         return tr_demo_no_memory();
+    *s = (struct tr_demo_sizes){ .ranks = RANKS };
     both_layers(j->whole, 0, BATCH);
     int status = tr_demo_run(RANKS, run_rank, j, &e) ? report(j) : tr_demo_failed(&e);
     munmap(j, sizeof *j);

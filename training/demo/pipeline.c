@@ -27,12 +27,13 @@ static bool show(const char *name, const char *what, int ranks, int micros, stru
     return ok;
 }
 
-int tr_demo_pipeline(int argc, char **argv)
+int tr_demo_pipeline(int argc, char **argv, struct tr_demo_sizes *s)
 {
     struct tr_error e;
     int n = tr_demo_ranks("pipeline", argc, argv, 4, MOST);
     if (n < 0)
         return 2;
+    *s = (struct tr_demo_sizes){ .ranks = n };
     printf(
         "layers on %d ranks, in a row; a batch is 8 units of work forward and 16 backward on each rank\n    ",
         n);

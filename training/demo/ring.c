@@ -164,7 +164,7 @@ static int parse(struct job *j, int argc, char **argv)
     return 0;
 }
 
-int tr_demo_ring(int argc, char **argv)
+int tr_demo_ring(int argc, char **argv, struct tr_demo_sizes *s)
 {
     struct tr_error e;
     struct job *j = tr_demo_shared(sizeof *j);
@@ -173,6 +173,7 @@ int tr_demo_ring(int argc, char **argv)
         return 1;
     }
     int status = parse(j, argc, argv);
+    *s = (struct tr_demo_sizes){ .ranks = j->n };
     if (status == 0 && tr_demo_run(j->n, run_rank, j, &e))
         status = report(j);
     else if (status == 0) {

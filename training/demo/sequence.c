@@ -122,7 +122,7 @@ static int report(const struct job *j)
     return !right;
 }
 
-int tr_demo_sequence(int argc, char **argv)
+int tr_demo_sequence(int argc, char **argv, struct tr_demo_sizes *s)
 {
     struct tr_error e;
     int n = tr_demo_ranks("sequence", argc, argv, 4, MOST);
@@ -132,6 +132,7 @@ int tr_demo_sequence(int argc, char **argv)
     if (!j)
         return tr_demo_no_memory();
     j->n = n, j->tokens = 2 * n;
+    *s = (struct tr_demo_sizes){ .ranks = n, .columns = j->tokens };
     for (int i = 0; i < j->tokens; i++)
         for (int t = 0; t <= i; t++)
             j->whole[i] += q_at(i) * k_at(t) * v_at(t);

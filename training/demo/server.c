@@ -105,7 +105,7 @@ static int report(const struct job *j)
     return !right;
 }
 
-int tr_demo_server(int argc, char **argv)
+int tr_demo_server(int argc, char **argv, struct tr_demo_sizes *s)
 {
     struct tr_error e;
     int n = tr_demo_ranks("server", argc, argv, 4, MOST);
@@ -115,6 +115,7 @@ int tr_demo_server(int argc, char **argv)
     if (!j)
         return tr_demo_no_memory();
     j->workers = n - 1;
+    *s = (struct tr_demo_sizes){ .ranks = n };
     for (int i = 0; i < COUNT; i++)
         j->before[i] = 100;
     int status = tr_demo_run(n, run_rank, j, &e) ? report(j) : tr_demo_failed(&e);

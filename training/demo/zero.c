@@ -111,7 +111,7 @@ static int report(const struct job *j)
     return !right;
 }
 
-int tr_demo_zero(int argc, char **argv)
+int tr_demo_zero(int argc, char **argv, struct tr_demo_sizes *s)
 {
     struct tr_error e;
     int n = tr_demo_ranks("zero", argc, argv, 4, MOST);
@@ -121,6 +121,7 @@ int tr_demo_zero(int argc, char **argv)
     if (!j)
         return tr_demo_no_memory();
     j->n = n;
+    *s = (struct tr_demo_sizes){ .ranks = n, .columns = COUNT };
     int status = tr_demo_run(n, run_rank, j, &e) ? report(j) : tr_demo_failed(&e);
     munmap(j, sizeof *j);
     return status;

@@ -2,6 +2,8 @@
 /* page.c: the writer of pages. Colours and sizes stand here, once, as a style sheet: figures name classes. */
 #include "training/page/page.h"
 
+#include "training/page/chart.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -9,13 +11,14 @@
 #include <string.h>
 
 /* On a narrow screen a row of a table becomes a card, of which each line begins with its column's head. */
-static const char style[] =
+static const char colours[] =
     ":root{--paper:#fff;--ink:#1b1f24;--soft:#59636e;--line:#d3d9e0;--card:#f5f7f9;--mark:#c2303b;"
     "--k0:#2f6db5;--k1:#e08a1e;--k2:#2d9467;--k3:#9a55b8;--k4:#d3505b;--k5:#8d959e;--k6:#59b8c9;"
     "--k7:#b5a332;color-scheme:light dark}"
     "@media(prefers-color-scheme:dark){:root{--paper:#14181c;--ink:#e4e8ec;--soft:#9aa5b0;--line:#39424b;"
     "--card:#1c2227;--mark:#ff7b84;--k0:#6aa5ea;--k1:#f0aa55;--k2:#5cc596;--k3:#c68be0;--k4:#f08790;"
-    "--k5:#7d8790;--k6:#7fd6e4;--k7:#d8c867}}"
+    "--k5:#7d8790;--k6:#7fd6e4;--k7:#d8c867}}";
+static const char style[] =
     "*{box-sizing:border-box}body{margin:0 auto;max-width:1560px;padding:16px;background:var(--paper);"
     "color:var(--ink);font:15px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif}"
     "h1{font-size:24px;line-height:1.25;margin:8px 0}h2{font-size:19px;margin:36px 0 4px;padding-top:12px;"
@@ -28,11 +31,13 @@ static const char style[] =
     "margin:10px 0}figure{margin:0;padding:10px;background:var(--card);border:1px solid var(--line);"
     "border-radius:6px}h3{font-size:14px;margin:0 0 6px}figcaption{font-size:13px;color:var(--soft);"
     "margin-top:6px}svg{display:block;width:100%;max-width:480px;height:auto;margin:0 auto}"
-    "text{font-size:11px;fill:var(--ink)}.s{fill:var(--soft)}.e{text-anchor:end}.m{text-anchor:middle}"
-    ".a{stroke:var(--line);fill:none}.b{fill:var(--paper);stroke:var(--soft)}.h{stroke:var(--mark);"
-    "stroke-dasharray:4 3;fill:none}.x{stroke:var(--soft);fill:none}.i{fill:var(--paper)}"
     ".key{display:flex;flex-wrap:wrap;gap:2px 16px;list-style:none;margin:8px 0;padding:0;font-size:13px}"
     ".key i{display:inline-block;width:11px;height:11px;border-radius:2px;margin-right:6px}";
+/* Of drawings. */
+static const char marks[] =
+    "text{font-size:11px;fill:var(--ink)}.s{fill:var(--soft)}.e{text-anchor:end}.m{text-anchor:middle}"
+    ".a{stroke:var(--line);fill:none}.b{fill:var(--paper);stroke:var(--soft)}.h{stroke:var(--mark);"
+    "stroke-dasharray:4 3;fill:none}.x{stroke:var(--soft);fill:none}.i{fill:var(--paper)}";
 static const char narrow[] =
     "@media(max-width:900px){thead{display:none}table,tbody,tr,td{display:block;width:100%}"
     "tr{padding:8px 10px;margin:8px 0;border:1px solid var(--line);border-radius:6px;"
@@ -83,6 +88,34 @@ static void say_formatted(const struct tr_page *p, const char *format, va_list l
     say(p, text);
 }
 
+static void say_marks(FILE *to)
+{
+    fputs(marks, to);
+    for (int k = 0; k < COLOURS; k++)
+        fprintf(to,
+            ".k%d{fill:var(--k%d);background:var(--k%d)}.l%d{stroke:var(--k%d);fill:none;"
+            "stroke-width:2;background:var(--k%d)}",
+            k, k, k, k, k, k);
+}
+
+void tr_page_picture(FILE *to, double height, const char *title, const char *drawings)
+{
+    enum { EDGE = 12 };
+    fprintf(to,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%g\" viewBox=\"%d %d %d "
+        "%g\">\n<title>",
+        2 * (TR_CHART_WIDTH + 2 * EDGE), 2 * (height + 2 * EDGE), -EDGE, -EDGE, TR_CHART_WIDTH + 2 * EDGE,
+        height + 2 * EDGE);
+    tr_page_escape(to, title);
+    fputs("</title>\n<style>", to);
+    fputs(colours, to);
+    fputs("text{font-family:system-ui,'DejaVu Sans',sans-serif}", to);
+    say_marks(to);
+    fprintf(to,
+        "</style>\n<rect class=\"i\" x=\"%d\" y=\"%d\" width=\"100%%\" height=\"100%%\"/>\n%s</svg>\n", -EDGE,
+        -EDGE, drawings);
+}
+
 void tr_page_begin(struct tr_page *p, FILE *to, bool markdown, const char *title)
 {
     *p = (struct tr_page){ .to = to, .markdown = markdown };
@@ -95,12 +128,9 @@ void tr_page_begin(struct tr_page *p, FILE *to, bool markdown, const char *title
     fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>", to);
     say(p, title);
     fputs("</title>\n<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n<style>", to);
+    fputs(colours, to);
     fputs(style, to);
-    for (int k = 0; k < COLOURS; k++)
-        fprintf(to,
-            ".k%d{fill:var(--k%d);background:var(--k%d)}.l%d{stroke:var(--k%d);fill:none;"
-            "stroke-width:2;background:var(--k%d)}",
-            k, k, k, k, k, k);
+    say_marks(to);
     fputs(narrow, to);
     fputs("</style>\n</head>\n<body>\n<h1>", to);
     say(p, title);

@@ -41,6 +41,9 @@ void tr_page_figures_end(struct tr_page *p);
 void tr_page_figure(struct tr_page *p, const char *name, const char *title);
 void tr_page_figure_end(struct tr_page *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Drawings below each other as one file of SVG, so high in all, with the colours of a page. */
+void tr_page_picture(FILE *to, double height, const char *title, const char *drawings);
+
 /* Text of a page: what HTML would take for its own is written so that it does not. */
 void tr_page_escape(FILE *to, const char *text);
 
