@@ -28,12 +28,12 @@ static const struct {
     { "latency_away", "ps", "until a rank of another host sees a message", COST(latency[TT_AWAY]), 4000000000,
         1000000000000 },
     { "byte_away", "fs", "of a rank to other hosts, and to read what comes from them", COST(byte[TT_AWAY]),
-        500000, 10000000 },
+        500000, 1000000000 },
     { "message_away", "ps", "of work at each end of a message to another host", COST(message[TT_AWAY]),
         3000000000, 1000000000000 },
     { "link", "fs",
         "of all ranks of a host together to others, and as much from them (inf: as much as they all can)",
-        COST(link), 320000, 10000000 },
+        COST(link), 320000, 1000000000 },
     { "switch", "ps", "until another rank goes on, where ranks share a core", COST(context_switch),
         4000000000, 1000000000000 },
     { "eager", "bytes", "and less are copied by their sender, who need not wait", COST(eager), 1024,
@@ -108,7 +108,7 @@ void tt_costs_tell(const struct tt_costs *costs, struct tt_text *text)
         if (strcmp(rows[i].unit, "ps") == 0)
             tt_put(text, "%.1f ns", 1e-6 * value);
         else if (strcmp(rows[i].unit, "fs") == 0) /* of a byte */
-            tt_put(text, "%.1f GB/s", value > 0 ? 1e6 / value : INFINITY);
+            tt_put(text, value > 1e7 ? "%.3f GB/s" : "%.1f GB/s", value > 0 ? 1e6 / value : INFINITY);
         else
             tt_put(text, "%.0f bytes", value);
         tt_put(text, " %s\n", rows[i].meaning);

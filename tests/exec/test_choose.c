@@ -311,6 +311,22 @@ Test(choose, read_by_rank_0)
     cr_expect_eq(memcmp(&settings.costs, &standard, sizeof standard), 0, "a default is out of bounds");
 }
 
+/* A link may be as narrow as a megabyte a second, and what is told of it can be read again. */
+Test(choose, costs_of_a_narrow_link)
+{
+    struct tt_settings settings;
+    char told[8192] = "";
+    struct tt_text text = { told, sizeof told, 0 };
+    cr_assert_eq(read_rules("cost link 0.025 GB/s\ncost byte_away 0.001 GB/s\n", &settings), TUTTI_OK, "%s",
+        tt_last_error());
+    cr_expect_eq(settings.costs.link, 40000000);
+    cr_expect_eq(settings.costs.byte[TT_AWAY], 1000000000);
+    tt_costs_tell(&settings.costs, &text);
+    cr_expect(strstr(told, "link\t0.025 GB/s") != NULL && strstr(told, "byte_away\t0.001 GB/s") != NULL, "%s",
+        told);
+    cr_expect_eq(read_rules("cost link 0.0001 GB/s\n", &settings), TUTTI_INVALID_ARGUMENT);
+}
+
 /* What came from rank 0 by a wire is bounded, whatever it was. */
 Test(choose, shared_by_rank_0)
 {
