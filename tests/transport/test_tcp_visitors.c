@@ -206,6 +206,52 @@ Test(tcp_visitors, who_refuses_and_leaves_has_told_all)
     shm_stage_run(shm_stage_new(RANKS), refuse_and_leave, -1);
 }
 
+static bool says(struct tt_endpoint *e, int peer, bool sends, uint64_t number)
+{
+    struct tt_refusal seen = { .peer = peer, .sends = sends };
+    return e->control->refused(e, 1, &seen) && seen.number == number && strcmp(seen.text, "the last") == 0;
+}
+
+/* Rank 1 refuses a send to rank 0 and a receive from rank 2: each is told of what it would wait for, and of
+ * nothing else. What it then takes back was never refused. */
+static void refuse_messages(struct shm_rank *r, bool takes_back)
+{
+    struct tt_endpoint *e = join(r);
+    struct tt_refusal send = { .peer = 0, .sends = true, .number = 6, .text = "the first" },
+                      recv = { .peer = 2, .number = 9, .text = "the last" };
+    if (r->me == 1) {
+        e->control->refuse(e, &send);
+        e->control->refuse(e, &recv);
+        if (takes_back)
+            e->control->refuse(e, NULL);
+        tt_tcp.close(e);
+        shm_meet(r);
+        return;
+    }
+    shm_meet(r);
+    suite_expect(&r->suite, await_end(e, 1) == TT_PEER_LEFT, "its end is not seen");
+    suite_expect(&r->suite, says(e, r->me, true, 6) == (r->me == 0 && !takes_back), "of a send");
+    suite_expect(&r->suite, says(e, r->me, false, 9) == (r->me == 2 && !takes_back), "of a receive");
+    suite_expect(&r->suite, !says(e, TT_NONE, false, 6) && !says(e, TT_NONE, false, 9), "of a collective");
+    tt_tcp.close(e);
+}
+
+static void refuse_two(struct shm_rank *r)
+{
+    refuse_messages(r, false);
+}
+
+static void refuse_and_take_back(struct shm_rank *r)
+{
+    refuse_messages(r, true);
+}
+
+Test(tcp_visitors, refused_messages_are_told_to_whom_they_concern)
+{
+    shm_stage_run(shm_stage_new(RANKS), refuse_two, -1);
+    shm_stage_run(shm_stage_new(RANKS), refuse_and_take_back, -1);
+}
+
 /* A rank leaves that never talked with another one. Nobody can say what it had completed: all, for who awaits
  * no message of it; nothing, for who does. */
 static void leave_unmet(struct shm_rank *r)
