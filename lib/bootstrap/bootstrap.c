@@ -101,7 +101,7 @@ static tutti_status prove(struct tt_session *s, const struct tt_id *id)
     return TUTTI_OK;
 }
 
-static tutti_status say_hello(struct tt_session *s, const struct tt_member *mine)
+static tutti_status say_hello(struct tt_session *s, const struct tt_newcomer *mine)
 {
     uint8_t bytes[TT_HELLO_BYTES], host[TT_HOST_KEY_BYTES] = { 0 };
     struct tt_hello hello = { s->n, s->timeout_ms, 0, host, mine->blob, true, s->heartbeat_ms, 0 };
@@ -148,12 +148,11 @@ static tutti_status receive_fds(struct tt_session *s, int *fds, int expected, in
     return TUTTI_OK;
 }
 
-/* Copies the blob of rank 0 and the host of each member, and numbers its descriptors, which are still to
+/* Copies the host of each member, and numbers its descriptors, which are still to
  * come; returns how many these are, -1 if the entries make no sense. */
 static int read_entries(const struct tt_session *s, const uint8_t *entries, struct tt_member *members)
 {
     int expected = 0;
-    memcpy(members[0].blob, entries, TT_BLOB_BYTES);
     for (int r = 0; r < s->n; r++) {
         const uint8_t *entry = entries + TT_BLOB_BYTES + (size_t)r * TT_ENTRY_BYTES;
         uint32_t given = (uint32_t)tt_get(entry, 4);
@@ -181,7 +180,7 @@ static void let_others_be_told(const struct tt_session *s)
  * other their descriptors. The lowest of them is the root there; what the id holds is derived from that of
  * all. */
 static tutti_status meet_on_host(
-    struct tt_session *s, const struct tt_member *mine, struct tt_member *members)
+    struct tt_session *s, const struct tt_newcomer *mine, struct tt_member *members)
 {
     struct tt_id id = { .session = s->number, .agreed = true, .directory = TT_DIRECTORY_TMP };
     uint8_t code[TT_SHA256_BYTES];
@@ -200,13 +199,15 @@ static tutti_status meet_on_host(
     tt_hmac_sha256(id.secret, sizeof id.secret, text, strlen(text), code);
     memcpy(id.token, code, sizeof id.token);
     struct tt_member *met = calloc((size_t)ranks, sizeof *met);
+    struct tt_newcomer here = *mine;
+    here.blob_of_0 = NULL; /* it has that of the whole job */
     tutti_status status = met != NULL ? tt_directory_make(id.directory)
                                       : tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for %d ranks", ranks);
     if (status == TUTTI_OK && place == 0)
         status = tt_root_start(&id, NULL, s->timeout_ms);
     tt_id_write(&id, &bytes);
     if (status == TUTTI_OK)
-        status = tt_bootstrap_meet(&bytes, ranks, place, mine, s->timeout_ms, met, NULL);
+        status = tt_bootstrap_meet(&bytes, ranks, place, &here, s->timeout_ms, met, NULL);
     for (int r = 0, next = 0; r < s->n && status == TUTTI_OK; r++)
         if (members[r].host == members[s->rank].host)
             memcpy(members[r].fds, met[next++].fds, sizeof members[r].fds);
@@ -224,7 +225,7 @@ static struct tt_verdict own_failure(tutti_status status)
     return own;
 }
 
-static tutti_status receive_members(struct tt_session *s, uint8_t *entries, const struct tt_member *mine,
+static tutti_status receive_members(struct tt_session *s, uint8_t *entries, const struct tt_newcomer *mine,
     int *fds, int *nfds, struct tt_member *members)
 {
     tutti_status status = tt_session_take(s, TT_FRAME_MEMBERS,
@@ -256,7 +257,7 @@ static tutti_status receive_members(struct tt_session *s, uint8_t *entries, cons
 }
 
 /* Hands in `mine` and receives the members, after the proof. members is written only if all went well. */
-static tutti_status join(struct tt_session *s, const struct tt_member *mine, struct tt_member *members)
+static tutti_status join(struct tt_session *s, const struct tt_newcomer *mine, struct tt_member *members)
 {
     size_t n = (size_t)s->n;
     struct tt_member *met = calloc(n, sizeof *met);
@@ -276,6 +277,8 @@ static tutti_status join(struct tt_session *s, const struct tt_member *mine, str
             tt_clofork_release(*fd);
         }
         memcpy(members, met, n * sizeof *met);
+        if (mine->blob_of_0 != NULL)
+            memcpy(mine->blob_of_0, entries, TT_BLOB_BYTES);
     } else {
         while (nfds > 0)
             tt_clofork_close(fds[--nfds]);
@@ -314,7 +317,7 @@ static tutti_status hello_is_lost(const struct tt_session *s)
  * in, it comes again. A rank that could prove to know the secret and got no further comes once more to say
  * so, since a refusal fits any packet. */
 static tutti_status enter(struct tt_session *s, const struct tt_id *id, const struct sockaddr_un *address,
-    const struct tt_verdict *refusal, const struct tt_member *mine, struct tt_member *members)
+    const struct tt_verdict *refusal, const struct tt_newcomer *mine, struct tt_member *members)
 {
     int64_t deadline_ns = tt_deadline_ns(s->timeout_ms), last_ns;
     struct tt_verdict unheard;
@@ -367,7 +370,8 @@ static tutti_status find_socket(const struct tt_id *id, struct sockaddr_un *addr
 
 /* Meets, or refuses to. */
 static tutti_status come(const tutti_id *id, int n, int rank, const struct tt_verdict *refusal,
-    const struct tt_member *mine, int64_t timeout_ms, struct tt_member *members, struct tt_session **session)
+    const struct tt_newcomer *mine, int64_t timeout_ms, struct tt_member *members,
+    struct tt_session **session)
 {
     struct tt_id read;
     struct sockaddr_un address;
@@ -397,7 +401,7 @@ static tutti_status come(const tutti_id *id, int n, int rank, const struct tt_ve
     return status;
 }
 
-tutti_status tt_bootstrap_meet(const tutti_id *id, int n, int rank, const struct tt_member *mine,
+tutti_status tt_bootstrap_meet(const tutti_id *id, int n, int rank, const struct tt_newcomer *mine,
     int64_t timeout_ms, struct tt_member *members, struct tt_session **session)
 {
     return come(id, n, rank, NULL, mine, timeout_ms, members, session);

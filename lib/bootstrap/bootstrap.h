@@ -34,13 +34,16 @@ tutti_status tt_bootstrap_create_for_hosts(tutti_id *id, int64_t timeout_ms);
 tutti_status tt_bootstrap_publish(const char *name, int64_t timeout_ms, tutti_id *id);
 tutti_status tt_bootstrap_look_up(const char *name, int64_t timeout_ms, tutti_id *id);
 
-struct tt_member {
-    uint8_t blob[TT_BLOB_BYTES]; /* of the members that a rank gets, only rank 0's is set */
-    int fds[TT_BLOB_FDS]; /* the receiver's own descriptors, close-on-exec; -1 where none was given, and of
-                           * ranks of other hosts */
+struct tt_newcomer { /* what a rank hands in */
+    uint8_t blob[TT_BLOB_BYTES];
+    uint8_t *blob_of_0; /* where that of rank 0 goes, if all meet; NULL: nowhere */
+    int fds[TT_BLOB_FDS]; /* -1: none */
+    uint64_t heartbeat_ms; /* a host that is silent for so long is gone; 0: as the system has it */
+};
+struct tt_member { /* what it gets of each */
+    /* Its own descriptors, close-on-exec; -1 where none was given, and of ranks of other hosts. */
+    int fds[TT_BLOB_FDS];
     int32_t host; /* hosts are numbered in the order of their lowest ranks */
-    uint64_t
-        heartbeat_ms; /* a host that is silent for so long is gone; 0: as the system has it (only given) */
 };
 
 /* Meets the n - 1 others at the id. `mine` is copied; members[n] is filled in rank order on success (the
@@ -48,7 +51,7 @@ struct tt_member {
  * disagrees on n, or that came twice. *session is this rank's end of the session, for further exchanges;
  * session is NULL if there are none. */
 struct tt_session;
-tutti_status tt_bootstrap_meet(const tutti_id *id, int n, int rank, const struct tt_member *mine,
+tutti_status tt_bootstrap_meet(const tutti_id *id, int n, int rank, const struct tt_newcomer *mine,
     int64_t timeout_ms, struct tt_member *members, struct tt_session **session);
 
 /* In place of meeting: tells the others that this rank can be no part of the job, by `status` and the

@@ -64,7 +64,9 @@ tutti_status tt_init_refuse(
 static tutti_status meet(int n, int rank, const tutti_id *id, struct tt_settings *settings,
     int64_t timeout_ms, int32_t *host_of, struct tt_session **session)
 {
-    struct tt_member mine = { .fds = { -1, -1 } }, *members = calloc((size_t)n, sizeof *members);
+    uint8_t of_rank_0[TT_BLOB_BYTES];
+    struct tt_newcomer mine = { .blob_of_0 = of_rank_0, .fds = { -1, -1 } };
+    struct tt_member *members = calloc((size_t)n, sizeof *members);
     _Static_assert(sizeof *settings <= TT_BLOB_BYTES, "the settings travel in the blob");
     tutti_status status =
         members != NULL ? TUTTI_OK : tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for %d members", n);
@@ -85,9 +87,9 @@ static tutti_status meet(int n, int rank, const tutti_id *id, struct tt_settings
     close(mine.fds[0]);
     close(mine.fds[1]);
     if (status == TUTTI_OK) {
-        struct tt_settings of_rank_0;
-        memcpy(&of_rank_0, members[0].blob, sizeof of_rank_0);
-        tt_settings_adopt(settings, &of_rank_0);
+        struct tt_settings theirs;
+        memcpy(&theirs, of_rank_0, sizeof theirs);
+        tt_settings_adopt(settings, &theirs);
         for (int r = 0; r < n; r++)
             host_of[r] = members[r].host;
         status = introduce(members, n, rank);

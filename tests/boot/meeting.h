@@ -45,20 +45,29 @@ static inline bool gives(int rank, int i)
     return rank % 8 < 6 || (rank % 8 == 6 && i == 1);
 }
 
-static inline void make_member(int rank, struct tt_member *mine)
+static inline void make_newcomer(int rank, struct tt_newcomer *mine)
 {
     for (int i = 0; i < TT_BLOB_BYTES; i++)
         mine->blob[i] = (uint8_t)(i * 7 + rank * 3);
     for (int i = 0; i < TT_BLOB_FDS; i++)
         mine->fds[i] = gives(rank, i) ? make_file(rank, i) : -1;
+    mine->blob_of_0 = NULL;
     mine->heartbeat_ms = 0;
 }
 
-static inline void close_member(const struct tt_member *member)
+static inline bool is_blob_of_0(const uint8_t *blob)
+{
+    bool right = true;
+    for (int i = 0; i < TT_BLOB_BYTES; i++)
+        right = right && blob[i] == (uint8_t)(i * 7);
+    return right;
+}
+
+static inline void close_fds(const int fds[TT_BLOB_FDS])
 {
     for (int i = 0; i < TT_BLOB_FDS; i++)
-        if (member->fds[i] >= 0)
-            close(member->fds[i]);
+        if (fds[i] >= 0)
+            close(fds[i]);
 }
 
 static inline bool is_file(int fd, int rank, int i)
@@ -73,8 +82,6 @@ static inline bool members_right(const struct tt_member *members, int n, int me)
 {
     bool right = true;
     for (int r = 0; r < n; r++) {
-        for (int i = 0; r == 0 && i < TT_BLOB_BYTES; i++)
-            right = right && members[r].blob[i] == (uint8_t)(i * 7 + r * 3);
         right = right && members[r].host == 0;
         for (int i = 0; i < TT_BLOB_FDS; i++) {
             int fd = members[r].fds[i];
@@ -116,15 +123,18 @@ static inline tutti_status exchange(struct call *c, struct tt_session *session)
 static inline void *run_call(void *argument)
 {
     struct call *c = argument;
-    struct tt_member mine, *members = calloc((size_t)c->n, sizeof *members);
+    struct tt_member *members = calloc((size_t)c->n, sizeof *members);
     struct tt_session *session = NULL;
-    make_member(c->rank, &mine);
+    struct tt_newcomer mine;
+    uint8_t blob[TT_BLOB_BYTES];
+    make_newcomer(c->rank, &mine);
+    mine.blob_of_0 = blob;
     c->status = tt_bootstrap_meet(
         c->id, c->n, c->rank, &mine, c->timeout_ms, members, c->exchanges > 0 ? &session : NULL);
     if (c->status == TUTTI_OK) {
-        c->right = members_right(members, c->n, c->rank);
+        c->right = members_right(members, c->n, c->rank) && is_blob_of_0(blob);
         for (int r = 0; r < c->n; r++)
-            close_member(&members[r]);
+            close_fds(members[r].fds);
     }
     if (c->status == TUTTI_OK && session) {
         c->status = exchange(c, session);
@@ -132,7 +142,7 @@ static inline void *run_call(void *argument)
     }
     if (c->status != TUTTI_OK)
         snprintf(c->text, sizeof c->text, "%s", tt_last_error());
-    close_member(&mine);
+    close_fds(mine.fds);
     free(members);
     return NULL;
 }

@@ -255,7 +255,8 @@ Test(bootstrap, rank_that_leaves_a_session_is_named)
 
 static struct tt_session *open_session(const tutti_id *id, int n, int rank, int64_t timeout_ms)
 {
-    struct tt_member mine = { .fds = { -1, -1 } }, members[4];
+    struct tt_newcomer mine = { .fds = { -1, -1 } };
+    struct tt_member members[4];
     struct tt_session *session = NULL;
     if (tt_bootstrap_meet(id, n, rank, &mine, timeout_ms, members, &session) != TUTTI_OK)
         return NULL;
@@ -374,7 +375,8 @@ Test(bootstrap, rank_that_exchanges_nothing_is_named)
 Test(bootstrap, illegal_arguments_are_told)
 {
     tutti_id id;
-    struct tt_member mine = { .fds = { -1, -1 } }, members[1];
+    struct tt_newcomer mine = { .fds = { -1, -1 } };
+    struct tt_member members[1];
     cr_assert_eq(tt_bootstrap_create(&id, PATIENCE_MS), TUTTI_OK);
     cr_expect_eq(tt_bootstrap_meet(&id, 0, 0, &mine, 100, members, NULL), TUTTI_INVALID_ARGUMENT);
     cr_expect_eq(tt_bootstrap_meet(&id, 1, 1, &mine, 100, members, NULL), TUTTI_INVALID_ARGUMENT);
@@ -400,7 +402,8 @@ Test(bootstrap, damaged_ids_are_refused)
         { 50, 7, TUTTI_UNSUPPORTED, "no address" }, /* directory */
         { 52, 0xee, TUTTI_PEER_LOST, "nobody answers" }, /* token */
     };
-    struct tt_member mine = { .fds = { -1, -1 } }, members[1];
+    struct tt_newcomer mine = { .fds = { -1, -1 } };
+    struct tt_member members[1];
     for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
         tutti_id id;
         cr_assert_eq(tt_bootstrap_create(&id, PATIENCE_MS), TUTTI_OK);

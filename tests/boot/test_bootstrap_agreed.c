@@ -96,12 +96,16 @@ Test(bootstrap_agreed, rank_0_that_never_comes_is_named)
  * of the ranks of its host, and no others. */
 static bool meet_in_pairs(const tutti_id *id, int n, int rank)
 {
-    struct tt_member mine, members[16];
+    struct tt_newcomer mine;
+    struct tt_member members[16];
+    uint8_t blob[TT_BLOB_BYTES];
     char host[32];
     snprintf(host, sizeof host, "host %d", rank / 2);
     setenv("TUTTI_HOSTID", host, 1);
-    make_member(rank, &mine);
-    bool right = tt_bootstrap_meet(id, n, rank, &mine, PATIENCE_MS, members, NULL) == TUTTI_OK;
+    make_newcomer(rank, &mine);
+    mine.blob_of_0 = blob;
+    bool right =
+        tt_bootstrap_meet(id, n, rank, &mine, PATIENCE_MS, members, NULL) == TUTTI_OK && is_blob_of_0(blob);
     for (int r = 0; r < n && right; r++) {
         right = members[r].host == r / 2;
         for (int i = 0; i < TT_BLOB_FDS && right; i++) {

@@ -15,7 +15,8 @@ struct guest {
 static void *be_rank_1(void *argument)
 {
     struct guest *g = argument;
-    struct tt_member mine = { .fds = { -1, -1 } }, members[2];
+    struct tt_newcomer mine = { .fds = { -1, -1 } };
+    struct tt_member members[2];
     if (tt_bootstrap_meet(g->id, 2, 1, &mine, PATIENCE_MS, members, &g->session) != TUTTI_OK)
         g->session = NULL;
     return NULL;
@@ -24,7 +25,8 @@ static void *be_rank_1(void *argument)
 /* The two ranks of a job have met, and go on with their exchanges. */
 static struct tt_session *meet(struct guest *other)
 {
-    struct tt_member mine = { .fds = { -1, -1 } }, members[2];
+    struct tt_newcomer mine = { .fds = { -1, -1 } };
+    struct tt_member members[2];
     struct tt_session *session = NULL;
     cr_assert_eq(pthread_create(&other->thread, NULL, be_rank_1, other), 0);
     cr_assert_eq(tt_bootstrap_meet(other->id, 2, 0, &mine, PATIENCE_MS, members, &session), TUTTI_OK);

@@ -140,7 +140,8 @@ struct member {
 static void *exchange_or_refuse(void *argument)
 {
     struct member *m = argument;
-    struct tt_member mine = { .fds = { -1, -1 } }, members[N];
+    struct tt_newcomer mine = { .fds = { -1, -1 } };
+    struct tt_member members[N];
     struct tt_session *session;
     uint8_t part[8] = { 0 }, all[8 * N];
     m->status = tt_bootstrap_meet(m->id, N, m->rank, &mine, PATIENCE_MS, members, &session);

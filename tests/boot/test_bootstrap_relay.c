@@ -50,13 +50,14 @@ static int host_of(int rank, int each)
 /* Meets and exchanges. What went wrong goes to `said`. */
 static bool take_part(const tutti_id *id, int n, int rank, int each, int64_t timeout_ms, int said)
 {
-    struct tt_member mine, *members = calloc((size_t)n, sizeof *members);
+    struct tt_member *members = calloc((size_t)n, sizeof *members);
+    struct tt_newcomer mine;
     struct call c = { .n = n, .rank = rank, .exchanges = 4, .right = true };
     struct tt_session *session = NULL;
     char host[32];
     snprintf(host, sizeof host, rank > 0 ? "host %d" : "host of the root", host_of(rank, each));
     setenv("TUTTI_HOSTID", host, 1);
-    make_member(rank, &mine);
+    make_newcomer(rank, &mine);
     tutti_status status = tt_bootstrap_meet(id, n, rank, &mine, timeout_ms, members, &session);
     bool right = status == TUTTI_OK;
     for (int r = 0; r < n && right; r++) {

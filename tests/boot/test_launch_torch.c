@@ -290,7 +290,8 @@ static int be_worker_of_another_host(const char *secret, int port, int rank)
     int n, me;
     if (tt_launch_find(PATIENCE_MS, &n, &me, &id) != TUTTI_OK || tt_id_read(&id, &read) != TUTTI_OK)
         return 1;
-    struct tt_member mine = { .fds = { -1, -1 } }, members[2];
+    struct tt_newcomer mine = { .fds = { -1, -1 } };
+    struct tt_member members[2];
     tutti_status status = tt_bootstrap_meet(&id, n, me, &mine, PATIENCE_MS, members, NULL);
     bool apart = status == TUTTI_OK && members[0].host == 0 && members[1].host == 1;
     return apart && read.nets[0].port == port + 1 ? 0 : 2;
