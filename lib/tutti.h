@@ -567,11 +567,12 @@ tutti_status tutti_mem_register(tutti_comm *comm, void *ptr, size_t bytes, tutti
  * fork). */
 tutti_status tutti_mem_deregister(tutti_comm *comm, tutti_registration *registration);
 
-/* Where another rank's device has what is registered: *there is an address in that rank's process, for kernels
- * of the program, or copies, to load from this rank or to store to it, until it is deregistered. NULL: that
- * rank does not have it, as memory of the host, and what could not be handed over to it. Who registers knows it,
- * and the other one does not: hand it over, in a call. Local. Errors: INVALID_ARGUMENT (comm; registration is
- * none, or another communicator's; rank; there NULL), and sticky ones. Source: ncclGetPeerDevicePointer. */
+/* Where another rank's device has what is registered: *there is an address in that rank's process, for
+ * kernels of the program, or copies, to load from this rank or to store to it, until it is deregistered.
+ * NULL: that rank does not have it, as memory of the host, and what could not be handed over to it. Who
+ * registers knows it, and the other one does not: hand it over, in a call. Local. Errors: INVALID_ARGUMENT
+ * (comm; registration is none, or another communicator's; rank; there NULL), and sticky ones. Source:
+ * ncclGetPeerDevicePointer. */
 tutti_status tutti_mem_address_at(tutti_comm *comm, tutti_registration *registration, int rank, void **there);
 
 /* ---- Streams ---- Every function but create checks its streams: INVALID_ARGUMENT (destroyed, or none),

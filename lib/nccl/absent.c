@@ -51,7 +51,7 @@ ABSENT(GetMultimemDeviceLeInfo, 2.32, KERNELS)
 ABSENT(GetPeerDeviceLeInfo, 2.32, KERNELS)
 /* clang-format on */
 
-/* Teams are numbers. Local is for kernels of the device API, which is not here, so each rank is a team alone. */
+/* Teams are numbers. Local ones are for kernels of the device API, which is not here: each rank is alone. */
 typedef struct {
     int nRanks, rank, stride;
 } ncclTeam_t;

@@ -104,7 +104,7 @@ PUBLIC(ncclResult_t, CommAbort, (ncclComm_t comm))
 }
 
 /* Calls on it return, and none enters any more; children can be made of it. */
-/* Partly: it ends on all ranks; ncclCommSplit and ncclCommShrink make new ones of it, ncclCommGrow does not. */
+/* Partly: on all ranks; ncclCommSplit and ncclCommShrink make new ones of it, ncclCommGrow does not. */
 PUBLIC(ncclResult_t, CommRevoke, (ncclComm_t comm, int flags))
 {
     if (comm == NULL)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* memory.c: allocation, registration and windows. A window is a registration with its addresses: where all ranks
- * have it, as far as it is mapped at the one that asks. */
+/* memory.c: allocation, registration and windows. A window is a registration with its addresses: where all
+ * ranks have it, as far as it is mapped at the one that asks. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +15,8 @@ struct ncclWindow_vidmem {
     size_t bytes;
     tutti_registration *registration;
     int n, rank;
-    /* By rank: where each has this memory; then where this rank has theirs, once all have registered. 0: it is
-     * not there. */
+    /* By rank: where each has this memory; then where this rank has theirs, once all have registered. 0: it
+     * is not there. */
     uint64_t at[];
 };
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Both libraries in one process: an id and a communicator of one, handed to the other, are refused with words.
+"""Both libraries in one process: an id and a communicator of one that come to the other are refused.
 
 usage: python3 both.py TUTTIS NVIDIAS"""
 

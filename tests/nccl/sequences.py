@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What Python programs do with libnccl.so.2 by ctypes: the sequences of vLLM's and of CuPy's communicators; and
-what becomes of a job when a rank dies, or comes late.
+"""What Python programs do with libnccl.so.2 by ctypes: the sequences of vLLM's and of CuPy's communicators;
+and what becomes of a job when a rank dies, or comes late.
 
 usage: python3 sequences.py LIBRARY [killed | late]     four processes, host memory, the default stream"""
 
@@ -147,9 +147,8 @@ def main() -> int:
         unique_id = UniqueId()
         nccl.GetUniqueId(ctypes.byref(unique_id))
         ids.append(bytes(unique_id))
-    processes = [
-        multiprocessing.get_context("spawn").Process(target=run, args=(path, rank, ids, what)) for rank in range(N)
-    ]
+    start = multiprocessing.get_context("spawn").Process
+    processes = [start(target=run, args=(path, rank, ids, what)) for rank in range(N)]
     for process in processes:
         process.start()
     for process in processes:

@@ -349,7 +349,7 @@ Test(nccl_ends, revoked)
     nccl_run(&(struct nccl_plan){ "revoked by three", NCCL_ON_HOST, 3, revoked, 0, false });
 }
 
-/* A rank is killed in the midst of a call; who is left revokes, which ends the call, and goes on without it. */
+/* A rank is killed in the midst of a call; who is left revokes, which ends it, and goes on without it. */
 static void revoked_after_a_death(struct nccl_desk *d)
 {
     int dead[] = { 1 }, n = d->me->n;

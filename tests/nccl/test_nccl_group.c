@@ -156,8 +156,8 @@ Test(nccl_group, two_communicators)
     nccl_run(&(struct nccl_plan){ "two communicators", NCCL_ON_HOST, 0, two_communicators, 0, false });
 }
 
-/* What a group of many small calls costs is a matter of their number, not of its square: in groups of 400 and of
- * 1600 they take no more than a few times as long as one by one, in the same minute and by turns. */
+/* What a group of many small calls costs is a matter of their number, not of its square: in groups of 400 and
+ * of 1600 they take no more than a few times as long as one by one, in the same minute and by turns. */
 enum { SMALL_CALLS = 1600 };
 static double milliseconds(struct nccl_desk *d, float *f, int of_a_group)
 {
