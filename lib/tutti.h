@@ -482,9 +482,10 @@ tutti_status tutti_comm_abort(tutti_comm *comm);
  * the communicator for all that are left. When a call that was ended so has returned, no peer uses its
  * buffers any more, as after any error; a group returns when its calls on other communicators are over, too.
  * On a stream of a device that is so when the stream has passed the call. Where kernels of several devices
- * meet (the query `executor` says S), which read each other's buffers, it ends the communicator on all
- * ranks, as tutti_comm_abort does. Any thread may call it, in a group, too, where it acts at once. It waits
- * for nobody and frees nothing. Errors: as tutti_comm_abort. Source: ncclCommAbort. */
+ * meet (the query `executor` says S) and one of this rank's runs, it ends the communicator on all ranks, as
+ * tutti_comm_abort does, if some call has had its buffers read in place (tutti_mem_register): then that has
+ * to stop. Any thread may call it, in a group, too, where it acts at once. It waits for nobody and frees
+ * nothing. Errors: as tutti_comm_abort. Source: ncclCommAbort. */
 tutti_status tutti_comm_abort_local(tutti_comm *comm);
 
 /* Tells the peers that this rank refused a call. It is for a layer between a program and this library that

@@ -126,7 +126,7 @@ tutti_status tutti_comm_abort_local(tutti_comm *comm)
     if (c == NULL)
         return tt_handle_fault(comm);
     struct tt_cause cause = abortion(c, "abort_local", "aborted");
-    if (tt_device_meets(c))
+    if (!tt_device_goes_alone(c))
         tt_comm_fail(c, &cause);
     else
         tt_comm_fail_local(c, &cause);

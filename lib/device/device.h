@@ -175,9 +175,9 @@ tutti_status tt_device_find_capture(const struct tt_batch *batch, struct tt_dev_
 /* "L", "W", "S" or "H": what serves collectives on its streams, where it can; and why, of one of so many
  * bytes. */
 const char *tt_device_executor(const struct tt_comm *comm);
-/* True if kernels of several devices meet for its calls: then no rank can end it for itself, for they read
- * the buffers of a rank that left one of them until all have left. */
-bool tt_device_meets(const struct tt_comm *comm);
+/* This rank is about to end it for itself. False: it cannot, as kernels of other devices may read its buffers
+ * (tt_spin_goes_alone). */
+bool tt_device_goes_alone(const struct tt_comm *comm);
 /* What its communicator has of the device's memory, for itself. */
 uint64_t tt_device_bytes(const struct tt_comm *comm);
 /* Return what a collective of so many bytes, or this call, is predicted to take on streams of the device, in

@@ -426,9 +426,9 @@ const char *tt_device_executor(const struct tt_comm *comm)
     return tt_local_decides(comm) ? "L" : serves(comm) ? "W" : spin != NULL && spin->serves ? "S" : "H";
 }
 
-bool tt_device_meets(const struct tt_comm *comm)
+bool tt_device_goes_alone(const struct tt_comm *comm)
 {
-    return comm->device != NULL && comm->device->spin != NULL && comm->device->spin->serves;
+    return comm->device == NULL || comm->device->spin == NULL || tt_spin_goes_alone(comm->device->spin);
 }
 
 /* Who would meet for such a call, of any of this rank's messages; NULL: nobody does. */

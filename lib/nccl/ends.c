@@ -89,7 +89,7 @@ PUBLIC(ncclResult_t, CommDestroy, (ncclComm_t comm))
     return tt_nccl_group != NULL ? destroy_later(comm) : tt_nccl_destroy_now(comm);
 }
 
-/* Partly: where kernels of several GPUs meet, on all ranks. */
+/* Partly: on all ranks, while a kernel runs whose buffers other GPUs may read in place. */
 PUBLIC(ncclResult_t, CommAbort, (ncclComm_t comm))
 {
     if (comm == NULL || give_up_child(comm))

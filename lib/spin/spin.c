@@ -8,7 +8,8 @@
  *
  * Kernels that wait leave when the host says so. What has failed has ended the communicator, at all ranks;
  * each then says so to its own kernels. One that has told others where buffers are then lasts until theirs
- * are out, too; and the rank has its memory back when its own is over. */
+ * are out, too; and the rank has its memory back when its own is over. Where none that may have told that is
+ * out, a rank can end the communicator for itself: kernels that begin later leave and tell nothing. */
 #include "spin/spin.h"
 
 #include <stdio.h>
@@ -182,10 +183,12 @@ static bool is_in(struct tt_spin *spin)
     return !tt_spin_is_out(&spin->its.row->words);
 }
 
+/* A rank that has gone alone had told nobody where its buffers are (tt_spin_goes_alone). */
 static bool is_unread(struct tt_spin *spin)
 {
-    bool left = tt_spin_load(&spin->its.row->words.left) != 0;
-    return !left || !atomic_load(&spin->placed) || others_are_out(spin);
+    bool left = tt_spin_load(&spin->its.row->words.left) != 0,
+         alone = atomic_load(&spin->comm->endpoint->gone);
+    return !left || !atomic_load(&spin->placed) || alone || others_are_out(spin);
 }
 
 static bool await(struct tt_spin *spin, bool (*is_true)(struct tt_spin *spin))
@@ -225,8 +228,16 @@ static void leave(struct tt_meeting *meeting, const struct tt_gate *gate)
 {
     struct tt_spin *spin = spin_of(meeting);
     (void)gate;
-    if (atomic_load(&spin->closing) || atomic_load(spin->comm->endpoint->ended) != 0)
+    if (atomic_load(&spin->closing) || tt_endpoint_is_over(spin->comm->endpoint))
         stop(spin);
+}
+
+bool tt_spin_goes_alone(struct tt_spin *spin)
+{
+    if (!spin->serves)
+        return true;
+    tell_kernels(spin, TT_DIRECT_LEAVE);
+    return !atomic_load(&spin->placed) || is_in(spin);
 }
 
 void tt_spin_set_meeting(struct tt_spin *spin)
@@ -353,7 +364,7 @@ void tt_spin_watch(struct tt_spin *spin)
 {
     if (!spin->serves)
         return;
-    if (atomic_load(spin->comm->endpoint->ended) != 0) {
+    if (tt_endpoint_is_over(spin->comm->endpoint)) {
         end_replays(spin);
         return;
     }

@@ -188,6 +188,7 @@ enum tt_dev_error tt_spin_place(struct tt_spin *spin, const struct tt_spin_call 
         p->place[r][TT_IN] = tt_direct_place(block->bytes > 0 ? in[r] + block->at : 0);
         p->place[r][TT_OUT] = tt_direct_place(out[r]);
     }
-    atomic_store(&spin->placed, true);
+    if (reached)
+        atomic_store(&spin->placed, true);
     return reached && last == 0 && s.held.count > 0 ? hold(spin, &s.held, stream) : TT_DEV_OK;
 }

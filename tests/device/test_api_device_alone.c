@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test_api_device_alone.c: a rank with a device that ends a communicator for itself: its stream goes on, its
  * memory is its own when that has passed, and the others go on until they need it, whoever serves calls:
- * the host, a kernel for ranks of one process, or a leader's. Where kernels of several devices meet, it ends
- * for all. What becomes of a kernel that is out is asked by test_api_device_led_held.c. */
+ * the host, a kernel for ranks of one process, or a leader's. What becomes of a kernel that is out is asked
+ * by test_api_device_led_held.c, and of kernels of several devices by test_api_device_spin_ends.c. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +11,6 @@
 #include "device/device.h"
 #include "ends_rig.h"
 #include "led_rig.h"
-#include "spin_rig.h"
 #include "tests/rig/aborter.h"
 
 TestSuite(api_device_alone, .timeout = 240);
@@ -207,29 +206,4 @@ static void in_the_midst(struct ranks_me *me)
 Test(api_device_alone, in_the_midst_of_calls)
 {
     run_all(in_the_midst);
-}
-
-/* --- Where kernels of several devices meet */
-
-static void ends_for_all(struct ranks_me *me)
-{
-    struct local_desk d;
-    if (!spin_sit_down(me, &d, SPIN_LONG_MS))
-        return;
-    ranks_meet(me);
-    if (me->rank == 0)
-        ranks_ok(me, tutti_comm_abort_local(d.comm), "abort_local");
-    else
-        sum(&d);
-    ends_await(d.comm);
-    local_drains(&d);
-    ranks_same_error(me, d.comm, TUTTI_ABORTED, "aborted by rank 0");
-    ranks_meet(me);
-    spin_get_up(&d);
-}
-
-Test(api_device_alone, it_ends_for_all_where_kernels_meet)
-{
-    plugin_must_be_stub();
-    spin_run({ "queues=8", 2, 1, ends_for_all, NULL, 0, 0 }, { "queues=8", 2, 2, ends_for_all, NULL, 0, 0 });
 }

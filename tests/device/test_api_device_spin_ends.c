@@ -203,6 +203,61 @@ Test(api_device_spin_ends, abort_while_kernels_wait)
         { "queues=8", 4, 2, abort_waiting, &absent[1], 0, 0 });
 }
 
+/* A rank ends it for itself, while its kernel waits, or none is out: it has its buffers back, the others go
+ * on with messages, and are told in the next call that needs it. */
+static void abort_alone(struct ranks_me *me)
+{
+    const int *first =
+        me->context; /* a rank whose process has others waits for them before its kernel begins */
+    for (int round = *first; round < 4; round++) {
+        struct local_desk d;
+        size_t count = round % 2 == 0 ? 16 : LONG / 4;
+        ranks_at(me, "round %d", round);
+        if (!spin_sit_down(me, &d, SPIN_LONG_MS))
+            return;
+        sum_of(&d, d.comm, count);
+        local_drains(&d);
+        ranks_meet(me);
+        if (me->rank == 0 && round < 2) {
+            sum_of(&d, d.comm, count);
+            await_kernel(&d);
+        }
+        if (me->rank == 0) {
+            ranks_ok(me, tutti_comm_abort_local(d.comm), "abort_local");
+            is_out_of_it(&d);
+        }
+        ranks_meet(me);
+        tutti_status state = tutti_comm_state(d.comm);
+        ranks_expect(me, state == (me->rank == 0 ? TUTTI_ABORTED : TUTTI_OK), "state %d", state);
+        if (me->rank == 1)
+            ranks_ok(me, tutti_send(d.areas[GIVEN], 8, TUTTI_INT32, 2, d.comm, local_on(&d)), "send");
+        if (me->rank == 2)
+            ranks_ok(me, tutti_recv(d.areas[GOT], 8, TUTTI_INT32, 1, d.comm, local_on(&d)), "recv");
+        local_drains(&d);
+        ranks_meet(me);
+        if (me->rank > 0) {
+            ranks_expect(me, tutti_comm_state(d.comm) == TUTTI_OK, "%s", tutti_get_last_error(d.comm));
+            for (int again = 0; again < 2; again++) { /* what it had sent before it left is taken */
+                sum_of(&d, d.comm, count);
+                local_drains(&d);
+            }
+            ends_await(d.comm);
+            is_out_of_it(&d);
+            ranks_refused(me, sum(&d), TUTTI_PEER_LOST, "sum", "rank 0 aborted its end");
+        }
+        ranks_meet(me);
+        spin_get_up(&d);
+    }
+}
+
+Test(api_device_spin_ends, a_rank_that_aborts_alone)
+{
+    static const int rounds[] = { 0, 2 };
+    plugin_must_be_stub();
+    spin_run({ "queues=8", N, 1, abort_alone, &rounds[0], 0, 0 },
+        { "queues=8", N, N, abort_alone, &rounds[1], 0, 0 });
+}
+
 /* A rank has destroyed its communicator when the kernels of others, which wait for it, store into its pad:
  * that stays until the last of them has gone. */
 static void leave_first(struct ranks_me *me)

@@ -201,6 +201,53 @@ Test(api_device_spin_mapped, each_collective)
     spin_run({ "queues=8", 3, 3, call_each, NULL, 0, 0 }, { "queues=8", 3, 1, call_each, NULL, 0, 0 });
 }
 
+/* A rank ends it for itself. While its kernel waits, it may have told the others where its buffers are, so
+ * they end as well; else they go on, until they need it. Nobody reads its buffers when it has them back. */
+static void abort_alone(struct ranks_me *me)
+{
+    const int *ways =
+        me->context; /* a rank whose process has others waits for them before its kernel begins */
+    for (int waits = 0; waits < *ways; waits++) {
+        struct desk k;
+        ranks_at(me, waits ? "a kernel waits" : "no kernel is out");
+        if (!sit_down(me, &k, BY_TUTTI) || !comes_to_be_in_place(&k, k.got))
+            return;
+        const struct tt_direct_words *words = &spin_of(k.at.comm)->its.row->words;
+        ranks_meet(me);
+        if (me->rank == 0 && waits) {
+            sum(&k, k.got);
+            for (int ms = 0; ms < 5000 && !tt_spin_is_out(words); ms++)
+                ranks_sleep_us(1000);
+        }
+        if (me->rank == 0) {
+            ranks_ok(me, tutti_comm_abort_local(k.at.comm), "abort_local");
+            local_fine(&k.at, k.at.dev->stream.sync(k.at.stream));
+            ranks_expect(me, !tt_spin_is_out(words), "a kernel is out");
+        }
+        ranks_meet(me);
+        if (me->rank > 0 && waits)
+            ends_await(k.at.comm);
+        tutti_status state = tutti_comm_state(k.at.comm);
+        ranks_expect(me, state == (me->rank == 0 || waits ? TUTTI_ABORTED : TUTTI_OK), "state %d", state);
+        if (me->rank > 0 && !waits) {
+            tutti_all_reduce(k.given, k.got, COUNT, TUTTI_UINT32, TUTTI_SUM, k.at.comm, local_on(&k.at));
+            ends_await(k.at.comm);
+            local_fine(&k.at, k.at.dev->stream.sync(k.at.stream));
+            ranks_expect(
+                me, tutti_comm_state(k.at.comm) == TUTTI_PEER_LOST, "state %d", tutti_comm_state(k.at.comm));
+        }
+        get_up(&k, BY_TUTTI);
+    }
+}
+
+Test(api_device_spin_mapped, a_rank_that_aborts_alone)
+{
+    static const int ways[] = { 2, 1 };
+    plugin_must_be_stub();
+    spin_run(
+        { "queues=8", 3, 1, abort_alone, &ways[0], 0, 0 }, { "queues=8", 3, 3, abort_alone, &ways[1], 0, 0 });
+}
+
 /* Where the others have what a rank registered, which that rank alone can tell them. */
 static void reach_each_other(struct desk *k, tutti_registration *in)
 {
