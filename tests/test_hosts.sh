@@ -335,9 +335,9 @@ expect_told "an interface that is not there" 99 'TUTTI_INTERFACE is "nowhere0"; 
 grep -q '^collperf: rank ' "$scratch/out.1" && fail "who has no rank yet says one"
 unset interface
 
-# Also calls of no elements, of one rank and of odd counts, in place and not, with more ranks than cores. Ranks
-# that are threads of one process are on one host, whatever this asks for; and hosts have unequal numbers of
-# ranks with 4, 5 and 8 as with 7.
+# Also calls of no elements, of one rank and of odd counts, in place and not, with more ranks than cores.
+# Ranks that are threads of one process are on one host, whatever this asks for; and hosts have unequal
+# numbers of ranks with 4, 5 and 8 as with 7.
 suite=$(dirname "$collperf")/tests/suite
 if [ -x "$suite" ]; then
     what='@(api_matrix/processes_@(1|4|8)*|api_empty*/*|api_self*/*|api_split*/*)'

@@ -102,8 +102,8 @@ enum {
     TCP_RECORD_WORDS = sizeof(struct tt_call_record) / 8,
     TCP_TEXT_WORDS = TT_REFUSAL_TEXT / 8,
     TCP_NOTE_WORDS = sizeof(struct tt_note) / 8,
-    /* What a rank is told that another one refused: 1 + the numbers of a collective, of a receive from it, and
-     * of a send to it, or 0; and the last text. */
+    /* What a rank is told that another one refused: 1 + the numbers of a collective, of a receive from it,
+     * and of a send to it, or 0; and the last text. */
     TCP_REFUSED_NUMBERS = 3,
     TCP_REFUSED_WORDS = TCP_REFUSED_NUMBERS + TCP_TEXT_WORDS
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test_tcp_many.c: what an end of a large job takes. One rank makes its end of a communicator whose other
- * ranks are each on a host of their own; all that it hears of them are their addresses, so no other process is
- * needed. */
+ * ranks are each on a host of their own; all that it hears of them are their addresses, so no other process
+ * is needed. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
