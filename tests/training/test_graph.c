@@ -46,6 +46,12 @@ static struct tr_model_options balanced(struct tr_model_options o)
     return o;
 }
 
+static struct tr_model_options dropping(struct tr_model_options o)
+{
+    o.dropout = 0.1;
+    return o;
+}
+
 /* The form that context parallelism asks for. */
 static struct tr_model_options cut(struct tr_model_options o)
 {
@@ -416,7 +422,8 @@ Test(ops, every_rule_can_be_read)
 {
     struct tr_graph graphs[] = { gpt(gpt_nano), mlp(mlp_nano), gpt(cut(gpt_nano)), gpt(ring(gpt_nano)),
         cnn(cnn_nano), gpt(windows(gpt_nano)), gpt(scores(gpt_nano)), gpt(moe_nano), cnn(cut(cnn_nano)),
-        cnn(normed), gpt(balanced(moe_nano)), gpt(cut(moe_nano)), llama(llama_nano) };
+        cnn(normed), gpt(balanced(moe_nano)), gpt(cut(moe_nano)), llama(llama_nano),
+        gpt(dropping(gpt_nano)) };
     int seen = 0, n = sizeof graphs / sizeof *graphs;
     for (int op = 0; op < TR_OPS; op++) {
         const struct tr_node moving = { .op = op, .ins = 1, .outs = 1 };
