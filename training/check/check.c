@@ -167,17 +167,25 @@ static void pass_micro(struct tr_checking *c, int n)
         c->values[i->out[x]].micro = i->micro < 0 ? -1 : micro;
 }
 
+/* Whether gradients are reduced for each micro-batch. */
+static bool reduces_each(const struct tr_tape *t)
+{
+    const struct tr_plan *plan = t->placed->plan;
+    bool each = plan->mesh.size[TR_EP] > 1; /* experts have the tokens of several ranks in each */
+    for (int x = 0; x < t->n_instrs && !each; x++) {
+        const struct tr_instr *r = &t->instrs[x];
+        each = (r->code == TR_REDUCE_SCATTER || r->code == TR_ALL_REDUCE) && !(r->axes & ~TR_DATA) &&
+               r->micro >= 0 && (r->micro + 1) % tr_update_micros(plan);
+    }
+    return each;
+}
+
 /* The leaves of the sum over sequences: what is reduced first must be a subtree. A rank's micro-batches are
  * neighbours if gradients are reduced once; if they are for each micro-batch, those of its ranks are. */
 static bool load(struct tr_checking *c, int n, struct tr_error *e)
 {
     const struct tr_instr *i = &c->t->instrs[n];
-    bool each = c->plan->mesh.size[TR_EP] > 1; /* experts have the tokens of several ranks in each */
-    for (int x = 0; x < c->t->n_instrs; x++) {
-        const struct tr_instr *r = &c->t->instrs[x];
-        each |= (r->code == TR_REDUCE_SCATTER || r->code == TR_ALL_REDUCE) && !(r->axes & ~TR_DATA) &&
-                r->micro >= 0 && (r->micro + 1) % tr_update_micros(c->plan);
-    }
+    bool each = c->each_micro;
     int64_t k = tr_micro_batch(c->plan), dp = tr_data_ranks(c->plan), rank = tr_data_rank(c->plan, c->t->at),
             micro = i->micro;
     if (!at_its_place(c, n, c->values[i->out[0]].on, e) || !tr_check_loaded(c, n, e))
@@ -558,6 +566,7 @@ bool tr_check_types(const struct tr_tape *t, struct tr_error *e)
         .pulled = tr_new(tensors, sizeof(int)),
         .raised = tr_new(tensors, sizeof(int)),
         .tied = tr_new(tensors, sizeof(bool)),
+        .each_micro = reduces_each(t),
         .live = { tr_new(values + 1, sizeof(int)), tr_new(values + 1, sizeof(int)) } };
     for (int v = 0; v < t->n_values; v++) {
         for (int a = 0; a < TR_AXES; a++)

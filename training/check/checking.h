@@ -27,6 +27,7 @@ struct tr_checking {
     int *pulled; /* parts of the values that came from servers */
     int *raised; /* times that what the host updated came up, after the update */
     bool *tied;
+    bool each_micro; /* gradients are reduced for each micro-batch */
     /* Of each memory the values whose place is theirs, in the order of places, which do not overlap. */
     int *live[2], n_live[2];
 };
