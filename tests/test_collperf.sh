@@ -325,7 +325,7 @@ expect 0 "$collperf" all $few -g 2 --json --output "$scratch/report"
 [ ! -s "$scratch/out" ] || fail '--output leaves stdout alone'
 for field in collective algorithm type op root in_place bytes count ranks time_us algbw busbw wrong path \
     limit iterations median_us p99_us blocking program mode limit_us flag_after_us class_after startup_ms \
-    rest_kib rewritten_bytes line_bytes mapped_bytes placed_bytes copied_bytes bound; do
+    rest_kib rewritten_bytes line_bytes mapped_bytes placed_bytes copied_bytes pulled_bytes bound; do
     grep -q "\"$field\": " "$scratch/report" || fail "--json without the field $field"
 done
 if command -v python3 >/dev/null 2>&1; then

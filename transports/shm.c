@@ -8,7 +8,7 @@
  * `holders`, which fails if its owner has given up.
  *
  * Whether memory of a peer can be read by system call is tried, not deduced: containers, namespaces and
- * security modules forbid it in many ways. The answer is left for the peer, whose choice the path is. */
+ * security modules forbid it in many ways. A rank that can read its peer grants it private memory. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/config.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "transports/shm_segment.h"
@@ -30,6 +31,7 @@ struct address {
     uint32_t version, token;
     uint8_t uuid[TT_UUID_BYTES];
     uint64_t offset, bytes;
+    uint64_t probe_at, probe;
     int32_t rank, pid;
 };
 _Static_assert(sizeof(struct address) <= TT_ADDRESS_BYTES, "an address fits");
@@ -77,6 +79,7 @@ static tutti_status check_params(const struct tt_endpoint_params *p)
 static void free_endpoint(struct tt_shm_endpoint *e)
 {
     pthread_mutex_destroy(&e->aborting);
+    tt_pages_close(e->pages);
     free(e->peers);
     free(e->channels);
     free(e->head.links);
@@ -100,7 +103,10 @@ static struct tt_shm_endpoint *new_endpoint(const struct tt_endpoint_params *p)
     e->channels = calloc(n * TT_CLASSES, sizeof *e->channels);
     e->head.links = calloc(n * TT_CLASSES, sizeof *e->head.links);
     e->bells = calloc(n, sizeof(struct tt_doorbell *));
-    if (e->peers == NULL || e->channels == NULL || e->head.links == NULL || e->bells == NULL) {
+    e->pages = p->pull != TT_PULL_OFF ? tt_pages_open(true) : NULL;
+    bool pages = p->pull == TT_PULL_OFF || e->pages != NULL;
+    if (e->peers == NULL || e->channels == NULL || e->head.links == NULL || e->bells == NULL || !pages ||
+        getrandom(&e->probe, sizeof e->probe, 0) != sizeof e->probe) {
         free_endpoint(e);
         return NULL;
     }
@@ -110,6 +116,7 @@ static struct tt_shm_endpoint *new_endpoint(const struct tt_endpoint_params *p)
     e->head.me = p->me;
     e->head.slot_bytes = p->slot_bytes;
     e->map = p->map;
+    e->pull = p->pull;
     e->copy = p->copy != NULL ? p->copy : copy_bytes;
     return e;
 }
@@ -146,6 +153,8 @@ static tutti_status open_endpoint(
         .token = e->control->token,
         .offset = (uint64_t)((uint8_t *)e->control - e->own->base),
         .bytes = e->shape.bytes,
+        .probe_at = (uintptr_t)&e->probe,
+        .probe = e->probe,
         .rank = params->me,
         .pid = getpid() };
     memcpy(mine.uuid, e->own->uuid, sizeof mine.uuid);
@@ -213,6 +222,8 @@ static tutti_status connect_peer(struct tt_shm_endpoint *e, int rank, const stru
     if (!peer->held)
         return tell_left(rank, e->head.me);
     e->bells[e->nbells++] = peer->bell;
+    peer->open = !peer->same && e->pull != TT_PULL_OFF &&
+                 tt_shm_probe(address->pid, address->probe_at, address->probe);
     return TUTTI_OK;
 }
 

@@ -43,7 +43,7 @@ static void withdraw_sources(struct tt_shm_endpoint *e)
     if (e->alone.withdrawn)
         return;
     for (int i = 0; i < TT_CLASSES * e->head.n * TT_SHM_LINES; i++)
-        if (lines[i].path == TT_PATH_MAPPED)
+        if (lines[i].path == TT_PATH_MAPPED || lines[i].path == TT_PATH_PULLED)
             atomic_fetch_add_explicit(&lines[i].flag, 1, memory_order_relaxed);
     e->alone.number = atomic_fetch_add(e->alone.count, 1) + 1;
     e->alone.withdrawn = true;

@@ -18,7 +18,7 @@ static bool may_grant(
 
 /* Writes a grant, its number last. */
 static void write_grant(struct tt_shm_channel *c, uint64_t number, uint32_t signature, uint64_t bytes,
-    bool packed, const struct tt_shm_place *place, uint64_t after)
+    bool packed, enum tt_shm_memory memory, const struct tt_shm_place *place, uint64_t after)
 {
     unsigned slot = number & (TT_SLOTS - 1);
     struct tt_shm_grant *grant = &c->grants_out[slot];
@@ -26,8 +26,10 @@ static void write_grant(struct tt_shm_channel *c, uint64_t number, uint32_t sign
     grant->signature = signature;
     grant->bytes = (uint32_t)bytes;
     grant->packed = packed;
+    grant->memory = (uint8_t)memory;
     grant->after = after;
     c->granted[slot] = number + 1;
+    c->endpoint->awaited++;
     atomic_store_explicit(&grant->number, number + 1, memory_order_release);
 }
 
@@ -41,10 +43,16 @@ bool tt_shm_grant(
     if (!may_grant(e, c, number, bytes))
         return false;
     bool packed = tt_shm_first_run(place, &address) >= bytes;
-    if (!tt_shm_expose(e, c->peer, place, bytes, packed, address, &at))
-        return false;
+    enum tt_shm_memory memory = TT_SHM_MAPPED;
+    if (!tt_shm_expose(e, c->peer, place, bytes, packed, address, &at)) {
+        if (packed && after == 0)
+            memory = tt_shm_grant_private(c, number, signature, address, bytes);
+        if (memory == TT_SHM_MAPPED)
+            return false;
+        at = address;
+    }
     struct tt_shm_place where = { .at = at, .stride = place->space.stride, .chunk = place->chunk };
-    write_grant(c, number, signature, bytes, packed, &where, after);
+    write_grant(c, number, signature, bytes, packed, memory, &where, after);
     return true;
 }
 
@@ -72,7 +80,8 @@ static bool find_grant(
         atomic_load_explicit(&grant->number, memory_order_acquire) != m->number + 1)
         return false;
     struct tt_shm_place place = grant->place;
-    if (grant->bytes != m->bytes || grant->signature != m->signature || !may_store(c, grant, m->reads))
+    if (grant->memory != TT_SHM_MAPPED || grant->bytes != m->bytes || grant->signature != m->signature ||
+        !may_store(c, grant, m->reads))
         return false;
     if (!readable) {
         uintptr_t address;

@@ -27,12 +27,12 @@
  * ranks share cores (perf/results/README.md). */
 enum { POST_BYTES = 4 << 10 };
 
-/* Chooses how the bytes of a message travel; for MAPPED, *at is where they are. */
+/* Chooses how the bytes of a message travel; for MAPPED and PULLED, *at is where they are. TT_PATHS: that is
+ * to be seen. */
 static enum tt_path choose(
-    const struct tt_shm_channel *c, const struct tt_message *m, bool packed, uintptr_t address, uint64_t *at)
+    struct tt_shm_channel *c, const struct tt_message *m, bool packed, uintptr_t address, uint64_t *at)
 {
     struct tt_shm_endpoint *e = c->endpoint;
-    struct tt_shm_peer *peer = &e->peers[c->head.peer];
     if (c->replies[m->number & (TT_SLOTS - 1)] != 0) /* it lies there, whoever sends it now */
         return TT_PATH_COPIED;
     if (m->placed)
@@ -41,9 +41,10 @@ static enum tt_path choose(
         return TT_PATH_INLINE;
     if (m->bytes <= TT_SHM_COPY_BYTES || (!packed && m->source.space.displs != NULL))
         return TT_PATH_COPIED;
-    if (tt_shm_expose(e, peer, &m->source, m->bytes, packed, address, at))
+    if (tt_shm_expose(e, c->peer, &m->source, m->bytes, packed, address, at))
         return TT_PATH_MAPPED;
-    return TT_PATH_COPIED;
+    *at = address;
+    return packed ? tt_shm_long_path(c, m, address) : TT_PATH_COPIED;
 }
 
 static void copy_runs(uint8_t *to, const struct tt_view *view, uint64_t bytes)
@@ -267,6 +268,8 @@ static bool shm_send(struct tt_link *link, const struct tt_message *m)
     if (!line_free(c, at_line))
         return false;
     enum tt_path path = choose(c, m, packed, address, &at);
+    if (path == TT_PATHS)
+        return false;
     struct tt_shm_line *line = &c->out[at_line];
     bool replies = path == TT_PATH_COPIED && leave_as_reply(c, m->number, line);
     uint8_t *room =
@@ -339,11 +342,40 @@ uint32_t tt_shm_came_by(const struct tt_shm_channel *c, uint64_t number)
     return came && tt_shuttle_is_read(&c->shuttles, shuttle - 1) ? shuttle : 0;
 }
 
+/* Copies a message that its receiver could not pull; false if there is no room yet. */
+static bool copy_after_all(struct tt_shm_channel *c, uint64_t number, struct tt_shm_line *line)
+{
+    const void *source = (const void *)(uintptr_t)line->source.at;
+    uint8_t *room = find_room(c, number, line->bytes, line);
+    if (room == NULL)
+        return false;
+    fill_room(c, number, room, source, line->bytes);
+    line->path = TT_PATH_COPIED;
+    c->endpoint->head.path_bytes[TT_PATH_COPIED] += line->bytes;
+    c->endpoint->head.path_bytes[TT_PATH_PULLED] -= line->bytes;
+    c->reading &= ~(UINT64_C(1) << tt_shm_line_of(number));
+    atomic_store_explicit(&line->single_reader, true, memory_order_release);
+    tt_doorbell_ring_light(c->peer->bell, c->endpoint->head.light);
+    return true;
+}
+
 /* A line that tells of a copy has nobody's source. */
 static bool shm_sent(struct tt_link *link, uint64_t number)
 {
     struct tt_shm_channel *c = tt_shm_channel_of(link);
-    return (c->reading >> tt_shm_line_of(number) & 1) == 0 || released(c, number);
+    struct tt_shm_line *line = &c->out[tt_shm_line_of(number)];
+    const _Atomic uint64_t *unread = &c->grants_in[number & (TT_SLOTS - 1)].unread;
+    if ((c->reading >> tt_shm_line_of(number) & 1) == 0 || released(c, number))
+        return true;
+    return line->path == TT_PATH_PULLED && atomic_load_explicit(unread, memory_order_acquire) == number + 1 &&
+           copy_after_all(c, number, line);
+}
+
+/* True if a message that could not be pulled has not been copied yet; its line may change. */
+static bool is_awaited_again(const struct tt_shm_channel *c, uint64_t number, const struct tt_shm_line *line)
+{
+    return (c->pulls.asked >> (number & (TT_SLOTS - 1)) & 1) != 0 &&
+           !atomic_load_explicit(&line->single_reader, memory_order_acquire);
 }
 
 static bool place(const struct tt_shm_endpoint *e, const struct tt_shm_peer *peer,
@@ -369,7 +401,8 @@ static bool shm_arrived(
     unsigned slot = number & (TT_SLOTS - 1);
     const struct tt_shm_line *line = &c->in[tt_shm_line_of(number)];
     bool legal;
-    if (atomic_load_explicit(&line->flag, memory_order_acquire) != tt_shm_flag(number))
+    if (atomic_load_explicit(&line->flag, memory_order_acquire) != tt_shm_flag(number) ||
+        is_awaited_again(c, number, line))
         return false;
     a->path = line->path;
     a->packed = line->packed;
@@ -380,10 +413,19 @@ static bool shm_arrived(
     } else if (a->path == TT_PATH_COPIED) {
         a->base = (uintptr_t)find_payload(c, number, line);
         legal = line->bytes <= e->head.slot_bytes && a->packed && a->base != 0;
+    } else if (a->path == TT_PATH_PULLED) {
+        legal = line->bytes <= e->head.slot_bytes;
+        a->packed = true;
+        a->base = 0; /* nowhere: the caller finds that it is another message */
+        if (legal && !tt_shm_pull_odd(c, line, slot)) {
+            if (!tt_shm_pull(c, number))
+                return false;
+            a->path = TT_PATH_PLACED;
+        }
     } else if (a->path == TT_PATH_PLACED) {
         legal = c->granted[slot] == number + 1 && line->bytes <= e->head.slot_bytes;
     } else {
-        legal = a->path < TT_PATHS && place(e, c->peer, line, like, a);
+        legal = a->path == TT_PATH_MAPPED && place(e, c->peer, line, like, a);
     }
     a->bytes = a->available = legal ? line->bytes : 0;
     return true;
@@ -428,8 +470,14 @@ TT_INLINE void acknowledge(struct tt_shm_channel *c, uint64_t number)
 /* A function of its own, as post_long is. */
 static __attribute__((noinline)) void release_long(struct tt_shm_channel *c, uint64_t number)
 {
-    if (c->granted[number & (TT_SLOTS - 1)] == number + 1)
-        c->granted[number & (TT_SLOTS - 1)] = 0;
+    unsigned slot = number & (TT_SLOTS - 1);
+    if (c->granted[slot] == number + 1) {
+        c->granted[slot] = 0;
+        c->endpoint->awaited--;
+        c->pulls.bytes[slot] = 0;
+        c->pulls.done &= (uint8_t) ~(1u << slot);
+    }
+    c->pulls.asked &= (uint8_t) ~(1u << slot);
     keep_shuttle(c, number);
     take_what_was_read(c, number);
     acknowledge(c, number);
@@ -533,4 +581,5 @@ const struct tt_link_ops tt_shm_link_ops = {
     .release = shm_release,
     .grant = tt_shm_grant,
     .target = tt_shm_target,
+    .pulls = tt_shm_pulls,
 };

@@ -21,10 +21,11 @@
 #include <sys/types.h>
 
 #include "transports/arena.h"
+#include "transports/pages.h"
 #include "transports/shm_shuttle.h"
 #include "transports/transport.h"
 
-enum { TT_SHM_VERSION = 10, TT_SHM_INLINE_BYTES = 48 };
+enum { TT_SHM_VERSION = 11, TT_SHM_INLINE_BYTES = 48 };
 
 /* A line costs little, so there are more of them than slots for payloads: who sends a message of a line runs
  * that far ahead. */
@@ -44,23 +45,33 @@ struct tt_shm_line {
     uint8_t path; /* enum tt_path */
     uint8_t packed;
     uint8_t taken; /* written by the receiver when it releases, see claim_lines */
-    /* MAPPED: the receiver may overwrite the source; a sender that gives up clears it. */
+    /* MAPPED: the receiver may overwrite the source; a sender that gives up clears it. PULLED: its receiver
+     * could not, and it is COPIED now. */
     _Atomic uint8_t single_reader;
     union {
         uint8_t payload[TT_SHM_INLINE_BYTES];
-        struct tt_shm_place source; /* MAPPED */
+        struct tt_shm_place source; /* MAPPED, and PULLED, for which it is an address */
         uint32_t shuttle; /* COPIED: 0: into the slot of its number; else 1 + the shuttle */
     };
 };
 _Static_assert(sizeof(struct tt_shm_line) == 64, "one cache line");
+
+/* Who reaches the place of a grant, and how. */
+enum tt_shm_memory {
+    TT_SHM_MAPPED, /* the sender maps it */
+    TT_SHM_PRIVATE, /* nobody but the receiver, which may read the sender's memory into it */
+    TT_SHM_WRITABLE /* or else the sender writes it by system call, which is as fast */
+};
 
 struct tt_shm_grant {
     _Alignas(64) _Atomic uint64_t number; /* 1 + the message's, written last; 0: none */
     struct tt_shm_place place;
     uint32_t signature;
     uint32_t bytes;
-    uint32_t packed;
+    uint8_t packed;
+    uint8_t memory; /* enum tt_shm_memory */
     uint64_t after; /* 1 + the message of the way back that is to be read from there; 0: none */
+    _Atomic uint64_t unread; /* 1 + the message that its receiver could not pull and wants copied; 0: none */
 };
 _Static_assert(sizeof(struct tt_shm_grant) == 64, "one cache line");
 
@@ -123,6 +134,20 @@ enum { TT_SHM_GONE = 0, TT_SHM_HELD = 1 };
 
 enum tt_shm_left { TT_SHM_STAYS, TT_SHM_CLOSED, TT_SHM_ABORTED };
 
+/* What one end of a channel knows of private memory (shm_pull.c). */
+struct tt_shm_pulls {
+    uintptr_t place[TT_SLOTS]; /* of what this rank granted in private memory */
+    uint32_t bytes[TT_SLOTS]; /* of that message; 0: the grant is none in private memory */
+    uint32_t signature[TT_SLOTS];
+    uint8_t done; /* a bit for each slot: its message lies at its place */
+    uint8_t asked; /* likewise: its sender was asked for a copy */
+    bool unreadable, unwritable; /* the system refused it once */
+    uint64_t awaited; /* 1 + the message for whose grant this rank waits until then */
+    int64_t until_ns;
+    uint64_t found; /* 1 + the highest number whose grant was found; 0: none */
+};
+_Static_assert(TT_SLOTS <= 8, "a slot is a bit of a byte");
+
 /* Messages of one class between me and one peer, in both directions. A tt_link is one of these. */
 struct tt_shm_channel {
     struct tt_link head; /* first */
@@ -146,6 +171,7 @@ struct tt_shm_channel {
     uint64_t seen[TT_SLOTS]; /* the same, as tidy found it */
     uint8_t replies[TT_SLOTS]; /* 1 + the shuttle in which the message of this slot lies already; 0: none */
     uint64_t granted[TT_SLOTS]; /* what was written last to grants_out, 0 once it has ended */
+    struct tt_shm_pulls pulls;
 };
 
 struct tt_shm_peer {
@@ -155,6 +181,7 @@ struct tt_shm_peer {
     pid_t pid;
     bool same; /* process, so addresses mean the same */
     bool held; /* its segment waits for me */
+    bool open; /* this process may read and write that one's memory by system calls */
 };
 
 /* An endpoint that is closed leaves this until its peers have closed theirs. */
@@ -180,6 +207,9 @@ struct tt_shm_endpoint {
     int nbells;
     bool connected;
     uint64_t probe; /* a random value that peers try to read */
+    uint64_t pull; /* enum tt_pull */
+    uint32_t awaited; /* messages that this rank has granted and not released */
+    struct tt_pages *pages;
     pthread_mutex_t aborting;
     struct { /* a local abort of this rank: why; and, of who waits until it is quiet, which one it is */
         struct tt_cause cause;
@@ -232,6 +262,21 @@ bool tt_shm_grant(
 enum tt_target tt_shm_target(
     struct tt_link *link, const struct tt_message *message, unsigned flags, struct tt_view *place);
 void tt_shm_tidy(struct tt_endpoint *head);
+
+/* Private memory that goes by system calls (shm_pull.c). */
+bool tt_shm_probe(pid_t pid, uint64_t at, uint64_t expected);
+enum tt_shm_memory tt_shm_grant_private(
+    struct tt_shm_channel *c, uint64_t number, uint32_t signature, uintptr_t place, uint64_t bytes);
+enum tt_path tt_shm_long_path(struct tt_shm_channel *c, const struct tt_message *message, uintptr_t address);
+bool tt_shm_pull(struct tt_shm_channel *c, uint64_t number);
+bool tt_shm_pulls(struct tt_link *link, const struct tt_message *message);
+/* True if the message is none of what this rank granted. */
+static inline bool tt_shm_pull_odd(
+    const struct tt_shm_channel *c, const struct tt_shm_line *line, unsigned slot)
+{
+    const struct tt_shm_pulls *p = &c->pulls;
+    return p->bytes[slot] != 0 && (line->bytes != p->bytes[slot] || line->signature != p->signature[slot]);
+}
 
 /* The control part of the transport (shm_control.c). */
 extern const struct tt_control_ops tt_shm_control_ops;

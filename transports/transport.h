@@ -4,8 +4,8 @@
  * A transport moves numbered messages between the ranks of one communicator and knows nothing of
  * communicators, schedules or types. Each rank holds one endpoint, and a link for each class and peer; both
  * are used by one thread at a time, but for abort. After connect nothing here allocates or logs, nothing but
- * abort blocks, and tidy alone asks the system; each call returns in time bounded by the bytes of one
- * message.
+ * abort blocks, and only tidy and what moves long messages ask the system; each call returns in time bounded
+ * by the bytes of a message in each slot.
  *
  * Messages. Each direction of a link has its own space of 64-bit numbers, counted on both sides alike;
  * matching is by number, never by arrival. A number may be skipped (an empty message is neither sent nor
@@ -19,8 +19,9 @@
  * lines.
  *
  * Paths. The sender alone chooses how a message travels, names it in the message, and the receiver obeys. A
- * send is complete when nobody reads the sender's memory any more: at release for mapped, when it is written
- * for what goes over a network from where it lies, at once for the others.
+ * send is complete when nobody reads the sender's memory any more: at release for mapped and pulled (or when
+ * sent() has copied what could not be pulled), when it is written for what goes over a network from where it
+ * lies, at once for the others.
  *
  * Grants. Before a message has arrived its receiver may say where its bytes are to be put. A sender that can
  * write there and finds the grant may put them there itself, before or when it sends, and then sends no more
@@ -48,6 +49,7 @@ enum tt_path {
     TT_PATH_MAPPED, /* the receiver reads the sender's buffer in place */
     TT_PATH_COPIED, /* the sender copies into a slot that the receiver reads */
     TT_PATH_PLACED, /* it was stored where the receiver granted */
+    TT_PATH_PULLED, /* the receiver reads it by system call, to where it granted: it arrives PLACED */
     TT_PATHS
 };
 
@@ -64,6 +66,8 @@ struct tt_message {
     bool placed; /* the bytes are where target() said */
     uint64_t reads; /* of target(): 1 + the receiver's message that is read element by element as this one is
                      * stored; 0: none */
+    bool halves; /* both ends have time: the sender may do what else its receiver would */
+    bool goes_on; /* the receiver is in the call if it has released, or granted, what this one follows */
     /* The receiver may overwrite the source once it is read: nobody else reads it, and this rank writes it
      * before its next use. */
     bool single_reader;
@@ -158,6 +162,7 @@ struct tt_endpoint_params {
     uint64_t slot_bytes; /* shared: the longest message */
     uint64_t first_number; /* shared: numbers of all spaces start here (tests start just below 2^32) */
     bool map; /* may use MAPPED */
+    uint64_t pull; /* enum tt_pull (config.h): may use PULLED */
     bool membarrier; /* may fence lightly (fence.h) where all ranks may */
     uint64_t network; /* enum tt_network */
     const char *congestion; /* shared: control of connections; NULL: the system's */
@@ -205,6 +210,10 @@ struct tt_link_ops {
      * after; the message then is sent as `placed`, and target says the same of it until it is. */
     enum tt_target (*target)(
         struct tt_link *link, const struct tt_message *message, unsigned flags, struct tt_view *place);
+
+    /* Would the message go PULLED, if it is sent now, so that its bytes need not be moved to where the
+     * receiver can read them? May be NULL. */
+    bool (*pulls)(struct tt_link *link, const struct tt_message *message);
 };
 
 /* The control part of a transport: what ranks know of each other besides messages. Any number of ranks may

@@ -320,8 +320,8 @@ static bool answer_paths(const struct tt_comm *comm, const char *rest, struct tt
     unsigned long long bytes[TT_PATHS];
     for (int path = 0; path < TT_PATHS; path++)
         bytes[path] = tt_endpoint_path_bytes(comm->endpoint, (enum tt_path)path);
-    tt_put(a, "line=%llu mapped=%llu copied=%llu placed=%llu", bytes[TT_PATH_INLINE], bytes[TT_PATH_MAPPED],
-        bytes[TT_PATH_COPIED], bytes[TT_PATH_PLACED]);
+    tt_put(a, "line=%llu mapped=%llu copied=%llu placed=%llu pulled=%llu", bytes[TT_PATH_INLINE],
+        bytes[TT_PATH_MAPPED], bytes[TT_PATH_COPIED], bytes[TT_PATH_PLACED], bytes[TT_PATH_PULLED]);
     return true;
 }
 

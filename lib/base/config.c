@@ -34,8 +34,7 @@ const struct tt_setting tt_setting_table[] = {
     { "rules", TT_SHARED, TT_KIND_PATH, FIELD(rules), "",
         "file that says which algorithm serves which sizes (collperf --tune writes one); rank 0 reads it" },
     { "slice", TT_SHARED, TT_KIND_BYTES, FIELD(slice_bytes), "0",
-        "longest message in bytes, longer ones are cut; 0: an eighth of rank 0's level 2 cache, of 2 ranks a "
-        "quarter" },
+        "longest message, in bytes; 0: an eighth of rank 0's level 2 cache, of 2 ranks a quarter" },
     { "timeout", TT_SHARED, TT_KIND_MS, FIELD(timeout_ms_or_zero), "0",
         "milliseconds without progress until a call fails, where the program sets none; 0: ten minutes" },
     { "refusal", TT_SHARED, TT_KIND_MS, FIELD(refusal_ms), "1000",
@@ -75,9 +74,10 @@ const struct tt_setting tt_setting_table[] = {
         "milliseconds until the log says whom a call waits for, a warning if it has no deadline; 0: never" },
     { "map", TT_LOCAL, TT_KIND_BOOL, FIELD(map), "on",
         "peers may read and write memory from tutti_mem_alloc where it lies, without a copy" },
+    { "pull", TT_LOCAL, TT_KIND_PULL, FIELD(pull), "huge",
+        "other memory that the kernel copies between processes, in long messages: huge: on huge pages" },
     { "membarrier", TT_LOCAL, TT_KIND_BOOL, FIELD(membarrier), "on",
-        "the rank that goes to sleep pays for the memory fence of all messages (system call membarrier); "
-        "used if all ranks have it on and their kernels allow it" },
+        "who goes to sleep pays for the fences of all messages (membarrier), where all ranks can" },
     { "fused", TT_LOCAL, TT_KIND_BOOL, FIELD(fused), "on",
         "a small call that was made before takes a shorter way through the library, to the same results" },
     { "stream_bytes", TT_LOCAL, TT_KIND_BYTES, FIELD(stream_bytes), "0",
@@ -102,6 +102,7 @@ static const char *const words_of[][6] = { [TT_KIND_ISA] = { "auto", "generic", 
     [TT_KIND_CONGESTION] = { "system", "reno", "cubic", "dctcp", "bbr" },
     [TT_KIND_EXECUTOR] = { "auto", "host", "led", "spin" },
     [TT_KIND_IMPORT] = { "given", "all" },
+    [TT_KIND_PULL] = { "huge", "off", "always" },
     [TT_KIND_DEVICE] = { "auto", "none", "current" } };
 
 /* Known to the library, but not settings: where this process stands, and what it tells of itself. */

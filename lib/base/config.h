@@ -27,11 +27,13 @@ enum tt_kind {
     TT_KIND_CONGESTION, /* system, or the name of a congestion control */
     TT_KIND_EXECUTOR, /* auto, host, led or spin */
     TT_KIND_IMPORT, /* given or all */
+    TT_KIND_PULL, /* huge, off or always */
     TT_KIND_PATH, /* of a file; empty: none */
 };
 enum tt_network { TT_NETWORK_AUTO, TT_NETWORK_TCP, TT_NETWORK_UCX };
 enum tt_executor { TT_EXECUTOR_AUTO, TT_EXECUTOR_HOST, TT_EXECUTOR_LED, TT_EXECUTOR_SPIN };
 enum tt_import { TT_IMPORT_GIVEN, TT_IMPORT_ALL };
+enum tt_pull { TT_PULL_HUGE, TT_PULL_OFF, TT_PULL_ALWAYS };
 enum { TT_DEVICE_AUTO, TT_DEVICE_NONE, TT_DEVICE_CURRENT, TT_DEVICE_FIRST };
 enum tt_origin {
     TT_FROM_DEFAULT,
@@ -46,7 +48,7 @@ enum {
     TT_CONFIG_TEXT = 512,
     TT_TOPOLOGY_TEXT = 248,
     TT_PATH_TEXT = 160,
-    TT_SETTINGS_MAX = 24,
+    TT_SETTINGS_MAX = 28,
     TT_RULES_MAX = 64
 };
 
@@ -84,6 +86,7 @@ struct tt_settings {
     uint64_t init_timeout_ms_or_zero; /* how long a rank waits for the others to come */
     uint64_t wait_warning_ms; /* after which the log says whom a call waits for; 0: never */
     bool map;
+    uint64_t pull; /* enum tt_pull: which private memory goes by a system call */
     bool membarrier;
     bool fused;
     uint64_t stream_bytes; /* 0: as the caches are */

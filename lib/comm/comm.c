@@ -128,6 +128,7 @@ tutti_status tt_comm_open(int n, int rank, const struct tt_settings *settings, c
         .slot_bytes = tt_comm_slot_bytes(settings, n),
         .first_number = settings->first_number,
         .map = settings->map,
+        .pull = settings->pull,
         .membarrier = settings->membarrier,
         .network = settings->network,
         .congestion = tt_congestion_name(settings->congestion),

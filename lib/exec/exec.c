@@ -181,6 +181,15 @@ void tt_exec_start(struct tt_op *op)
     }
 }
 
+/* True if the only reader of these cells will read them where they lie. What several read is copied once, to
+ * where all find it in their caches. */
+static bool is_pulled(const struct tt_op *op, struct tt_link *link, const struct tt_step *step,
+    const struct tt_message *message)
+{
+    return op->policy.single_reader[step - op->schedule->steps] && link->ops->pulls != NULL &&
+           link->ops->pulls(link, message);
+}
+
 /* Sends what a unit has; false if the slot is not free. Where the receiver can read the source in place, a
  * rank that only sends places every second message all the same, so that both ends have work. A rank that has
  * other work leaves that to the reader: lines that both write go back and forth between their caches. */
@@ -190,13 +199,15 @@ static bool post(
     const struct tt_step *step = &op->schedule->steps[active->step];
     struct tt_link *link = tt_exec_link(op, step->peer);
     bool placed = op->policy.grants && slice->placed[active->step];
+    message->halves = !op->policy.busy && (step->ordinal + slice->index) % 2 != 0;
+    message->goes_on = slice->index >= TT_WINDOW;
     if (op->policy.grants && !placed) {
-        placed =
-            tt_exec_place(op, link, message, !op->policy.busy && (step->ordinal + slice->index) % 2 != 0);
+        placed = tt_exec_place(op, link, message, message->halves);
         slice->placed[active->step] = placed;
     }
     message->placed = placed;
-    if (!placed && step->src_buffer != TT_TMP && message->bytes >= op->bounce.from[step->src_buffer])
+    if (!placed && step->src_buffer != TT_TMP && message->bytes >= op->bounce.from[step->src_buffer] &&
+        !is_pulled(op, link, step, message))
         tt_exec_bounce(op, slice, step, message);
     if (op->policy.grants && !placed) /* before the message, so that who answers it finds that */
         tt_exec_grant_back(op, slice, active);

@@ -59,6 +59,7 @@ static inline void tt_exec_message(const struct tt_op *op, const struct tt_slice
     const struct tt_step *step, struct tt_message *message)
 {
     message->placed = false;
+    message->halves = message->goes_on = false;
     message->single_reader =
         step->src_buffer == TT_TMP && op->policy.single_reader[step - op->schedule->steps];
     message->reads = 0;

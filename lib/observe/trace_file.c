@@ -251,7 +251,7 @@ static void write_operation(const struct tt_trace_event *e)
 static void write_step(struct tt_trace *t, const struct tt_trace_event *e, uint32_t tid)
 {
     static const char *const verbs[TT_VERBS] = { "send", "recv", "recv_reduce", "reduce", "copy" };
-    static const char *const paths[TT_PATHS] = { "line", "mapped", "copied", "placed" };
+    static const char *const paths[TT_PATHS] = { "line", "mapped", "copied", "placed", "pulled" };
     bool sends = e->verb == TT_VERB_SEND;
     write_label(verbs[e->verb], e->peer, sends);
     fprintf(process.file,

@@ -9,10 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "rewrite.h"
 
-enum { POISON = 0xa5, GUARD = 0x5c };
+enum { POISON = 0xa5, GUARD = 0x5c, HUGE_BYTES = 2 << 20 };
 
 static uint64_t least(uint64_t a, uint64_t b)
 {
@@ -32,7 +33,13 @@ static tutti_status alloc_block(const struct perf_buffers *b, void **block)
         return tutti_mem_alloc((size_t)b->bytes, TUTTI_MEM_HOST, block);
     if (b->memory == PERF_PINNED || has_twin(b))
         return perf_device_alloc(b->device, PERF_PINNED, b->bytes, block);
-    return posix_memalign(block, PERF_MARGIN, (size_t)b->bytes) == 0 ? TUTTI_OK : TUTTI_OUT_OF_MEMORY;
+    bool huge = b->memory == PERF_HUGE;
+    size_t align = huge ? HUGE_BYTES : PERF_MARGIN, bytes = ((size_t)b->bytes + align - 1) / align * align;
+    if (posix_memalign(block, align, bytes) != 0)
+        return TUTTI_OUT_OF_MEMORY;
+    if (huge) /* a system that has none gives small ones */
+        (void)madvise(*block, bytes, MADV_HUGEPAGE);
+    return TUTTI_OK;
 }
 
 static void free_block(const struct perf_buffers *b, void *block)

@@ -12,8 +12,8 @@
 
 #include "base/dev.h"
 
-const char *const perf_memory_names[PERF_MEMORIES] = { "malloc", "registered", "host", "pinned", "managed",
-    "device" };
+const char *const perf_memory_names[PERF_MEMORIES] = { "malloc", "registered", "huge", "host", "pinned",
+    "managed", "device" };
 
 enum { ANSWER_BYTES = 8192 };
 

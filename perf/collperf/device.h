@@ -15,6 +15,7 @@
 enum perf_memory {
     PERF_MALLOC,
     PERF_REGISTERED,
+    PERF_HUGE,
     PERF_HOST,
     PERF_PINNED,
     PERF_MANAGED,

@@ -16,7 +16,7 @@
 #include "defect.h"
 #include "iterations.h"
 
-const char *const perf_path_names[PERF_PATHS] = { "line", "mapped", "placed", "copied" };
+const char *const perf_path_names[PERF_PATHS] = { "line", "mapped", "placed", "copied", "pulled" };
 
 enum { COMPLAINTS_MAX = 10 };
 

@@ -16,7 +16,7 @@
 #include "table.h"
 #include "call_mode.h"
 
-enum { PERF_PATHS = 4 };
+enum { PERF_PATHS = 5 };
 extern const char *const perf_path_names[PERF_PATHS];
 
 struct perf_result {

@@ -56,7 +56,7 @@ static const struct flag flags[] = {
     { "threads", 't', NUMBER, AT(threads), 1, PERF_RANKS_MAX,
         "legal are 1 to 1024 rank threads in a process" },
     { "bind", 0, SWITCH, AT(bind), 0, 0, "" },
-    { "memory", 0, MEMORY, 0, 0, 0, "legal are malloc, registered, host, pinned, managed and device" },
+    { "memory", 0, MEMORY, 0, 0, 0, "legal are malloc, registered, huge, host, pinned, managed and device" },
     { "device", 0, NUMBER, AT(device), 0, 4095, "legal is the number of a device (tutti-info devices)" },
     { "algo", 0, TEXT, AT(algorithm), 0, 0, "" },
     { "dirty", 0, SWITCH, AT(dirty), 0, 0, "" },

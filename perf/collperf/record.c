@@ -37,8 +37,8 @@ enum field {
     STARTUP,
     REST,
     REWRITTEN,
-    PATH_BYTES, /* one for each path */
-    DEVICE = PATH_BYTES + PERF_PATHS,
+    PATH_BYTES, /* one for each path but the last */
+    DEVICE = PATH_BYTES + PERF_PATHS - 1,
     DEVICE_NAME,
     EXECUTOR,
     BOUND,
@@ -47,6 +47,7 @@ enum field {
     CPU,
     KERNEL,
     DATE,
+    PULLED, /* the last path */
     FIELDS
 };
 
@@ -99,6 +100,7 @@ static const struct {
     [CPU] = { "cpu", true },
     [KERNEL] = { "kernel", true },
     [DATE] = { "date", true },
+    [PULLED] = { "pulled_bytes", false },
 };
 
 /* A record, a text for each field. One that is not set is not known: null in JSON, nothing in CSV. */
@@ -180,7 +182,8 @@ static void set_result(struct record *record, const struct perf_point *p, const 
         set(record, WRONG, "%" PRIu64, result->wrong);
     print_paths(record->values[PATH], sizeof record->values[PATH], result);
     for (int path = 0; path < PERF_PATHS; path++)
-        set(record, PATH_BYTES + path, "%" PRIu64, result->path_bytes[path] / (uint64_t)result->calls);
+        set(record, path < PERF_PATHS - 1 ? PATH_BYTES + path : PULLED, "%" PRIu64,
+            result->path_bytes[path] / (uint64_t)result->calls);
     set(record, ITERATIONS, "%ld", result->calls);
     set(record, REWRITTEN, "%" PRIu64, result->rewritten / (uint64_t)result->calls);
 }

@@ -151,8 +151,8 @@ static const char *const unusual[][3] = { { "algo", "all_reduce:tree", "all_redu
     { "slice", "12K", "16K" }, { "timeout", "200000", "150000" }, { "refusal", "700", "800" },
     { "network", "tcp", "auto" }, { "heartbeat", "5000", "6000" }, { "first_number", "7", "8" },
     { "exact", "on", "off" }, { "topology", "0-1/2", "0/1-2" }, { "init_timeout", "190000", "180000" },
-    { "map", "off", "on" }, { "membarrier", "off", "on" }, { "fused", "off", "on" },
-    { "stream_bytes", "1M", "2M" }, { "isa", "generic", "auto" } };
+    { "map", "off", "on" }, { "pull", "off", "always" }, { "membarrier", "off", "on" },
+    { "fused", "off", "on" }, { "stream_bytes", "1M", "2M" }, { "isa", "generic", "auto" } };
 enum { UNUSUAL = sizeof unusual / sizeof unusual[0] };
 
 static void put_options(char *options, size_t bytes, int column, int only)

@@ -71,8 +71,8 @@ Test(config, defaults)
 
 Test(config, shared_and_local)
 {
-    static const char *const local[] = { "init_timeout", "map", "membarrier", "fused", "stream_bytes", "isa",
-        "device_library", "device", "wait_warning" };
+    static const char *const local[] = { "init_timeout", "map", "pull", "membarrier", "fused", "stream_bytes",
+        "isa", "device_library", "device", "wait_warning" };
     for (int i = 0; i < tt_setting_count; i++) {
         const char *name = tt_setting_table[i].name;
         bool is_local = false;
@@ -95,6 +95,7 @@ Test(config, environment)
     setenv("TUTTI_EXACT", "On", 1);
     setenv("TUTTI_TOPOLOGY", "0,2/1,3", 1);
     setenv("TUTTI_MAP", "0", 1);
+    setenv("TUTTI_PULL", "off", 1);
     setenv("TUTTI_MEMBARRIER", "off", 1);
     setenv("TUTTI_FUSED", "off", 1);
     setenv("TUTTI_STREAM_BYTES", "3M", 1);
@@ -128,6 +129,7 @@ Test(config, environment)
     cr_expect(s.exact);
     cr_expect_str_eq(s.topology, "0,2/1,3");
     cr_expect_not(s.map);
+    cr_expect_eq(s.pull, TT_PULL_OFF);
     cr_expect_not(s.membarrier);
     cr_expect_not(s.fused);
     cr_expect_eq(s.stream_bytes, 3 << 20);
@@ -351,7 +353,7 @@ Test(config, print_round_trip)
         "first_number=9223372036854775808;slice=18446744073709551615" };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct tt_settings before, after;
-        char table[4096], options[512];
+        char table[8192], options[512];
         cr_assert_eq(tt_settings_read(&before, cases[i]), TUTTI_OK);
         cr_assert_lt(tt_settings_print(&before, table, sizeof table), sizeof table);
         options_of(table, options, sizeof options);
@@ -364,7 +366,7 @@ Test(config, print_round_trip)
 Test(config, print_as_snprintf)
 {
     struct tt_settings s;
-    char whole[4096], part[64], unsliced[4096];
+    char whole[8192], part[64], unsliced[8192];
     setenv("TUTTI_MAP", "off", 1);
     cr_assert_eq(tt_settings_read(&s, "slice=64K"), TUTTI_OK);
     size_t length = tt_settings_print(&s, whole, sizeof whole);
@@ -400,7 +402,7 @@ Test(config, adopt)
     cr_expect_eq(mine.first_number, 7);
     cr_expect_not(mine.map);
     cr_expect(mine.fused);
-    char table[4096];
+    char table[8192];
     tt_settings_print(&mine, table, sizeof table);
     cr_expect(strstr(table, "# shared, rank 0: longest"), "%s", table);
     cr_expect(strstr(table, "# shared, options: for tests of counters"), "%s", table);
@@ -419,7 +421,7 @@ Test(config, adopt_bytes_from_a_wire)
 
 Test(config, variables_say_what_is_in_force)
 {
-    char table[4096];
+    char table[8192];
     setenv("TUTTI_DEBUG", "info", 1);
     setenv("TUTTI_ID", "0123456789", 1);
     unsetenv("TUTTI_DEBUG_FILE");

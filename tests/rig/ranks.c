@@ -283,9 +283,9 @@ struct ranks_paths ranks_paths(struct ranks_me *me, const tutti_comm *comm)
 {
     struct ranks_paths p = { 0 };
     tutti_query(comm, "paths", p.text, sizeof p.text);
-    int known = sscanf(
-        p.text, "line=%llu mapped=%llu copied=%llu placed=%llu", &p.line, &p.mapped, &p.copied, &p.placed);
-    ranks_expect(me, known == 4, "the paths are '%s'", p.text);
+    int known = sscanf(p.text, "line=%llu mapped=%llu copied=%llu placed=%llu pulled=%llu", &p.line,
+        &p.mapped, &p.copied, &p.placed, &p.pulled);
+    ranks_expect(me, known == 5, "the paths are '%s'", p.text);
     return p;
 }
 

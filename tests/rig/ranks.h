@@ -109,7 +109,7 @@ bool ranks_algorithms(int k, char *options, size_t bytes);
 
 /* How many bytes this rank has sent by each path, as tutti_query tells; `text`: in its words. */
 struct ranks_paths {
-    unsigned long long line, mapped, copied, placed;
+    unsigned long long line, mapped, copied, placed, pulled;
     char text[256];
 };
 struct ranks_paths ranks_paths(struct ranks_me *me, const tutti_comm *comm);

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test_pages.c: huge pages are told from small ones, by the kernel's word and by time. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "transports/pages.h"
+
+enum { HUGE = 2 << 20, BYTES = 4 * HUGE };
+
+/* On huge pages, as far as the system gives them, or small ones. */
+static uint8_t *area(int advice)
+{
+    uint8_t *memory = mmap(NULL, BYTES + HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cr_assert_neq(memory, MAP_FAILED);
+    memory += (HUGE - (uintptr_t)memory % HUGE) % HUGE;
+    madvise(memory, BYTES, advice);
+    memset(memory, 1, BYTES);
+    return memory;
+}
+
+static int count_huge(struct tt_pages *pages, uint8_t *memory, int calls)
+{
+    int huge = 0;
+    for (int i = 0; i < calls; i++)
+        huge += tt_pages_huge(pages, (uintptr_t)memory + (uintptr_t)(i % 4) * HUGE + 77, 200000);
+    return huge;
+}
+
+Test(pages, small_ones_are_never_huge)
+{
+    uint8_t *memory = area(MADV_NOHUGEPAGE);
+    for (int scans = 0; scans < 2; scans++) {
+        struct tt_pages *pages = tt_pages_open(scans == 1);
+        cr_assert_not_null(pages);
+        cr_expect_eq(count_huge(pages, memory, 4), 0, "scans %d", scans);
+        tt_pages_close(pages);
+    }
+}
+
+Test(pages, both_ways_agree)
+{
+    uint8_t *memory = area(MADV_HUGEPAGE);
+    struct tt_pages *told = tt_pages_open(true), *timed = tt_pages_open(false);
+    cr_assert(told != NULL && timed != NULL);
+    if (count_huge(told, memory, 4) < 4)
+        cr_skip_test("the system gives no huge pages, or does not tell");
+    int huge = 0;
+    for (int tries = 0; huge < 4 && tries < 20; tries++) { /* a busy machine disturbs the clock */
+        tt_pages_close(timed);
+        timed = tt_pages_open(false);
+        huge = count_huge(timed, memory, 4);
+    }
+    cr_expect_eq(huge, 4, "%d of 4 are huge by time", huge);
+    tt_pages_close(told);
+    tt_pages_close(timed);
+}
+
+Test(pages, what_changes_is_seen)
+{
+    uint8_t *memory = area(MADV_HUGEPAGE);
+    struct tt_pages *pages = tt_pages_open(true);
+    cr_assert_not_null(pages);
+    if (count_huge(pages, memory, 4) < 4)
+        cr_skip_test("the system gives no huge pages, or does not tell");
+    for (int span = 0; span < 4; span++) /* splits it */
+        mprotect(memory + span * HUGE, HUGE / 2, PROT_READ);
+    cr_expect_lt(count_huge(pages, memory, 80000), 80000, "an answer is kept for ever");
+    cr_expect_eq(count_huge(pages, memory, 4), 0);
+    tt_pages_close(pages);
+}
