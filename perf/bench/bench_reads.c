@@ -42,27 +42,31 @@ struct page { /* shared by all processes */
     pid_t pids[RANKS];
     void *send[RANKS];
     _Atomic int failed;
+    pthread_barrier_t meeting;
     _Alignas(64) _Atomic uint32_t come;
     double began[RANKS], ended[RANKS];
 };
 
 struct rank {
     struct page *page;
-    int n, me;
+    int n, me, cores;
     uint32_t round;
     tutti_comm *comm;
     uint8_t *send, *recv;
     uint64_t bytes; /* of the call, as collperf has it */
 };
 
-/* Waits for all; a rank that shares its core gives it up. */
+/* Waits for all: awake, unless ranks share cores. */
 static void meet(struct rank *r)
 {
     uint32_t all = ++r->round * (uint32_t)r->n;
+    if (r->n > r->cores) {
+        pthread_barrier_wait(&r->page->meeting);
+        return;
+    }
     atomic_fetch_add(&r->page->come, 1);
     while ((int32_t)(atomic_load(&r->page->come) - all) < 0)
-        if (r->n > 2)
-            sched_yield();
+        continue;
 }
 
 static bool read_from(struct rank *r, int peer, uint64_t at, void *to, uint64_t bytes)
@@ -161,7 +165,8 @@ static uint8_t *map_area(uint64_t bytes, enum memory memory)
     return at;
 }
 
-static void bind_to_core(int me)
+/* Returns how many cores there are. */
+static int bind_to_core(int me)
 {
     cpu_set_t all, own;
     int cores = sched_getaffinity(0, sizeof all, &all) == 0 ? CPU_COUNT(&all) : 0;
@@ -171,12 +176,13 @@ static void bind_to_core(int me)
             CPU_SET(cpu, &own);
             sched_setaffinity(0, sizeof own, &own);
         }
+    return cores;
 }
 
 static int be_rank(struct page *page, int n, int me)
 {
     struct rank r = { .page = page, .n = n, .me = me };
-    bind_to_core(me);
+    r.cores = bind_to_core(me);
     page->pids[me] = getpid();
     if (me == 0 && tutti_get_id(&page->id) != TUTTI_OK)
         exit(1);
@@ -203,6 +209,10 @@ static bool run(int n)
     if (page == MAP_FAILED)
         return false;
     fflush(stdout);
+    pthread_barrierattr_t shared;
+    pthread_barrierattr_init(&shared);
+    pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
+    pthread_barrier_init(&page->meeting, &shared, (unsigned)n);
     for (int r = 0; r < n; r++) {
         pid_t pid = fork();
         if (pid == 0) {
