@@ -225,8 +225,8 @@ static void abort_alone(struct ranks_me *me)
             ranks_expect(me, !tt_spin_is_out(words), "a kernel is out");
         }
         ranks_meet(me);
-        if (me->rank > 0 && waits)
-            ends_await(k.at.comm);
+        for (int ms = 0; ms < 10000 && waits && tutti_comm_state(k.at.comm) == TUTTI_OK; ms++)
+            ranks_sleep_us(1000);
         tutti_status state = tutti_comm_state(k.at.comm);
         ranks_expect(me, state == (me->rank == 0 || waits ? TUTTI_ABORTED : TUTTI_OK), "state %d", state);
         if (me->rank > 0 && !waits) {
