@@ -557,8 +557,7 @@ Test(api_device_spin_ends, replays_that_wait)
         { "queues=8", N, 1, replay_and_die, NULL, 1U << 1, 0 });
 }
 
-/* The communicator has failed, or has gone, at all ranks, or at one first: replays end, and what they use is
- * there. */
+/* It has failed, or has gone, at all ranks, or at one first: replays end, and what they use is there. */
 static void replay_to_the_end(struct ranks_me *me)
 {
     for (int first = -1; first < me->n; first++)
@@ -593,8 +592,7 @@ Test(api_device_spin_ends, replays_after_the_end)
         { "queues=1", 3, 3, replay_to_the_end, NULL, 0, 0 });
 }
 
-/* --- Ranks that destroy their ends as soon as they have their own results, while the worker of one is held
- * up: before it says that it has come, or before it looks at the others. */
+/* --- Ranks destroy their ends at once, while one's worker is held up before it has come, or has looked. */
 
 static struct {
     bool told; /* in which step */
