@@ -215,11 +215,10 @@ enum tt_dev_error tt_spin_enqueue_list(
  * kernel; 0: it is captured, on this stream. */
 enum tt_dev_error tt_spin_place(struct tt_spin *spin, const struct tt_spin_call *call, uint64_t last,
     void *stream, struct tt_direct_params *p);
-/* For people: "in place, where ..." */
 /* This rank is to leave for itself: its kernels leave from now on. False: one is out that may have told
- * others where the rank's buffers are, so theirs must leave, too: the communicator has to end on all ranks.
- */
+ * others where the rank's buffers are, so theirs must leave, too: it has to end on all ranks. */
 bool tt_spin_goes_alone(struct tt_spin *spin);
+/* For people: "in place, where ..." */
 const char *tt_spin_says_where(const struct tt_spin *spin);
 /* The low half of the number of the last kernel that is over, which the host may watch. */
 const _Atomic uint32_t *tt_spin_over(const struct tt_spin *spin);
