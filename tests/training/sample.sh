@@ -28,6 +28,7 @@ sampled()
 trained gpt --steps 30 -n 2 --dp 2
 trained llama --steps 2 --model llama:nano
 trained untied --steps 2 --untied --optimizer sgd --seed 5
+trained moe --steps 2 --model moe:nano --experts 4 --top-k 3 --capacity-factor 1
 
 # On any mesh the same text, which begins with the prompt and goes on beyond the window of 64.
 prompt='The words that it goes on with, on this mesh and on that: '
@@ -52,6 +53,7 @@ same_on gpt '--tp 2 --sp' '--cp 2' '--cp 2 --cp-attention ring --cp-map zigzag' 
     '--pp 2 --stage-layers 3,1' '--tp 2 --pp 2' '--kernels generic --threads 2'
 same_on llama '--tp 2' '--cp 2 --cp-attention ulysses'
 same_on untied '--pp 2'
+same_on moe '--tp 2 --sp' '--cp 2 --cp-map zigzag' '--pp 2'
 sampled gpt --prompt "$prompt" --tokens 12 --temperature 1.5
 mv "$scratch/text" "$scratch/one"
 sampled gpt --prompt "$prompt" --tokens 12 --temperature 1.5 --seed 2
@@ -75,8 +77,12 @@ echo 'the the the words, the words of the trainer' >"$scratch/words"
 grep -q '20 tokens of 457 .* of 44 bytes' "$scratch/out" || fail "data: $(cat "$scratch/out")"
 grep -q -- '--vocabulary 457' "$scratch/out" || fail "data: $(cat "$scratch/out")"
 trained pairs --steps 40 --data "$scratch/words.bin" --vocabulary 457 --context 16 --rate 0.01
-sampled pairs --tokenizer "$bpe" --prompt 'the the' --tokens 8 --temperature 0
-grep -q '^the the the words' "$scratch/text" || fail "pairs: $(cat "$scratch/text")"
+trained experts --steps 80 --data "$scratch/words.bin" --vocabulary 457 --context 16 --rate 0.01 \
+    --model moe:nano
+for name in experts pairs; do
+    sampled $name --tokenizer "$bpe" --prompt 'the the' --tokens 8 --temperature 0
+    grep -q '^the the the words' "$scratch/text" || fail "$name: $(cat "$scratch/text")"
+done
 mv "$scratch/text" "$scratch/one"
 sampled pairs --tokenizer "$bpe" --prompt 'the the' --tokens 8 --temperature 0 --tp 2
 cmp -s "$scratch/one" "$scratch/text" || fail "pairs on a mesh: another text"
@@ -96,6 +102,7 @@ refused 'words is no file of safetensors' --load "$scratch/words" --prompt a
 refused 'there is no prompt; legal is --prompt TEXT' --load "$scratch/gpt"
 refused 'there is no prompt; legal is --prompt TEXT' --load "$scratch/gpt" --prompt ''
 refused 'is of a mlp, which goes on with no text' --load "$scratch/mlp" --prompt a
+refused 'is of model moe, and --model is llama:nano' --load "$scratch/moe" --prompt a --model llama:nano
 refused 'is of model gpt, and --model is llama:nano' --load "$scratch/gpt" --prompt a --model llama:nano
 refused 'run with layers 4, and this one has 2; legal is --layers 4' --load "$scratch/gpt" --prompt a \
     --layers 2

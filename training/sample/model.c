@@ -48,13 +48,17 @@ static bool of_checkpoint(struct tr_options *o, struct tr_error *e)
         return false;
     close(file);
     const struct tr_head *head = &h.head;
-    bool gpt = !strcmp(head->model, "gpt"), llama = !strcmp(head->model, "llama");
-    bool ok =
-        (gpt || llama) ||
-        tr_fail(e, "%s is of a %s, which goes on with no text; legal is a checkpoint of a gpt or a llama",
-            o->files.load, head->model);
-    ok = ok && take_family(o, head->model, e);
+    unsigned choices = 0, experts = 0;
+    bool moe = sscanf(head->model, "moe %u of %u", &choices, &experts) == 2;
+    bool gpt = moe || !strcmp(head->model, "gpt"), llama = !strcmp(head->model, "llama");
+    bool ok = (gpt || llama) ||
+              tr_fail(e,
+                  "%s is of a %s, which goes on with no text; legal is a checkpoint of a gpt, a moe or "
+                  "a llama",
+                  o->files.load, head->model);
+    ok = ok && take_family(o, moe ? "moe" : head->model, e);
     if (ok) {
+        take(&sizes->experts, experts), take(&sizes->choices, choices);
         take(&sizes->layers, head->layers), take(&sizes->channels, head->channels);
         take(&sizes->heads, head->heads), take(&sizes->context, head->context);
         take(&sizes->vocabulary, head->vocabulary);

@@ -26,8 +26,8 @@ static const char usage[] =
     "\n"
     "Goes on with a text, on stdout as it comes. What is told of it goes to stderr.\n"
     "\n"
-    "  --load FILE            a checkpoint of a gpt or a llama, which train writes by --save FILE; or a file "
-    "of\n"
+    "  --load FILE            a checkpoint of a gpt, a moe or a llama, which train writes by --save FILE; "
+    "or\n"
     "                         safetensors with the names of GPT-2 or Llama in transformers\n"
     "  --prompt TEXT          what it goes on with\n"
     "  --tokens N             how many tokens; 200\n"
@@ -262,7 +262,7 @@ static bool prepare(
 {
     struct tr_prepared p;
     long top_k = o->model.sizes.choices;
-    o->model.sizes.choices = 0; /* of experts, which this model has not */
+    o->model.sizes.choices = 0; /* of experts: the file says how many a token has */
     *s = (struct sampling){
         .options = o, .tokenizer = tokenizer, .drawing = { o->temperature, top_k, (uint64_t)o->seed }
     };
