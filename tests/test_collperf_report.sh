@@ -67,13 +67,15 @@ done
 # --- Records say the same, in fields that come last, and one day for all rows of a run.
 expect 0 "$collperf" $few -g 2 --json
 last="\"bound\": false, \"version\": \"$version\", \"host\": \"$host\", \"cpu\": \"${cpu:-unknown}\", "
-last="$last\"kernel\": \"$(uname -s) $(uname -r)\", \"date\": \"$day\"}\$"
+last="$last\"kernel\": \"$(uname -s) $(uname -r)\", \"date\": \"$day\", \"pulled_bytes\": 0}\$"
 [ "$(grep -c "$last" "$scratch/out")" -eq 2 ] || fail "--json does not end with: $last"
 expect 0 "$collperf" all $few -g 2 --csv
-head -n 1 "$scratch/out" | grep -q ',bound,version,host,cpu,kernel,date$' || fail "the last fields of --csv"
+head -n 1 "$scratch/out" | grep -q ',bound,version,host,cpu,kernel,date,pulled_bytes$' ||
+    fail "the last fields of --csv"
 awk -F, 'NR == 1 { names = NF } NF != names { bad = 1 } END { exit bad || NR < 10 }' "$scratch/out" ||
     fail "a row of --csv has as many fields as there are names"
-[ "$(tail -n +2 "$scratch/out" | sed 's/.*,//' | sort -u | wc -l)" -eq 1 ] || fail "one run, two days"
+[ "$(awk -F, 'NR > 1 { print $(NF - 1) }' "$scratch/out" | sort -u | wc -l)" -eq 1 ] ||
+    fail "one run, two days"
 if command -v python3 >/dev/null 2>&1; then
     "$collperf" $few -g 2 --json >"$scratch/rows" 2>"$scratch/err" || fail "collperf --json"
     expect 0 python3 -c 'import json, sys
