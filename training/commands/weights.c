@@ -65,32 +65,18 @@ static bool export_entry(const struct tr_heading *h, int i, int *stored, int fro
         return false;
     if (tr_piece_sum(&piece) != entry->sums[TR_VALUES])
         return tr_fail(e, "%s is damaged: the checksum of values of %s is wrong", path, entry->name);
-    for (int part = 0; part < tr_foreign_parts(&h->head, entry); part++) {
-        struct tr_foreign f;
-        const struct tr_stored *t = &to->tensors[(*stored)++];
-        tr_foreign_of(&f, &h->head, entry, part);
-        for (int64_t k = 0; k < t->count; k++)
-            there[k] = here[tr_foreign_at(&f, k)];
-        if (!tr_safetensors_write(to, t, there, e))
-            return false;
-    }
-    return true;
+    return tr_foreign_write(h, i, stored, here, there, to, e);
 }
 
 static bool export_all(
     const struct tr_heading *h, int from, const char *path, const char *to, struct tr_error *e)
 {
     struct tr_safetensors s = { .file = -1 };
-    struct tr_foreign f;
     char part_name[TR_PATH];
     int stored = 0;
     if (!tr_file_part(part_name, to, e))
         return false;
-    for (uint32_t i = 0; i < h->head.entries; i++)
-        for (int part = 0; part < tr_foreign_parts(&h->head, &h->entries[i]); part++) {
-            tr_foreign_of(&f, &h->head, &h->entries[i], part);
-            tr_safetensors_add(&s, f.name, f.dims, f.shape);
-        }
+    tr_foreign_add(h, &s);
     float *here = tr_new((size_t)tr_longest(h), sizeof *here),
           *there = tr_new((size_t)tr_longest(h), sizeof *there);
     bool ok = tr_safetensors_make(&s, part_name, e);

@@ -136,3 +136,28 @@ bool tr_foreign_read(const struct tr_heading *h, const struct tr_saved *entry, c
             return false;
     return true;
 }
+
+void tr_foreign_add(const struct tr_heading *h, struct tr_safetensors *s)
+{
+    struct tr_foreign f;
+    for (uint32_t i = 0; i < h->head.entries; i++)
+        for (int part = 0; part < tr_foreign_parts(&h->head, &h->entries[i]); part++) {
+            tr_foreign_of(&f, &h->head, &h->entries[i], part);
+            tr_safetensors_add(s, f.name, f.dims, f.shape);
+        }
+}
+
+bool tr_foreign_write(const struct tr_heading *h, int entry, int *stored, const float *here, float *there,
+    const struct tr_safetensors *s, struct tr_error *e)
+{
+    struct tr_foreign f;
+    for (int part = 0; part < tr_foreign_parts(&h->head, &h->entries[entry]); part++) {
+        const struct tr_stored *t = &s->tensors[(*stored)++];
+        tr_foreign_of(&f, &h->head, &h->entries[entry], part);
+        for (int64_t k = 0; k < t->count; k++)
+            there[k] = here[tr_foreign_at(&f, k)];
+        if (!tr_safetensors_write(s, t, there, e))
+            return false;
+    }
+    return true;
+}

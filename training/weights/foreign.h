@@ -20,4 +20,11 @@ const struct tr_saved *tr_entry_named(const struct tr_heading *h, const char *na
 bool tr_foreign_read(const struct tr_heading *h, const struct tr_saved *entry, const struct tr_safetensors *s,
     float *here, float *there, struct tr_error *e);
 
+/* Writing: the names of all that the heading's entries become, in their order; then, after
+ * tr_safetensors_make, the elements of one entry, as a checkpoint has them. `stored`: how many tensors the
+ * entries before it gave; `there` is room for as many elements. */
+void tr_foreign_add(const struct tr_heading *h, struct tr_safetensors *s);
+bool tr_foreign_write(const struct tr_heading *h, int entry, int *stored, const float *here, float *there,
+    const struct tr_safetensors *s, struct tr_error *e);
+
 #endif
