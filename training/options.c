@@ -89,6 +89,8 @@ static const struct tr_option last[] = {
     { "save", TR_TEXT, AT(files.save),
         "a file: the state is written to it at the end; any mesh can read it" },
     { "save-every", TR_WHOLE, AT(files.save_every), "and every N steps" },
+    { "save-gradients", TR_TEXT, AT(files.save_gradients),
+        "a file: the gradients of the last step are written to it, as safetensors" },
     { "load", TR_TEXT, AT(files.load),
         "go on with the state in this file; --steps counts those done before" },
     { "prompt", TR_TEXT, AT(prompt), "sample: the text that the model goes on with" },

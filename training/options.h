@@ -24,7 +24,7 @@ struct tr_options {
     long ranks, steps, seed;
     bool ranks_as_threads;
     struct {
-        char data[512], labels[512], save[512], load[512];
+        char data[512], labels[512], save[512], save_gradients[512], load[512];
         long save_every, check_replicas; /* the latter -1: not said */
     } files;
     struct {

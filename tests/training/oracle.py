@@ -13,7 +13,9 @@ Forward passes are written down, and gradients follow by the chain rule: a Value
 came. So no derivative of the trainer is repeated here.
 """
 import importlib.util
+import json
 import pathlib
+import struct
 import sys
 
 import numpy as np
@@ -436,7 +438,32 @@ def begins(state):
             differs(f"initial {name}", p, 0 * p if name.endswith(".bias") else 0 * p + 1, 1e-30)
 
 
-def step(before, after, printed, asked):
+def read_gradients(path):
+    """What --save-gradients wrote: a head of JSON behind its length, then float32 (safetensors)."""
+    data = open(path, "rb").read()
+    (length,) = struct.unpack_from("<Q", data)
+    entries, body = json.loads(data[8 : 8 + length]), data[8 + length :]
+    of = {name: slice(*entry["data_offsets"]) for name, entry in entries.items() if name != "__metadata__"}
+    return {name: np.frombuffer(body[where], "<f4") for name, where in of.items()}
+
+
+def wrote(at, gradients, path):
+    """The norm of what a file has. In those of a GPT and a Llama the name of the embedding alone is known."""
+    found = read_gradients(path)
+    named = {"transformer.wte.weight": "wte", "model.embed_tokens.weight": "wte"}
+    for name, values in found.items():
+        own = named.get(name, name)
+        if own in gradients:
+            differs(f"{at} gradient of {own}", values, gradients[own].reshape(-1), 2e-5)
+            gradients = {key: g for key, g in gradients.items() if key != own}
+    if not named.keys() & found.keys():
+        for name in gradients:
+            differs(f"{at} no gradient of {name}", 1, 0, 0)
+    squares = sum((values.astype("f8") ** 2).sum() for values in found.values())
+    return np.sqrt(squares)
+
+
+def step(before, after, printed, asked, path):
     """The loss, the norm and the gradient of `before`, and the step that gives `after`."""
     Value.made.clear()
     w = {name: Value(parameter.values) for name, parameter in before.items()}
@@ -447,6 +474,7 @@ def step(before, after, printed, asked):
     at = f"step {before.step}"
     differs(f"{at} loss", loss.x, printed[before.step][0], 5e-7)
     differs(f"{at} norm", norm, printed[before.step][1], 5e-7)
+    differs(f"{at} norm of what was written", wrote(at, gradients, path), norm, 5e-7)
     n, rate = after.step, after.rate
     for name, (p, m, v, _) in before.items():
         g = gradients[name] * min(1, after.clip / norm)
@@ -467,14 +495,15 @@ def main(printed, *words):
     SPEC.loader.exec_module(checkpoint)
     asked = {"top": 2.0, "capacity": 0.0, "balance": 0.0, "groups": 0.0}
     asked |= {key: float(number) for key, _, number in (word.partition("=") for word in words) if number}
-    states = [checkpoint.read(word) for word in words if "=" not in word]
+    paths = [word for word in words if "=" not in word]
+    states = [checkpoint.read(path) for path in paths]
     lines = [line.split() for line in open(printed) if line[0] != "#"]
     lines = [line for line in lines if line[0] == "step"]
     losses = {int(line[1]): (float.fromhex(line[4]), float.fromhex(line[7])) for line in lines}
     if states[0].step == 0:
         begins(states[0])
-    for before, after in zip(states, states[1:]):
-        step(before, after, losses, asked)
+    for before, after, path in zip(states, states[1:], paths[1:]):
+        step(before, after, losses, asked, path + ".gradients")
     return differs.count
 
 

@@ -16,8 +16,11 @@ same()
     shift
     cases=$((cases + 1))
     for step in 0 1 2; do
+        written=
+        [ $step -eq 0 ] || written="--save-gradients $scratch/$step.gradients"
+        # shellcheck disable=SC2086 # words
         "$train" --data grammar --layers 2 --batch 3 --hex "$@" --steps $step --save "$scratch/$step" \
-            >"$scratch/printed" 2>"$scratch/said" || fail "$*: $(tail -n 1 "$scratch/said")"
+            $written >"$scratch/printed" 2>"$scratch/said" || fail "$*: $(tail -n 1 "$scratch/said")"
     done
     # shellcheck disable=SC2086 # words
     $numpy "$here/tests/training/oracle.py" "$scratch/printed" "$scratch/0" "$scratch/1" "$scratch/2" $told \

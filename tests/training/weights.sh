@@ -178,5 +178,26 @@ refused "two files are needed" export "$scratch/learned"
 refused "one word too many" export "$scratch/learned" "$scratch/none" more
 refused "cannot be written" export "$scratch/learned" "$scratch/nowhere/none"
 
+# The gradients of the last step are one file, on any mesh; oracle.sh has what stands in it.
+gradients="--data grammar --layers 2 --batch 4 --steps 2 --quiet --save-gradients"
+"$train" $gradients "$scratch/one" >"$scratch/out" 2>&1 || fail "gradients: $(cat "$scratch/out")"
+for mesh in '--dp 2 --zero 3' '--dp 2 --zero 2 --micro 2' '--tp 2 --sp' '--pp 2 --micro 2 --schedule zb-h1' \
+    '--cp 2' '--offload optimizer --recompute full'; do
+    # shellcheck disable=SC2086 # words
+    "$train" $gradients "$scratch/two" $mesh >"$scratch/out" 2>&1 || fail "$mesh: $(cat "$scratch/out")"
+    cmp -s "$scratch/one" "$scratch/two" || fail "$mesh: other gradients"
+done
+# The first step, too, which is audited if nobody asks for its gradients; and clipping comes after them.
+for clip in 1 1e-3; do
+    "$train" $gradients "$scratch/$clip" --steps 1 --clip $clip >"$scratch/out" 2>&1 ||
+        fail "clip $clip: $(cat "$scratch/out")"
+done
+cmp -s "$scratch/1" "$scratch/1e-3" || fail "gradients were clipped"
+refused "no step has any; legal is --steps 1 and more" --steps 0 --save-gradients "$scratch/none"
+refused "legal is one without the other" --servers 1 -n 2 --save-gradients "$scratch/none"
+refused "legal is one without the other" --pp 2 --micro 2 --async two --untied --clip 0 --save-gradients \
+    "$scratch/none"
+refused "nowhere/none" --steps 1 --save-gradients "$scratch/nowhere/none"
+
 [ "$failures" -eq 0 ] && echo "weights: a GPT-2 from elsewhere has its loss here, and what is written is read"
 exit "$failures"

@@ -5,6 +5,7 @@
 
 #include "training/checkpoint/checkpoint.h"
 #include "training/launch.h"
+#include "training/weights/gradients.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -22,6 +23,11 @@ bool tr_checkpointing_check(const struct tr_options *o, const struct tr_run *run
         return tr_fail(
             e, "--save-every %ld: legal are whole numbers from 0, with --save FILE", o->files.save_every);
     if (*o->files.save && !tr_checkpoint_writable(o->files.save, e))
+        return false;
+    if (*o->files.save_gradients && !o->steps)
+        return tr_fail(e, "--save-gradients with --steps 0: no step has any; legal is --steps 1 and more");
+    if (*o->files.save_gradients &&
+        !(tr_gradients_last(&run->plan, e) && tr_checkpoint_writable(o->files.save_gradients, e)))
         return false;
     if (!*o->files.load)
         return true;
@@ -187,6 +193,9 @@ bool tr_checkpointing_after(struct tr_checkpointing *k, bool *stop, struct tr_er
     *stop = asked || done >= o->steps;
     bool due = *stop || (o->files.save_every && done % o->files.save_every == 0);
     if (*o->files.save && due && !tr_checkpointing_save(k, e))
+        return false;
+    if (*o->files.save_gradients && *stop &&
+        !tr_gradients_write(k->runner, o->files.save_gradients, k->ranks, e))
         return false;
     if (asked)
         say_ended(k, asked);

@@ -150,7 +150,7 @@ static bool steps(const struct tr_options *o, struct tr_prepared *p, struct tr_c
         return tr_checkpointing_save(k, e);
     for (bool first = true; !stop; first = false) {
         long step = (long)r->step;
-        r->audited = first;
+        r->audited = first && !*o->files.save_gradients; /* an audit leaves none of them */
         bool shows = step == shown && (*o->shown.trace || o->shown.gantt);
         if ((shows && !tr_runner_time(r, e)) || !tr_runner_step(r, e) ||
             !tr_report_make(&report, r, &p->run.schedule, e))
