@@ -48,7 +48,7 @@ sed -n 's/^push.*norm/norm/p' servers | cmp -s - wanted || fail "one worker: $(c
 for options in '--servers 1 --staleness 1' '--servers 2 --staleness 0' '--servers 1'; do
     rm -f log*
     # shellcheck disable=SC2086 # words
-    run live --model mlp:nano $options --dp 3 --batch 6 --steps 6 --slow 0:3 --arrivals-log log
+    run live --model mlp:nano $options --dp 3 --batch 6 --steps 6 --slow 0:30 --arrivals-log log
     bound=${options##*staleness }
     sed -n 's/^# pushes by steps ahead: //p' all | tr ' ' '\n' | sed -n 's/:$//p' >aheads
     [ -s aheads ] || fail "$options: it does not tell how far ahead pushes were: $(cat all)"
