@@ -45,7 +45,7 @@ struct here {
     uint64_t magic;
     uint32_t version, token;
     uint8_t uuid[16]; /* of memory that ranks of one host know */
-    uint64_t offset, bytes;
+    uint64_t offset, bytes, probe_at, probe;
     int32_t rank;
 };
 
