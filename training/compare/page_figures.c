@@ -55,7 +55,7 @@ static void draw_timeline(struct tr_page *p, const struct tr_timeline *t, int ra
         snprintf(names[r], sizeof names[r], "%d", r);
         rows[r] = (struct tr_chart_row){ names[r], t->spans + t->begin[r], t->begin[r + 1] - t->begin[r] };
     }
-    tr_chart_times(p->to, rows, ranks, tr_does_names, TR_DOINGS, end, columns);
+    tr_chart_times(p->to, rows, ranks, tr_does_names, TR_DOINGS, end, NULL, columns);
 }
 
 static double share(const struct tr_timeline *t, enum tr_does what)

@@ -83,7 +83,7 @@ static bool sequence(struct drawing *d, const struct tr_demo_sizes *s)
     if (!to)
         return false;
     tr_sketch_sequence(to, s->columns, s->ranks);
-    return end(d, to, &text, "sequence parallel: each rank has a part of the tokens, and the whole model");
+    return end(d, to, &text, "sequence parallel: each rank has a part of the tokens");
 }
 
 static bool ways(struct drawing *d, int workers, int servers)
@@ -130,7 +130,7 @@ static bool zero(struct drawing *d, const struct tr_demo_sizes *s)
             bars[stage].parts[0] + bars[stage].parts[1] + bars[stage].parts[2]);
     }
     tr_chart_bars(to, bars, 4, names, 3, "numbers", 4 * all, 0);
-    return end(d, to, &text, "what a rank keeps by stages of ZeRO: values, gradients, Adam's two moments");
+    return end(d, to, &text, "stages of ZeRO: values, gradients, Adam's moments of a rank");
 }
 
 /* Kinds of the chart: forward, backward. */
@@ -154,7 +154,7 @@ static bool draw_schedule(struct drawing *d, const struct tr_schedule *s, const 
         snprintf(numbers[r], sizeof numbers[r], "%d", r);
         rows[r] = (struct tr_chart_row){ numbers[r], spans, s->count[r] };
     }
-    tr_chart_times(to, rows, s->ranks, names, 2, t->total, 96);
+    tr_chart_times(to, rows, s->ranks, names, 2, t->total, "units", 96);
     for (int r = 0; r < s->ranks; r++)
         free((void *)(uintptr_t)rows[r].spans);
     return end(d, to, &text, title);

@@ -174,13 +174,22 @@ static double time_of(const struct tr_chart_row *rows, int n, int kind)
     return sum;
 }
 
+/* In this unit; NULL: of seconds, as people say them. */
+static const char *said(double time, const char *unit, char words[TR_PAGE_TEXT])
+{
+    if (!unit)
+        return tr_page_time(time, words);
+    snprintf(words, TR_PAGE_TEXT, "%g %s", time, unit);
+    return words;
+}
+
 void tr_chart_times(FILE *to, const struct tr_chart_row *rows, int n, const char *const *names, int kinds,
-    double end, int columns)
+    double end, const char *unit, int columns)
 {
     enum { LEFT = 26, ROW = 15, BAR = 12 };
     int *cells = tr_new((size_t)n * (size_t)columns, sizeof *cells);
     double width = (double)(WIDTH - LEFT) / columns;
-    char words[TR_PAGE_TEXT], text[TR_PAGE_TEXT];
+    char words[TR_PAGE_TEXT];
     for (int r = 0; r < n; r++)
         fill_cells(cells + (ptrdiff_t)r * columns, columns, &rows[r], kinds, end);
     tr_svg_begin(to, n * ROW + LINE + 4, "what ranks do over time");
@@ -198,12 +207,11 @@ void tr_chart_times(FILE *to, const struct tr_chart_row *rows, int n, const char
                 fprintf(to, "M%g %dh%gv%dh-%gz", tr_svg_round(LEFT + c % columns * width), c / columns * ROW,
                     tr_svg_round(run * width), BAR, tr_svg_round(run * width));
         }
-        fprintf(to, "\"><title>%s: %s of all ranks</title></path>", names[k], tr_page_time(all, words));
+        fprintf(to, "\"><title>%s: %s of all ranks</title></path>", names[k], said(all, unit, words));
     }
     tr_svg_line(to, LEFT, n * ROW + 1, WIDTH, n * ROW + 1, "x", false);
     tr_svg_text(to, LEFT, n * ROW + LINE, 's', true, "0");
-    snprintf(text, sizeof text, "%s", tr_page_time(end, words));
-    tr_svg_text(to, WIDTH, n * ROW + LINE, 'e', true, text);
+    tr_svg_text(to, WIDTH, n * ROW + LINE, 'e', true, said(end, unit, words));
     tr_svg_end(to);
     free(cells);
 }

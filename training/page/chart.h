@@ -31,7 +31,7 @@ struct tr_areas {
 void tr_chart_areas(FILE *to, const struct tr_areas *a);
 
 /* What rows did when: spans of a kind, in the order of time. A cell of the chart shows what took most of it.
- * columns: cells of a row. */
+ * unit: of times; NULL: seconds. columns: cells of a row. */
 struct tr_chart_span {
     int kind;
     double from, to;
@@ -42,7 +42,7 @@ struct tr_chart_row {
     int n;
 };
 void tr_chart_times(FILE *to, const struct tr_chart_row *rows, int n, const char *const *names, int kinds,
-    double end, int columns);
+    double end, const char *unit, int columns);
 
 /* of[from * n + to]: the darker the more; `each`: so many ranks are one row. */
 void tr_chart_matrix(FILE *to, const double *of, int n, int each);

@@ -106,15 +106,15 @@ void tr_sketch_model(FILE *to, int layers, int ranks, enum tr_sketch_share share
 
 void tr_sketch_sequence(FILE *to, long tokens, int ranks)
 {
-    enum { CELLS = 24 };
-    int n = ranks < DRAWN ? ranks : DRAWN;
-    double cell = (double)WIDTH / CELLS, width = (double)WIDTH / n;
+    enum { MOST_CELLS = 24 };
+    int n = ranks < DRAWN ? ranks : DRAWN, cells = tokens < MOST_CELLS ? (int)tokens : MOST_CELLS;
+    double cell = (double)WIDTH / cells, width = (double)WIDTH / n;
     char class[16], text[48];
     tr_svg_begin(to, 112, "a sequence cut over ranks");
     snprintf(text, sizeof text, "a sequence of %ld tokens", tokens);
     tr_svg_text(to, 0, 12, 's', true, text);
-    for (int k = 0; k < CELLS; k++)
-        tr_svg_box(to, k * cell, 18, cell - 1, 14, class_of(k * n / CELLS, class), NULL);
+    for (int k = 0; k < cells; k++)
+        tr_svg_box(to, k * cell, 18, cell - 1, 14, class_of(k * n / cells, class), NULL);
     for (int r = 0; r < n; r++) {
         double left = r * width + 4;
         tr_svg_line(to, left + width / 2 - 4, 36, left + width / 2 - 4, 52, "x", true);
