@@ -48,6 +48,14 @@ static void *work(void *caller)
     return NULL;
 }
 
+static void give_back(struct tr_caller *c)
+{
+    pthread_cond_destroy(&c->moved);
+    pthread_mutex_destroy(&c->lock);
+    free(c->ring);
+    free(c);
+}
+
 struct tr_caller *tr_caller_start(void (*begin)(void *context), void (*call)(void *context, void *what),
     void *context, int64_t bytes, struct tr_error *e)
 {
@@ -56,11 +64,12 @@ struct tr_caller *tr_caller_start(void (*begin)(void *context), void (*call)(voi
     c->ring = tr_new(CALLS, (size_t)bytes);
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->moved, NULL);
-    if (pthread_create(&c->thread, NULL, work, c) == 0)
+    int status = pthread_create(&c->thread, NULL, work, c);
+    if (status == 0)
         return c;
-    free(c->ring);
-    free(c);
-    tr_fail(e, "a thread that sends beside the list cannot be started");
+    give_back(c);
+    tr_fail(e, "a thread that sends beside the list cannot be started: %s; legal is --ranks-as processes",
+        strerror(status));
     return NULL;
 }
 
@@ -93,8 +102,5 @@ void tr_caller_stop(struct tr_caller *c)
     pthread_cond_broadcast(&c->moved);
     pthread_mutex_unlock(&c->lock);
     pthread_join(c->thread, NULL);
-    pthread_cond_destroy(&c->moved);
-    pthread_mutex_destroy(&c->lock);
-    free(c->ring);
-    free(c);
+    give_back(c);
 }
