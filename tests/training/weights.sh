@@ -197,6 +197,8 @@ refused "no step has any; legal is --steps 1 and more" --steps 0 --save-gradient
 refused "legal is one without the other" --servers 1 -n 2 --save-gradients "$scratch/none"
 refused "legal is one without the other" --pp 2 --micro 2 --async two --untied --clip 0 --save-gradients \
     "$scratch/none"
+refused "with --schedule zb-h2: its ranks update before all" --pp 2 --micro 4 --schedule zb-h2 --clip 0 \
+    --save-gradients "$scratch/none"
 refused "nowhere/none" --steps 1 --save-gradients "$scratch/nowhere/none"
 
 [ "$failures" -eq 0 ] && echo "weights: a GPT-2 from elsewhere has its loss here, and what is written is read"

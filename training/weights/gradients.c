@@ -58,9 +58,12 @@ bool tr_gradients_write(const struct tr_runner *r, const char *path, tutti_comm 
 
 bool tr_gradients_last(const struct tr_plan *p, struct tr_error *e)
 {
-    const char *why = p->pipeline.async || p->pipeline.no_flush ? "an asynchronous pipeline"
-                      : p->mesh.servers                         ? "--servers"
-                                                                : NULL;
+    if (p->pipeline.no_flush)
+        return tr_fail(e,
+            "--save-gradients with --schedule %s: its ranks update before all have their gradients, and keep "
+            "none; legal is another schedule",
+            p->pipeline.schedule);
+    const char *why = p->pipeline.async ? "--async" : p->mesh.servers ? "--servers" : NULL;
     return !why ||
            tr_fail(e,
                "--save-gradients with %s: gradients do not outlive the updates that use them; legal is "
