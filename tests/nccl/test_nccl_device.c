@@ -55,30 +55,32 @@ static void reach_peers(struct nccl_desk *d, ncclWindow_t window, int *mine, int
         "lsaRank is 1|ncclGetPeerDevicePointer");
 }
 
-/* Memory of ncclMemAlloc, registered or not, on two streams. */
+/* Memory of ncclMemAlloc, registered or not, on two streams. The window is a part of its allocation. */
 static void device_memory(struct nccl_desk *d)
 {
+    enum { BEFORE = 4096 };
     void *memory[2] = { NULL, NULL }, *handle = NULL, *found = NULL, *other = NULL;
     ncclWindow_t window = NULL;
     int *host = nccl_memory(d, BYTES);
     for (int i = 0; i < 2; i++)
-        OK(ncclMemAlloc(&memory[i], BYTES));
+        OK(ncclMemAlloc(&memory[i], BEFORE + BYTES));
     if (memory[1] == NULL)
         return;
+    void *part = (char *)memory[1] + BEFORE;
     OK(ncclCommRegister(d->comm, memory[0], BYTES, &handle));
-    OK(ncclCommWindowRegister(d->comm, memory[1], BYTES, &window, NCCL_WIN_COLL_SYMMETRIC));
+    OK(ncclCommWindowRegister(d->comm, part, BYTES, &window, NCCL_WIN_COLL_SYMMETRIC));
     EXPECT(handle != NULL && window != NULL);
     OK(ncclWinGetUserPtr(d->comm, window, &found));
-    EXPECT(found == memory[1]);
-    reach_peers(d, window, memory[1], host);
+    EXPECT(found == part);
+    reach_peers(d, window, part, host);
     fine(d, d->dev->stream.create(&other));
     for (int round = 0; round < 3; round++) {
         void *stream = round % 2 == 0 ? d->stream : other;
         for (int i = 0; i < COUNT; i++)
             host[i] = i + round;
         fine(d, d->dev->copy(memory[0], host, BYTES, stream));
-        OK(ncclAllReduce(memory[0], memory[1], COUNT, ncclInt, ncclSum, d->comm, stream));
-        fine(d, d->dev->copy(host, memory[1], BYTES, stream));
+        OK(ncclAllReduce(memory[0], part, COUNT, ncclInt, ncclSum, d->comm, stream));
+        fine(d, d->dev->copy(host, part, BYTES, stream));
         fine(d, d->dev->stream.sync(stream));
         EXPECT(host[COUNT - 1] == d->me->n * (COUNT - 1 + round) && host[0] == d->me->n * round);
     }
