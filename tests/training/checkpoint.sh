@@ -149,6 +149,8 @@ told()
         $falls --steps 2 --warmup 1 --rate-min 0.0001 --load learned
     told '; the rate went by --rate-schedule cosine --warmup 1 --rate-steps 1 --rate-min 0.0001' \
         --data grammar --steps 2 --load learned
+    told '; the rate went by --rate-schedule cosine --warmup 1 --rate-steps 1 --rate-min 0.0001' \
+        $falls --steps 2 --warmup 1 --rate-min 0.0002 --rate-steps 1 --load learned
     "$train" --data grammar --steps 1 --save learned >out 2>said || fail "constant: $(cat said)"
     told '; the rate went by --rate-schedule constant --warmup 0' --data grammar --steps 2 --warmup 1 \
         --load learned

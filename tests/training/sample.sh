@@ -28,7 +28,7 @@ sampled()
 trained gpt --steps 30 -n 2 --dp 2
 trained llama --steps 2 --model llama:nano
 trained untied --steps 2 --untied --optimizer sgd --seed 5
-trained moe --steps 2 --model moe:nano --experts 4 --top-k 3 --capacity-factor 1
+trained moe --steps 2 --model moe:nano --experts 4 --top-k 3 --capacity-factor 1 --untied
 
 # On any mesh the same text, which begins with the prompt and goes on beyond the window of 64.
 prompt='The words that it goes on with, on this mesh and on that: '
