@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_caller.c: calls that a thread makes for a rank: in order, each once, also if more are given than its ring
- * holds; who waits for one goes on when it has been made, and not before. */
+/* test_caller.c: calls that a thread makes for a rank: in order, each once, also if more are given than its
+ * ring holds; who waits for one goes on when it has been made, and not before. */
 #include <criterion/criterion.h>
 #include <stdatomic.h>
 #include <unistd.h>
