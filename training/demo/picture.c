@@ -139,7 +139,7 @@ static bool draw_schedule(struct drawing *d, const struct tr_schedule *s, const 
 {
     static const char *const names[] = { "forward", "backward" };
     struct tr_chart_row rows[TR_DEMO_RANKS];
-    char numbers[TR_DEMO_RANKS][8], *text;
+    char numbers[TR_DEMO_RANKS][12], *text;
     size_t size;
     FILE *to = begin(&text, &size);
     if (!to)
