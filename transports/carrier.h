@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { TT_CARRIER_VERSION = 3, TT_CARRIER_ADDRESS = 184 };
+enum { TT_CARRIER_VERSION = 4, TT_CARRIER_ADDRESS = 184 };
 
 struct tt_carrier_address {
     uint16_t bytes; /* 0: there is no carrier */
@@ -25,9 +25,9 @@ struct tt_carrier_head { /* what goes before the bytes of each message */
     int32_t from;
     uint8_t kind, class;
     uint8_t reserved[6];
-    uint32_t released[2];
+    uint64_t released[2];
 };
-_Static_assert(sizeof(struct tt_carrier_head) == 40, "it goes over a network");
+_Static_assert(sizeof(struct tt_carrier_head) == 48, "it goes over a network");
 
 struct tt_carrier_params {
     int n; /* ranks */

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -36,15 +35,14 @@ static void free_endpoint(struct tcp_endpoint *e)
 {
     tt_tcp_carrier_close(e);
     for (int r = 0; e->peers != NULL && r < e->head.n; r++) {
-        tt_tcp_hang_up(&e->peers[r].fd);
+        tt_tcp_part(e, r);
         tt_tcp_hang_up(&e->peers[r].theirs_fd);
     }
     tt_tcp_thread_free(e);
     tt_tcp_sleep_close(e);
     if (e->listener >= 0)
         tt_clofork_close(e->listener);
-    if (e->wake >= 0)
-        close(e->wake);
+    tt_tcp_server_leave(e);
     if (e->memory != NULL)
         munmap(e->memory, e->memory_bytes);
     pthread_mutex_destroy(&e->end.aborting);
@@ -59,7 +57,8 @@ static void free_endpoint(struct tcp_endpoint *e)
 
 static uint64_t rooms_bytes(const struct tcp_endpoint *e) /* of a link */
 {
-    return 2 * (TCP_ROOMS * tt_tcp_room_bytes(&e->head) + TCP_SLOTS * TCP_COPY_BYTES);
+    uint64_t slot_bytes = TCP_COPY_BYTES + TCP_FEW_BYTES;
+    return 2 * (TCP_ROOMS * tt_tcp_room_bytes(&e->head) + TCP_SLOTS * slot_bytes);
 }
 
 static uint64_t talk_bytes(const struct tcp_endpoint *e) /* of all peers */
@@ -117,7 +116,7 @@ static struct tcp_endpoint *new_endpoint(const struct tt_endpoint_params *params
         return NULL;
     memset(e, 0, sizeof *e);
     e->params = *params;
-    e->listener = e->wake = -1;
+    e->listener = -1;
     e->end.first_claimer = TT_NONE;
     pthread_mutex_init(&e->end.aborting, NULL);
     pthread_mutex_init(&e->driving, NULL);
@@ -160,13 +159,12 @@ static tutti_status listen_for_peers(struct tcp_endpoint *e, struct tcp_address 
         return status;
     if (!found) /* of this host alone: there is no other */
         mine->net = (struct tt_net){ .family = TT_FAMILY_IPV4, .address = { 127, 0, 0, 1 } };
-    e->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     tt_clofork_lock(); /* a child that kept a socket would hide that this rank has died */
     e->listener = tt_net_listen(&mine->net);
     tt_clofork_add(e->listener);
     tt_clofork_unlock();
     tt_net_print(&mine->net, text);
-    if (e->wake < 0 || e->listener < 0 || getrandom(e->token, sizeof e->token, 0) != sizeof e->token)
+    if (e->listener < 0 || getrandom(e->token, sizeof e->token, 0) != sizeof e->token)
         return tt_fail_errno(
             TUTTI_SYSTEM_ERROR, "rank %d cannot listen at %s for ranks of other hosts", e->head.me, text);
     memcpy(mine->token, e->token, sizeof mine->token);
@@ -216,7 +214,9 @@ static tutti_status open_endpoint(
     struct tcp_endpoint *e = new_endpoint(params);
     if (e == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "tcp: no memory for an endpoint of %d ranks", params->n);
-    tutti_status status = listen_for_peers(e, &mine);
+    tutti_status status = tt_tcp_server_join(e);
+    if (status == TUTTI_OK)
+        status = listen_for_peers(e, &mine);
     if (status == TUTTI_OK)
         status = choose_congestion(e);
     if (status == TUTTI_OK)
@@ -304,7 +304,7 @@ static void close_endpoint(struct tt_endpoint *head)
     struct tcp_endpoint *e = of(head);
     e->close_ns = tt_deadline_ns(TCP_CLOSE_MS);
     if (e->connected)
-        tt_tcp_thread_stop(e);
+        tt_tcp_server_end(e);
     free_endpoint(e);
 }
 
@@ -382,7 +382,7 @@ static void hand_over(struct tt_link *link, struct tcp_slot *slot, uint64_t numb
     atomic_store_explicit(&slot->state, TCP_FULL, memory_order_release);
     if (link->peer == e->head.me)
         return;
-    atomic_fetch_or(&((struct tcp_link *)(void *)link)->full, 1u << (number % TCP_SLOTS));
+    atomic_fetch_or(&((struct tcp_link *)(void *)link)->full, UINT64_C(1) << (number % TCP_SLOTS));
     tt_tcp_drive(e, link->peer, true);
 }
 

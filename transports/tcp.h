@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* tcp.h: messages between hosts by TCP, and what ranks of other hosts tell each other besides; what its files
  * share. tcp.c has the endpoint and its links, tcp_control.c the control table, tcp_wire.c what goes over a
- * connection, tcp_thread.c the connections and the endpoint's thread, tcp_sleep.c the sleep of a caller.
+ * connection, tcp_sleep.c the sleep of a caller; tcp_thread.h the thread of the process, and connections.
  *
  *     rank 0                        rank 2
  *     fd <---- messages, words ----> fd         a connection goes both ways, and is made by the first that
@@ -14,7 +14,7 @@
  *
  * Whoever needs something drives: the caller, when what it looks for is not there, reads and writes by
  * itself, and where it has peers on other hosts alone it sleeps in poll; else the thread does. One of them at
- * a time (`driving`). While the caller drives, or sleeps so, the thread naps.
+ * a time (`driving`). While the caller drives, or sleeps so, the thread leaves the endpoint alone.
  *
  * Each word has one writer at a time:
  *
@@ -34,14 +34,15 @@
 #include "transports/carrier.h"
 #include "transports/transport.h"
 
-#define TCP_MAGIC UINT64_C(0x0008706374747574) /* "tuttcp", and the version of what follows */
+#define TCP_MAGIC UINT64_C(0x0009706374747574) /* "tuttcp", and the version of what follows */
 enum { TCP_TOKEN_BYTES = 16, TCP_COPY_BYTES = 8 << 10, TCP_BUFFER_BYTES = 16 << 10, TCP_PAGE = 4096 };
+enum { TCP_FEW_BYTES = 512 }; /* so few go as one part with their head, and lie close together */
 enum { TCP_PATH_BYTES = 4096 };
 enum { TCP_CLOSE_MS = 2000 }; /* so long a rank that closes waits for peers to take what it sent */
 /* Slots are many, so that who only sends few bytes need not wait for its peer after each few of them. Long
  * messages have room for TT_SLOTS: the slots that are so many apart share it, and one of them may be long. */
-enum { TCP_SLOTS = 32, TCP_ROOMS = TT_SLOTS };
-_Static_assert(TCP_SLOTS % TCP_ROOMS == 0 && TCP_SLOTS <= 32, "a frame has a bit for each");
+enum { TCP_SLOTS = 64, TCP_ROOMS = TT_SLOTS };
+_Static_assert(TCP_SLOTS % TCP_ROOMS == 0 && TCP_SLOTS <= 64, "a frame has a bit for each");
 /* Releases that a peer is told of by themselves: so many, or so many of long messages. */
 enum { TCP_TOLD_AT = TCP_SLOTS / 2, TCP_LONG_TOLD_AT = TCP_ROOMS / 2 };
 
@@ -89,8 +90,9 @@ struct tcp_slot {
 struct tcp_link {
     struct tt_link head; /* first */
     struct tcp_slot *out, *in; /* TCP_SLOTS, and behind them as many; in: also what a rank sends to itself */
-    uint8_t *rooms; /* TCP_ROOMS for out, as many for in, of slot_bytes each; and TCP_COPY_BYTES a slot */
-    _Atomic uint32_t full; /* a bit for each slot of `out` that is FULL; set after its state */
+    /* TCP_ROOMS for out, as many for in, of slot_bytes each; then TCP_COPY_BYTES a slot; then few */
+    uint8_t *rooms;
+    _Atomic uint64_t full; /* a bit for each slot of `out` that is FULL; set after its state */
     _Atomic uint32_t releases; /* DONE slots of `in`, of which the peer has not been told */
     _Atomic uint32_t long_releases; /* of them, those of long messages */
 };
@@ -141,8 +143,8 @@ enum tcp_kind {
 struct tcp_frame { /* as on the wire; `bytes` of payload follow */
     uint8_t kind, class;
     uint16_t aborted; /* of a goodbye: this rank has aborted its end alone; else 0 */
-    uint32_t released[TT_CLASSES]; /* a bit for each slot */
     uint32_t signature;
+    uint64_t released[TT_CLASSES]; /* a bit for each slot */
     uint64_t number; /* of a message, an operation; of a claim, a cause: who found it; else: completed */
     uint64_t bytes;
 };
@@ -251,19 +253,16 @@ struct tcp_endpoint {
     tcp_word *refused; /* what this rank refused: a cell with 1 + the numbers, or 0, of a collective, and of a
                         * receive from each rank and a send to it; and the last text */
 
-    int listener, wake; /* wake: an eventfd */
+    int listener;
     uint8_t token[TCP_TOKEN_BYTES];
-    struct tcp_watch *watch; /* of the thread: what it polls */
-    pthread_t thread;
+    struct tcp_server *server; /* the thread of this process; tcp_thread.h */
+    struct tcp_watch *watch; /* what it has of this endpoint */
     pthread_mutex_t driving;
     bool connected, deaf; /* deaf: buffers are given back, so no message is read or written any more */
     _Atomic uint32_t looks; /* connections that were made only to ask */
     struct { /* how often the caller drove, and how many of these turns the thread has seen */
         _Atomic uint32_t taken;
-        uint32_t seen, watched; /* watched: when it last slept */
-        bool needed; /* the thread has what only it does, and does not give way to a caller that sleeps */
-        int64_t nap_ns; /* its next nap while the caller drives; 0: the shortest */
-        bool accepts; /* it takes connections, for it has a descriptor for one. With `driving` */
+        uint32_t seen, watched; /* watched: when it last looked for the carrier */
         struct tcp_sleep *asleep; /* what the caller polls when it sleeps */
         _Atomic bool stopped; /* the thread waits for its own turn: the caller takes none */
     } turns;
@@ -296,14 +295,17 @@ static inline uint8_t *tt_tcp_make_room(const struct tcp_link *link, struct tcp_
 {
     uint64_t room_bytes = tt_tcp_room_bytes(link->head.endpoint), i = (uint64_t)(slot - link->out);
     uint64_t room = i / TCP_SLOTS * TCP_ROOMS + i % TCP_ROOMS;
-    slot->memory = link->rooms + (tt_tcp_is_long(bytes) ? room * room_bytes
-                                                        : 2 * TCP_ROOMS * room_bytes + i * TCP_COPY_BYTES);
+    uint64_t copies = 2 * TCP_ROOMS * room_bytes, few = copies + (uint64_t)2 * TCP_SLOTS * TCP_COPY_BYTES;
+    uint64_t at = tt_tcp_is_long(bytes)    ? room * room_bytes
+                  : bytes <= TCP_FEW_BYTES ? few + i * TCP_FEW_BYTES
+                                           : copies + i * TCP_COPY_BYTES;
+    slot->memory = link->rooms + at;
     return slot->memory;
 }
 /* A FULL slot of `out` comes into another state. */
 static inline void tt_tcp_take_full(struct tcp_link *link, struct tcp_slot *slot, enum tcp_state state)
 {
-    atomic_fetch_and(&link->full, ~(1u << (slot - link->out)));
+    atomic_fetch_and(&link->full, ~(UINT64_C(1) << (slot - link->out)));
     atomic_store(&slot->state, state);
 }
 
@@ -332,6 +334,9 @@ static inline void tt_tcp_let_go(struct tcp_endpoint *e, struct tcp_slot *slot)
 }
 /* With `driving`: hands the carrier what is to be said to this peer. */
 void tt_tcp_carry(struct tcp_endpoint *e, int rank);
+/* The same, for a caller: a message goes at once, since the peer waits for it; else what has come is taken
+ * before. */
+void tt_tcp_carry_first(struct tcp_endpoint *e, int rank, bool news);
 /* The peer has said goodbye, and what it sent before by a carrier is not all here: its connections stay. */
 static inline bool tt_tcp_is_leaving(const struct tcp_peer *p)
 {
@@ -358,7 +363,7 @@ void tt_tcp_write(struct tcp_endpoint *e, int rank);
 /* Parts of that, which a carrier shares. */
 struct tcp_slot *tt_tcp_find_full(struct tcp_endpoint *e, int rank, uint8_t *class);
 bool tt_tcp_releases_are_news(struct tcp_endpoint *e, int rank);
-void tt_tcp_collect_releases(struct tcp_endpoint *e, int rank, uint32_t released[TT_CLASSES]);
+void tt_tcp_collect_releases(struct tcp_endpoint *e, int rank, uint64_t released[TT_CLASSES]);
 bool tt_tcp_take_releases(struct tcp_endpoint *e, int rank, const struct tcp_frame *f);
 /* Returns where the bytes of a message go that comes; NULL: its slot is not free. */
 uint8_t *tt_tcp_place_of(struct tcp_endpoint *e, int rank, unsigned class, uint64_t number, uint64_t bytes);
@@ -374,20 +379,27 @@ bool tt_tcp_has_news(struct tcp_endpoint *e, int rank);
 void tt_tcp_decide(struct tcp_endpoint *e);
 /* Lets the caller of the rank that decided know, once all others have been told. */
 void tt_tcp_end_when_told(struct tcp_endpoint *e);
-/* Closes a connection, if there is one. */
+/* Closes a descriptor, if there is one. */
 static inline void tt_tcp_hang_up(int *fd)
 {
     if (*fd >= 0)
         tt_clofork_close(*fd);
     *fd = -1;
 }
+/* Closes the connection with a peer, if there is one. */
+void tt_tcp_part(struct tcp_endpoint *e, int rank);
 /* The peer is in this state from now on; the connection with it is closed. */
 void tt_tcp_lose(struct tcp_endpoint *e, int rank, enum tt_peer_state state);
 
+/* From here to `leave` the process has a thread for its endpoints, or is to have one. */
+tutti_status tt_tcp_server_join(struct tcp_endpoint *e);
+void tt_tcp_server_leave(struct tcp_endpoint *e);
+/* From now on the thread serves this endpoint. */
 tutti_status tt_tcp_thread_start(struct tcp_endpoint *e);
+tutti_status tt_tcp_server_begin(struct tcp_endpoint *e);
 /* Lets the thread say all that is still to be said, and goodbye; returns when each peer has taken it, or has
  * gone, at the latest at close_ns. */
-void tt_tcp_thread_stop(struct tcp_endpoint *e);
+void tt_tcp_server_end(struct tcp_endpoint *e);
 void tt_tcp_thread_free(struct tcp_endpoint *e);
 
 extern const struct tt_transport tt_tcp;

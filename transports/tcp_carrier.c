@@ -258,6 +258,21 @@ void tt_tcp_carry(struct tcp_endpoint *e, int rank)
     }
 }
 
+void tt_tcp_carry_first(struct tcp_endpoint *e, int rank, bool news)
+{
+    struct tcp_peer *p = &e->peers[rank];
+    uint8_t class;
+    if (news && tt_tcp_find_full(e, rank, &class) != NULL) {
+        tt_tcp_carry(e, rank);
+        return;
+    }
+    e->carries->progress(e->carrier);
+    tt_tcp_keep_promises(e, rank);
+    if (news || atomic_load(&p->slots.want) == TCP_WANTS || p->carried.greet ||
+        tt_tcp_releases_are_news(e, rank))
+        tt_tcp_carry(e, rank);
+}
+
 bool tt_tcp_is_greeting(const struct tcp_peer *p)
 {
     return (p->carried.greet || p->carried.speaking) && p->carried.refused_ns == 0;

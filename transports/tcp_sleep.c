@@ -2,9 +2,7 @@
 /* tcp_sleep.c: how the caller sleeps where all its peers are on other hosts: in poll, for its own
  * connections, and for an eventfd that stands for its bell. What comes wakes it, and nobody in between. A
  * thread that read it and rang would be woken first, where the system handles packets, and would draw the
- * caller to that core.
- *
- * The thread is woken for what only it does: connections that begin. */
+ * caller to that core. For what only the thread does, connections that begin, that one is woken. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -16,8 +14,7 @@
 #include "base/status.h"
 #include "transports/tcp.h"
 
-enum { POLLED_EVENT, POLLED_LISTENER, POLLED_PEERS };
-enum { YIELD_NS = 50000 }; /* to the thread */
+enum { POLLED_EVENT, POLLED_PEERS };
 
 struct tcp_sleep {
     int event; /* an eventfd */
@@ -32,8 +29,6 @@ static nfds_t list(struct tcp_endpoint *e)
     nfds_t count = POLLED_PEERS;
     s->polled[POLLED_EVENT] = (struct pollfd){ .fd = s->event, .events = POLLIN };
     pthread_mutex_lock(&e->driving);
-    s->polled[POLLED_LISTENER] =
-        (struct pollfd){ .fd = e->turns.accepts ? e->listener : -1, .events = POLLIN };
     for (int at = 0, r; (r = tt_tcp_next(e, false, &at)) != TT_NONE;) {
         const struct tcp_peer *p = &e->peers[r];
         if (atomic_load(&p->connection) != TCP_OPEN || tt_tcp_is_leaving(p))
@@ -55,10 +50,6 @@ static void serve(struct tcp_endpoint *e, nfds_t count)
     for (nfds_t i = POLLED_PEERS; i < count; i++)
         if (s->polled[i].revents != 0)
             tt_tcp_drive(e, s->ranks[i], false);
-    if (s->polled[POLLED_LISTENER].revents != 0) {
-        tt_tcp_wake(e);
-        tt_nap_ns(YIELD_NS);
-    }
 }
 
 static void sleep_in_poll(void *endpoint, uint32_t ticket, int64_t ns)

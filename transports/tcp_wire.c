@@ -28,7 +28,6 @@ enum { TURN_BYTES = 4 << 20 }; /* read or written of one peer before the next ha
 /* At most so much is written at once where the system paces. What is longer waits there for a timer of its
  * own, and the rate that the system sees, and paces by, falls to a third: by BBR, between near hosts. */
 enum { PACED_BYTES = 192 << 10 };
-enum { FEW_BYTES = 512 }; /* so few are copied to go as one part with their head, which takes less time */
 enum { TELL_MS = 1000 }; /* so long the rank that decides waits for others to take its word */
 
 /* --- The end of a communicator */
@@ -87,7 +86,7 @@ void tt_tcp_decide(struct tcp_endpoint *e)
 void tt_tcp_lose(struct tcp_endpoint *e, int rank, enum tt_peer_state state)
 {
     struct tcp_peer *p = &e->peers[rank];
-    tt_tcp_hang_up(&p->fd);
+    tt_tcp_part(e, rank);
     tt_tcp_hang_up(&p->theirs_fd);
     if (e->carrier != NULL)
         e->carries->drop(e->carrier, rank, state == TT_PEER_SILENT);
@@ -109,7 +108,7 @@ bool tt_tcp_take_releases(struct tcp_endpoint *e, int rank, const struct tcp_fra
     if (f->released[0] != 0 || f->released[1] != 0)
         atomic_store(&e->peers[rank].slots.want, TCP_ENOUGH);
     for (unsigned c = 0; c < TT_CLASSES; c++)
-        for (unsigned bits = f->released[c], i = 0; bits != 0; bits >>= 1, i++) {
+        for (uint64_t bits = f->released[c], i = 0; bits != 0; bits >>= 1, i++) {
             struct tcp_slot *slot = &tt_tcp_link_of(e, c, rank)->out[i];
             if ((bits & 1) == 0)
                 continue;
@@ -301,15 +300,15 @@ struct tcp_slot *tt_tcp_find_full(struct tcp_endpoint *e, int rank, uint8_t *cla
 {
     for (uint8_t c = 0; c < TT_CLASSES; c++) {
         struct tcp_link *link = tt_tcp_link_of(e, c, rank);
-        uint32_t full = atomic_load_explicit(&link->full, memory_order_acquire);
+        uint64_t full = atomic_load_explicit(&link->full, memory_order_acquire);
         *class = c;
         if (full != 0)
-            return &link->out[__builtin_ctz(full)];
+            return &link->out[__builtin_ctzll(full)];
     }
     return NULL;
 }
 
-void tt_tcp_collect_releases(struct tcp_endpoint *e, int rank, uint32_t released[TT_CLASSES])
+void tt_tcp_collect_releases(struct tcp_endpoint *e, int rank, uint64_t released[TT_CLASSES])
 {
     for (unsigned c = 0; c < TT_CLASSES; c++) {
         struct tcp_link *link = tt_tcp_link_of(e, c, rank);
@@ -319,7 +318,7 @@ void tt_tcp_collect_releases(struct tcp_endpoint *e, int rank, uint32_t released
                 atomic_fetch_sub(&link->releases, 1);
                 if (tt_tcp_is_long(link->in[i].bytes))
                     atomic_fetch_sub(&link->long_releases, 1);
-                released[c] |= 1u << i;
+                released[c] |= UINT64_C(1) << i;
             }
     }
 }
@@ -539,10 +538,10 @@ static bool next_frame(struct tcp_endpoint *e, int rank)
     return closing && begin(e, rank, frame, NULL);
 }
 
-/* Writes a frame of few bytes, of which nothing is written yet. */
+/* Writes a frame of few bytes, of which nothing is written yet, as one part, which takes less time. */
 static ssize_t write_few(const struct tcp_peer *p, const struct tcp_transfer *t)
 {
-    uint8_t few[sizeof t->frame + FEW_BYTES];
+    uint8_t few[sizeof t->frame + TCP_FEW_BYTES];
     memcpy(few, &t->frame, sizeof t->frame);
     if (t->frame.bytes > 0)
         memcpy(few + sizeof t->frame, t->payload, t->frame.bytes);
@@ -565,7 +564,7 @@ static ssize_t write_rest(const struct tcp_peer *p, struct tcp_transfer *t)
 /* Writes as much as the socket takes; false if that is nothing. That a peer is gone is found by reading. */
 static bool write_some(struct tcp_peer *p, struct tcp_transfer *t)
 {
-    bool few = t->at == 0 && t->frame.bytes <= FEW_BYTES;
+    bool few = t->at == 0 && t->frame.bytes <= TCP_FEW_BYTES;
     ssize_t put = few ? write_few(p, t) : write_rest(p, t);
     if (put > 0)
         t->at += (uint64_t)put;

@@ -159,6 +159,17 @@ void tt_nap_ns(int64_t ns)
         continue;
 }
 
+bool tt_lock_within(pthread_mutex_t *lock, int64_t ns)
+{
+    int64_t until_ns = tt_now_ns() + ns;
+    while (pthread_mutex_trylock(lock) != 0) {
+        if (tt_now_ns() >= until_ns)
+            return false;
+        sched_yield();
+    }
+    return true;
+}
+
 void tt_sleep_ms(int ms)
 {
     tt_nap_ns((int64_t)ms * 1000000);
@@ -178,23 +189,21 @@ static bool rung(const struct tt_wait *w)
     return false;
 }
 
-void tt_doorbell_begin_watch(struct tt_doorbell *bell)
+void tt_doorbell_watch(struct tt_doorbell *bell, int event)
 {
-    atomic_store(&bell->watched, 1);
+    atomic_store(&bell->watched, event < 0 ? 0 : (uint32_t)event + 1);
 }
 
-void tt_doorbell_watch(struct tt_doorbell *bell, int64_t ns)
+bool tt_doorbell_is_watched(const struct tt_doorbell *bell)
 {
-    struct timespec timeout = to_timespec(ns);
-    if (atomic_load(&bell->sleeping) == 0 || atomic_load(&bell->polled) != 0)
-        syscall(SYS_futex, &bell->watched, FUTEX_WAIT, 1, &timeout, NULL, 0);
-    atomic_store(&bell->watched, 0);
+    return atomic_load(&bell->watched) != 0;
 }
 
-void tt_doorbell_end_watch(struct tt_doorbell *bell)
+static void tell_watcher(struct tt_doorbell *bell)
 {
-    if (atomic_load(&bell->watched) != 0 && atomic_exchange(&bell->watched, 0) != 0)
-        syscall(SYS_futex, &bell->watched, FUTEX_WAKE, 1, NULL, NULL, 0);
+    uint32_t event = atomic_load(&bell->watched) != 0 ? atomic_exchange(&bell->watched, 0) : 0;
+    if (event != 0)
+        eventfd_write((int)event - 1, 1);
 }
 
 static void arm(struct tt_wait *w)
@@ -206,7 +215,7 @@ static void arm(struct tt_wait *w)
     for (int i = 0; i < w->nbells; i++) {
         atomic_fetch_add(&w->bells[i]->sleeping, 1);
         if (!w->polls_by)
-            tt_doorbell_end_watch(w->bells[i]);
+            tell_watcher(w->bells[i]);
     }
     w->unsure |=
         !tt_fence_heavy(); /* `sleeping` before the last poll, and the ringers' data before their look */
@@ -377,7 +386,7 @@ static void leave_polled(struct tt_wait *w)
     w->polls_by = false;
     atomic_store(&w->bells[0]->polled, 0);
     if (w->asleep_ns != 0 && tt_now_ns() - w->asleep_ns > LONG_NS)
-        tt_doorbell_end_watch(w->bells[0]);
+        tell_watcher(w->bells[0]);
 }
 
 void tt_wait_awake(struct tt_wait *w)

@@ -13,6 +13,7 @@
  * no ring, would be a lost wake-up: it is counted, and tests demand that the count stays 0. */
 #ifndef TT_BASE_WAIT_H
 #define TT_BASE_WAIT_H
+#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -25,19 +26,19 @@ enum { TT_TICK_MS = 100, TT_WAIT_BELLS = 64 };
 struct tt_doorbell { /* in shared memory, alone in its cache line */
     _Alignas(64) _Atomic uint32_t word;
     _Atomic uint32_t sleeping; /* how many do, or are about to */
-    _Atomic uint32_t watched; /* somebody waits for the first of them */
+    _Atomic uint32_t watched; /* 1 + the eventfd of who waits for the first of them */
     /* Of an owner for whom only threads of its own process ring: it sleeps, or is about to, where descriptors
      * wake it; and 1 + the eventfd that a ring is to write, too. */
     _Atomic uint32_t polled;
     _Atomic int32_t event;
 };
 
-/* For a thread that works for the owner of this bell while it does not do so itself: begins to watch, and
- * waits until the owner sleeps, or is about to, or somebody ends the watch, but not longer than `ns`. What it
- * looks at in between, and whoever changes that ends the watch, it cannot miss. */
-void tt_doorbell_begin_watch(struct tt_doorbell *bell);
-void tt_doorbell_watch(struct tt_doorbell *bell, int64_t ns);
-void tt_doorbell_end_watch(struct tt_doorbell *bell);
+/* For a thread that works for the owner of this bell while it does not do so itself, and sleeps on
+ * descriptors meanwhile: begins to watch, until the owner sleeps, or is about to. Then this eventfd is
+ * written, and the watch is over. -1 ends a watch, and nothing is written. What the thread looks at after it
+ * has begun to watch, it cannot miss. */
+void tt_doorbell_watch(struct tt_doorbell *bell, int event);
+bool tt_doorbell_is_watched(const struct tt_doorbell *bell);
 
 /* Ring whether or not it seems asleep (abort). */
 void tt_doorbell_ring_always(struct tt_doorbell *bell);
@@ -175,6 +176,9 @@ void tt_word_wake(const _Atomic uint32_t *word);
 
 /* Wake-ups lost by this process so far. */
 uint64_t tt_wait_lost(void);
+
+/* Takes a lock, but waits for it no longer than about so long. */
+bool tt_lock_within(pthread_mutex_t *lock, int64_t ns);
 
 /* Sleep, for the few that have nothing to be woken by (connection retries). */
 void tt_sleep_ms(int ms);

@@ -51,8 +51,9 @@ void tt_root_lose(struct tt_root_session *session, struct tt_connection *c, int 
     if (c->stage < TT_STAGE_ADMITTED && number == EMFILE && !is_full(session)) {
         tt_root_decide(session, TUTTI_SYSTEM_ERROR,
             "the process that made the id cannot hold the descriptors of all ranks: its limit of open files "
-            "(ulimit -n) is %llu",
-            tt_wire_open_files());
+            "(ulimit -n) is %llu, and it needs %d for each rank of its host and 1 for each other, besides "
+            "what the program has open",
+            tt_wire_open_files(), 1 + TT_BLOB_FDS);
         turn_away(session, c);
         return;
     }

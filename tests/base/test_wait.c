@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -255,52 +256,34 @@ Test(wait, a_sleep_ends_at_its_time)
     cr_expect_lt(tries, 20, "it slept to the next tick");
 }
 
-/* Whoever ends a watch between its beginning and its sleep is not missed, and neither is an owner that comes
- * to sleep. */
-Test(wait, a_watch_misses_nothing)
+static void come_to_sleep(struct tt_wait *w, struct tt_doorbell *const *bells)
 {
-    enum { LONG_S = 10 };
-    struct tt_doorbell bell = { 0 }, *bells[] = { &bell };
-    struct tt_wait w;
-    int64_t began = tt_now_ns();
-    tt_doorbell_begin_watch(&bell);
-    tt_doorbell_end_watch(&bell);
-    tt_doorbell_watch(&bell, LONG_S * INT64_C(1000000000));
-    tt_wait_begin(&w, at_once, bells, 1);
-    tt_doorbell_begin_watch(&bell);
-    while (!tt_wait_is_asleep(&w))
-        tt_wait_idle(&w);
-    tt_doorbell_watch(&bell, LONG_S * INT64_C(1000000000));
-    tt_doorbell_begin_watch(&bell); /* it sleeps already */
-    tt_doorbell_watch(&bell, LONG_S * INT64_C(1000000000));
-    tt_wait_awake(&w);
-    cr_expect_lt(tt_now_ns() - began, LONG_S * INT64_C(1000000000) / 2);
+    tt_wait_begin(w, at_once, bells, 1);
+    while (!tt_wait_is_asleep(w))
+        tt_wait_idle(w);
 }
 
-static void *watch_long(void *bell)
-{
-    tt_doorbell_begin_watch(bell);
-    tt_doorbell_watch(bell, 10 * INT64_C(1000000000));
-    return NULL;
-}
-
-/* The watcher sleeps, too: an owner that comes to sleep wakes it. */
-Test(wait, who_comes_to_sleep_wakes_its_watcher)
+/* Who comes to sleep tells who watches, once; and nobody, if the watch is over. */
+Test(wait, who_comes_to_sleep_tells_its_watcher_once)
 {
     struct tt_doorbell bell = { 0 }, *bells[] = { &bell };
     struct tt_wait w;
-    pthread_t watcher;
-    int64_t began = tt_now_ns();
-    cr_assert_eq(pthread_create(&watcher, NULL, watch_long, &bell), 0);
-    while (atomic_load(&bell.watched) == 0)
-        tt_sleep_ms(1);
-    tt_sleep_ms(50); /* most likely it is in its sleep by then */
-    tt_wait_begin(&w, at_once, bells, 1);
-    while (!tt_wait_is_asleep(&w))
-        tt_wait_idle(&w);
-    pthread_join(watcher, NULL);
-    tt_wait_awake(&w);
-    cr_expect_lt(tt_now_ns() - began, 5 * INT64_C(1000000000));
+    eventfd_t told;
+    int event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    for (int watched = 0; watched < 2; watched++) {
+        tt_doorbell_watch(&bell, event);
+        cr_expect(tt_doorbell_is_watched(&bell));
+        if (!watched)
+            tt_doorbell_watch(&bell, -1);
+        come_to_sleep(&w, bells);
+        tt_wait_awake(&w);
+        come_to_sleep(&w, bells);
+        tt_wait_awake(&w);
+        cr_expect_not(tt_doorbell_is_watched(&bell));
+        cr_expect_eq(eventfd_read(event, &told), watched ? 0 : -1);
+        cr_expect(!watched || told == 1, "it was told %d times", (int)told);
+    }
+    close(event);
 }
 
 /* So long after the other has come to sleeping. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test_wait_busy.c: a wake-up that comes late is not lost: who rings may lose its core between its data and
- * its ring, and where many programs share that core, gets it back when all of them have had their turns. */
+ * its ring, and where many programs share that core, gets it back when all of them have had their turns. And
+ * a lock that is busy. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <sched.h>
@@ -74,4 +75,40 @@ Test(wait_busy, a_ringer_without_a_core_has_not_forgotten)
     for (int i = 0; i < OTHERS; i++)
         pthread_join(others[i], NULL);
     cr_expect_eq(tt_wait_lost(), 0);
+}
+
+/* --- Locks */
+
+struct held {
+    pthread_mutex_t lock;
+    _Atomic bool holds, lets_go;
+};
+
+static void *hold(void *held)
+{
+    struct held *h = held;
+    pthread_mutex_lock(&h->lock);
+    atomic_store(&h->holds, true);
+    while (!atomic_load(&h->lets_go))
+        tt_sleep_ms(1);
+    pthread_mutex_unlock(&h->lock);
+    return NULL;
+}
+
+/* A lock that somebody has for long is given up; one that is given back meanwhile is taken. */
+Test(wait, a_lock_is_awaited_for_so_long)
+{
+    struct held h = { .lock = PTHREAD_MUTEX_INITIALIZER };
+    pthread_t holder;
+    cr_assert_eq(pthread_create(&holder, NULL, hold, &h), 0);
+    while (!atomic_load(&h.holds))
+        tt_sleep_ms(1);
+    int64_t began = tt_now_ns();
+    cr_expect_not(tt_lock_within(&h.lock, 3 * 10 * INT64_C(1000000)));
+    cr_expect_geq(tt_now_ns() - began, 10 * INT64_C(1000000));
+    atomic_store(&h.lets_go, true);
+    cr_expect(tt_lock_within(&h.lock, 60 * INT64_C(1000000000)));
+    pthread_mutex_unlock(&h.lock);
+    cr_expect_lt(tt_now_ns() - began, 30 * INT64_C(1000000000));
+    pthread_join(holder, NULL);
 }

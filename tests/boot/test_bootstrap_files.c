@@ -105,7 +105,8 @@ Test(bootstrap_files, maker_that_cannot_hold_descriptors_is_named)
     pid_t maker = fork_maker(&scratch, &id, 1);
     struct call c = call_for(&id, 2, 0);
     run_call(&c);
-    expect_failure(&c, 1, TUTTI_SYSTEM_ERROR, WORDS("made the id cannot hold the descriptors", "ulimit -n"));
+    expect_failure(&c, 1, TUTTI_SYSTEM_ERROR,
+        WORDS("made the id cannot hold the descriptors", "ulimit -n", "needs 3 for each rank"));
     end_maker(&scratch, maker);
 }
 

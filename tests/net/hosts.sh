@@ -34,7 +34,8 @@ be_host() # NUMBER HOSTS
     mount -t sysfs sysfs /sys
     mount -t tmpfs tmpfs /dev/shm
     private=/tmp/tutti-$(id -u)
-    mkdir -p "$private"
+    # It stays when the host is gone, and Tutti refuses a directory that others may enter.
+    mkdir -p -m 700 "$private"
     mount -t tmpfs -o mode=700 tmpfs "$private"
     {
         echo 127.0.0.1 localhost
@@ -99,7 +100,14 @@ on)
         sh -c 'cd "$0" 2>/dev/null; exec sh -c "$1"' "$PWD" "$*"
     ;;
 cut) ip link set "v${2#h}" down ;;
-narrow) "$self" on "$2" "tc qdisc add dev eth0 root tbf rate $3 burst 64kb latency 400ms" ;;
+narrow)
+    # A line passes no byte faster than others. So it is no tbf: that lets a burst pass at once, which must be
+    # as long as a packet of 64 KB and its heads, or each of these is cut into frames, at the cost of the
+    # processors.
+    "$self" on "$2" "tc qdisc del dev eth0 root 2>/dev/null
+        tc qdisc add dev eth0 root handle 1: htb default 1 &&
+        tc class add dev eth0 parent 1: classid 1:1 htb rate $3 burst 2k cburst 2k quantum 60000"
+    ;;
 wire) exec "$4" "$(cat "$NET_HOSTS/$2")" "$(cat "$NET_HOSTS/$3")" "$5" "$6" ;;
 [1-9]*)
     hosts=$1

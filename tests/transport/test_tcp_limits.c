@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "tests/rig/patience.h"
 #include "shm_ranks.h"
-#include "transports/tcp.h"
+#include "transports/tcp_thread.h"
 
 enum { RANKS = 3 };
 
@@ -156,11 +156,22 @@ Test(tcp_limits, who_decides_and_lacks_files_says_so_to_all)
     shm_stage_run(shm_stage_new(ALL), lack_to_be_dialed_and_decide, -1);
 }
 
+/* The thread waits in its set again, whose descriptor it had lent. */
+static void expect_set(struct shm_rank *r, struct tt_endpoint *e)
+{
+    const struct tcp_server *server = ((struct tcp_endpoint *)e)->server;
+    int64_t deadline_ns = tt_deadline_ns(LOOK_MS);
+    while (atomic_load(&server->set) < 0 && tt_now_ns() < deadline_ns)
+        tt_sleep_ms(1);
+    suite_expect(&r->suite, atomic_load(&server->set) >= 0, "the set does not come back");
+}
+
 /* One connection is all that is needed, and there is no file left for another one: strangers come all the
- * same, and end nothing. */
+ * same, end nothing, and leave the descriptor that they were heard by. */
 static void be_visited(struct shm_rank *r)
 {
     enum { VISITS = 3, LATER_MS = 1500 };
+    int stays = -1;
     uint8_t text[100];
     uint64_t number = r->stage->params.first_number;
     struct tcp_address theirs;
@@ -180,11 +191,17 @@ static void be_visited(struct shm_rank *r)
             suite_expect(&r->suite, fd >= 0 && write(fd, "GET / HTTP/1.0\r\n\r\n", 18) == 18, "no visit");
             if (i > 0)
                 close(fd);
+            else
+                stays = fd;
         }
         tt_sleep_ms(LATER_MS);
         shm_meet(r);
     }
     suite_expect(&r->suite, !e->control->cause(e, &seen), "it ended: %s", seen.text);
+    if (r->me == 0)
+        close(stays);
+    else
+        expect_set(r, e);
     shm_meet(r);
     tt_tcp.close(e);
 }

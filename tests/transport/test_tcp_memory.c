@@ -89,6 +89,26 @@ static void send_long(int rank, uint64_t number, uint8_t *from)
     send_bytes(rank, number, from, LONG);
 }
 
+/* Few bytes in each slot of a peer touch few pages, or a rank that talks with many would take much. */
+Test(tcp_memory, few_bytes_lie_close_together)
+{
+    struct tt_arrival a;
+    make_ends();
+    const struct tcp_link *from = tt_tcp_link_of(ends[0], TT_CLASS_P2P, 1);
+    const struct tcp_link *to = tt_tcp_link_of(ends[1], TT_CLASS_P2P, 0);
+    for (uint64_t number = 1; number <= TCP_SLOTS; number++) {
+        cr_assert(link_post(link_from(0), number, 7, "few", 4));
+        cr_assert(arrives(1, number, &a));
+        cr_expect_eq(memcmp((const void *)a.base, "few", 4), 0);
+        link_release(link_from(1), number);
+    }
+    for (int i = 1; i < TCP_SLOTS; i++) {
+        cr_expect_eq(from->out[i].memory - from->out[i - 1].memory, 512, "slot %d to send from", i);
+        cr_expect_eq(to->in[i].memory - to->in[i - 1].memory, 512, "slot %d to receive into", i);
+    }
+    close_ends();
+}
+
 /* A rank that gives up has its memory back: what is still to be written from there, one message that is under
  * way and others that are not, is what it was. */
 Test(tcp_memory, what_was_sent_before_a_rank_gives_up_arrives)

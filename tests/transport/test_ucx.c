@@ -93,7 +93,9 @@ static uint8_t memory[COMMUNICATORS][BYTES];
 /* Sends in all communicators before it looks, in the other order, so that what comes is another one's. */
 static void exchange(struct pair *pairs, int count, uint64_t number)
 {
-    uint64_t bytes = number % 3 == 0 ? 8 : number % 3 == 1 ? 9000 : BYTES;
+    /* Up to 512: as one part with the head. */
+    static const uint64_t sizes[] = { 8, 9000, BYTES, 512, 513, 13 };
+    uint64_t bytes = sizes[number % (sizeof sizes / sizeof *sizes)];
     for (int i = 0; i < count; i++)
         send_one(&pairs[i], number, (uint8_t)(number + 50 * (uint64_t)i), memory[i], bytes);
     for (int i = count - 1; i >= 0; i--)
@@ -162,6 +164,19 @@ Test(ucx, one_that_ends_leaves_the_others)
     close_pair(&third);
     cr_expect_eq(count_descriptors(), once, "%d descriptors before, %d and %d after", before, once,
         count_descriptors());
+}
+
+/* A user may have UCX fetch all messages. The head of one of few bytes lies before them, so those come. */
+Test(ucx, few_bytes_are_never_fetched)
+{
+    struct pair pairs[2];
+    setenv("UCX_RNDV_THRESH", "0", 1);
+    open_pair(&pairs[0]);
+    open_pair(&pairs[1]);
+    for (uint64_t number = 0; number < 20; number++)
+        exchange(pairs, 2, number);
+    close_pair(&pairs[0]);
+    close_pair(&pairs[1]);
 }
 
 static uint64_t resident_bytes(void)

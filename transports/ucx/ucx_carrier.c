@@ -10,8 +10,9 @@
  *                                            arrived(head)
  *
  * Active messages, because a message is matched by its number, in the head, and every message has a slot:
- * none is unexpected. UCX decides which are eager, where it is not told (`rendezvous`). The head stays until
- * the send is done, since UCX before 1.14 does not copy it. */
+ * none is unexpected. UCX decides which are eager, where it is not told (`rendezvous`); few bytes always are,
+ * and go as one part with their head. The head of more stays until the send is done, since UCX before 1.14
+ * does not copy it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -202,6 +203,13 @@ ucs_status_t tt_ucx_receive(void *unused, const void *header, size_t header_byte
     bool rendezvous = (params->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
     bool lasts = rendezvous || (params->recv_attr & UCP_AM_RECV_ATTR_FLAG_DATA) != 0;
     (void)unused;
+    if (header_bytes == 0 && bytes >= sizeof head && !rendezvous) {
+        header = data;
+        header_bytes = sizeof head;
+        data = (uint8_t *)data + sizeof head;
+        bytes -= sizeof head;
+        lasts = false;
+    }
     if (header_bytes != sizeof head)
         return UCS_OK;
     memcpy(&head, header, sizeof head);
@@ -228,6 +236,18 @@ static void send_ended(void *request, ucs_status_t status, void *user)
     ucp_request_free(request);
 }
 
+/* Sends few bytes out of `w`, where they stay until they are sent. */
+static ucs_status_ptr_t send_few(struct ucx_work *w, ucp_ep_h lane, const struct tt_carrier_head *head,
+    const void *payload, uint64_t bytes, ucp_request_param_t *params)
+{
+    memcpy(w->copy, head, sizeof *head);
+    if (bytes > 0)
+        memcpy(w->copy + sizeof *head, payload, bytes);
+    params->op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
+    params->flags = UCP_AM_SEND_FLAG_EAGER;
+    return ucp_am_send_nbx(lane, UCX_AM_MESSAGE, NULL, 0, w->copy, sizeof *head + bytes, params);
+}
+
 static int send_now(struct tt_carrier *c, struct ucx_end *end, const struct tt_carrier_head *head,
     const void *payload, uint64_t bytes, void *send)
 {
@@ -242,8 +262,9 @@ static int send_now(struct tt_carrier *c, struct ucx_end *end, const struct tt_c
         .memory_type = UCS_MEMORY_TYPE_HOST };
     c->sends++;
     ucp_ep_h lane = end->lanes[bytes <= UCX_SHORT_BYTES ? UCX_SHORT : UCX_LONG];
-    ucs_status_ptr_t request =
-        ucp_am_send_nbx(lane, UCX_AM_MESSAGE, head, sizeof *head, payload, bytes, &params);
+    ucs_status_ptr_t request = bytes <= UCX_FEW_BYTES ? send_few(w, lane, head, payload, bytes, &params)
+                                                      : ucp_am_send_nbx(lane, UCX_AM_MESSAGE, head,
+                                                            sizeof *head, payload, bytes, &params);
     if (request != NULL && !UCS_PTR_IS_ERR(request))
         return 0;
     c->sends--;

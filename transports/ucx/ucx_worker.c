@@ -240,7 +240,7 @@ struct ucx_work *tt_ucx_work_new(struct tt_carrier *c, enum ucx_work_kind kind)
     if (w != NULL)
         tt_ucx.spare = w->next;
     else
-        w = malloc(sizeof *w);
+        w = malloc(sizeof *w + sizeof w->head + UCX_FEW_BYTES);
     if (w != NULL)
         *w = (struct ucx_work){ .carrier = c, .kind = kind };
     return w;

@@ -27,6 +27,9 @@ enum { UCX_PATIENCE_MS = 1000 }; /* the time that what should end at once may ta
 /* An end has two connections of UCX, so that a short message does not wait until long ones have gone, be they
  * another communicator's. */
 enum { UCX_SHORT, UCX_LONG, UCX_LANES, UCX_SHORT_BYTES = 8 << 10 };
+/* So few bytes are copied behind their head, and go as one part: of a message with a head of its own UCX 1.13
+ * makes a request and writes four parts, which takes longer. */
+enum { UCX_FEW_BYTES = 512 };
 
 struct ucx_end {
     struct ucx_end *next;
@@ -48,7 +51,7 @@ struct ucx_work {
     uint64_t bytes;
     void *data; /* of a message: UCX's, or `copy` */
     void *place; /* of a fetch */
-    uint8_t copy[]; /* of a short message */
+    uint8_t copy[]; /* of a short message; of a send of few bytes, behind their head */
 };
 
 struct tt_carrier {
