@@ -356,8 +356,16 @@ void tt_arena_drop_share(struct tt_arena_share *share)
 {
     if (share == NULL || atomic_fetch_sub(&share->users, 1) > 1)
         return;
-    tt_arena_free(share->ptr);
+    if (share->ptr != NULL)
+        tt_arena_free(share->ptr);
     free(share);
+}
+
+void tt_arena_keep_share(struct tt_arena_share *share)
+{
+    if (share != NULL)
+        share->ptr = NULL;
+    tt_arena_drop_share(share);
 }
 
 void tt_arena_empty(void *ptr, uint64_t bytes)

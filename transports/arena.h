@@ -57,6 +57,7 @@ void tt_arena_free_later(struct tt_deferred_free *deferred);
 struct tt_arena_share;
 struct tt_arena_share *tt_arena_share(void *ptr, int users);
 void tt_arena_drop_share(struct tt_arena_share *share); /* NULL: nothing */
+void tt_arena_keep_share(struct tt_arena_share *share); /* drops it, and the memory stays for good */
 
 /* Takes both descriptors, also when it fails; life may be -1. Gives a reference; the own arena is known,
  * too. */

@@ -44,6 +44,8 @@ static enum tt_path choose(
     if (tt_shm_expose(e, c->peer, &m->source, m->bytes, packed, address, at))
         return TT_PATH_MAPPED;
     *at = address;
+    if (m->whole != 0 && tt_shm_offers(c, m, address))
+        return TT_PATH_PULLED;
     return packed ? tt_shm_long_path(c, m, address) : TT_PATH_COPIED;
 }
 
@@ -74,7 +76,7 @@ static bool line_free(struct tt_shm_channel *c, unsigned line)
 }
 
 /* A line that was posted again since was released before. */
-static bool released(struct tt_shm_channel *c, uint64_t number)
+bool tt_shm_released(struct tt_shm_channel *c, uint64_t number)
 {
     unsigned line = tt_shm_line_of(number);
     uint32_t flag = tt_shm_flag(number);
@@ -86,7 +88,7 @@ static bool released(struct tt_shm_channel *c, uint64_t number)
 /* True if the message whose payload was in this slot has been released. */
 static bool slot_free(struct tt_shm_channel *c, unsigned slot)
 {
-    return c->copied[slot] == 0 || released(c, c->copied[slot] - 1);
+    return c->copied[slot] == 0 || tt_shm_released(c, c->copied[slot] - 1);
 }
 
 /* True if the message lies in a shuttle already, which then leaves with it. */
@@ -291,6 +293,8 @@ static bool shm_send(struct tt_link *link, const struct tt_message *m)
         atomic_store_explicit(
             &line->single_reader, m->single_reader && path == TT_PATH_MAPPED, memory_order_relaxed);
         c->reading |= UINT64_C(1) << at_line;
+        if (path == TT_PATH_PULLED)
+            tt_shm_offer(c, m, line);
     }
     fill_line(line, c, m->number, m->signature, (uint32_t)m->bytes, path, packed);
     e->head.path_bytes[path] += m->bytes;
@@ -364,10 +368,11 @@ static bool shm_sent(struct tt_link *link, uint64_t number)
 {
     struct tt_shm_channel *c = tt_shm_channel_of(link);
     struct tt_shm_line *line = &c->out[tt_shm_line_of(number)];
-    const _Atomic uint64_t *unread = &c->grants_in[number & (TT_SLOTS - 1)].unread;
-    if ((c->reading >> tt_shm_line_of(number) & 1) == 0 || released(c, number))
+    const _Atomic uint64_t *answer = &c->grants_in[number & (TT_SLOTS - 1)].answer;
+    if ((c->reading >> tt_shm_line_of(number) & 1) == 0 || tt_shm_released(c, number))
         return true;
-    return line->path == TT_PATH_PULLED && atomic_load_explicit(unread, memory_order_acquire) == number + 1 &&
+    return line->path == TT_PATH_PULLED &&
+           atomic_load_explicit(answer, memory_order_acquire) == tt_shm_answer(number, TT_SHM_COPY_IT) &&
            copy_after_all(c, number, line);
 }
 
@@ -402,7 +407,7 @@ static bool shm_arrived(
     const struct tt_shm_line *line = &c->in[tt_shm_line_of(number)];
     bool legal;
     if (atomic_load_explicit(&line->flag, memory_order_acquire) != tt_shm_flag(number) ||
-        is_awaited_again(c, number, line))
+        is_awaited_again(c, number, line) || (c->pulls.taking & tt_shm_bit(number)) != 0)
         return false;
     a->path = line->path;
     a->packed = line->packed;
@@ -417,6 +422,8 @@ static bool shm_arrived(
         legal = line->bytes <= e->head.slot_bytes;
         a->packed = true;
         a->base = 0; /* nowhere: the caller finds that it is another message */
+        if (line->whole != 0)
+            tt_shm_decline(c, number);
         if (legal && !tt_shm_pull_odd(c, line, slot)) {
             if (!tt_shm_pull(c, number))
                 return false;
@@ -476,8 +483,12 @@ static __attribute__((noinline)) void release_long(struct tt_shm_channel *c, uin
         c->endpoint->awaited--;
         c->pulls.bytes[slot] = 0;
         c->pulls.done &= (uint8_t) ~(1u << slot);
+        if (c->in[tt_shm_line_of(number)].flag != tt_shm_flag(number)) /* it never came */
+            return;
     }
     c->pulls.asked &= (uint8_t) ~(1u << slot);
+    c->pulls.taking &= (uint8_t) ~(1u << slot);
+    c->pulls.declined &= (uint8_t) ~(1u << slot);
     keep_shuttle(c, number);
     take_what_was_read(c, number);
     acknowledge(c, number);
@@ -582,4 +593,6 @@ const struct tt_link_ops tt_shm_link_ops = {
     .grant = tt_shm_grant,
     .target = tt_shm_target,
     .pulls = tt_shm_pulls,
+    .give = tt_shm_give,
+    .take = tt_shm_take,
 };

@@ -28,11 +28,6 @@
 
 enum { WAIT_NS = 100000 };
 
-static uint8_t bit_of(uint64_t number)
-{
-    return (uint8_t)(1u << (number & (TT_SLOTS - 1)));
-}
-
 bool tt_shm_probe(pid_t pid, uint64_t at, uint64_t expected)
 {
     uint64_t value = ~expected;
@@ -40,7 +35,7 @@ bool tt_shm_probe(pid_t pid, uint64_t at, uint64_t expected)
     return process_vm_readv(pid, &local, 1, &remote, 1, 0) == sizeof value && value == expected;
 }
 
-static bool is_fast(const struct tt_shm_endpoint *e, uintptr_t address, uint64_t bytes)
+bool tt_shm_is_fast(const struct tt_shm_endpoint *e, uintptr_t address, uint64_t bytes)
 {
     return e->pull == TT_PULL_ALWAYS || tt_pages_huge(e->pages, address, bytes);
 }
@@ -57,7 +52,7 @@ enum tt_shm_memory tt_shm_grant_private(
     p->place[number & (TT_SLOTS - 1)] = place;
     p->bytes[number & (TT_SLOTS - 1)] = (uint32_t)bytes;
     p->signature[number & (TT_SLOTS - 1)] = signature;
-    return is_fast(e, place, bytes) ? TT_SHM_WRITABLE : TT_SHM_PRIVATE;
+    return tt_shm_is_fast(e, place, bytes) ? TT_SHM_WRITABLE : TT_SHM_PRIVATE;
 }
 
 static bool write_there(struct tt_shm_channel *c, uint64_t place, uintptr_t from, uint64_t bytes)
@@ -103,9 +98,11 @@ bool tt_shm_pulls(struct tt_link *link, const struct tt_message *m)
     if (!packed || !may_go(c, m) ||
         tt_shm_expose(c->endpoint, c->peer, &m->source, m->bytes, packed, address, &at))
         return false;
+    if (m->whole != 0)
+        return tt_shm_offers(c, m, address);
     bool granted = atomic_load_explicit(&grant->number, memory_order_acquire) == m->number + 1;
     return (granted ? grant->memory != TT_SHM_MAPPED : will_grant(c, m)) &&
-           is_fast(c->endpoint, address, m->bytes);
+           tt_shm_is_fast(c->endpoint, address, m->bytes);
 }
 
 /* Chooses the path of a long message in one run of private memory, and writes it to where it goes if that is
@@ -116,7 +113,7 @@ enum tt_path tt_shm_long_path(struct tt_shm_channel *c, const struct tt_message 
     const struct tt_shm_grant *grant = &c->grants_in[m->number & (TT_SLOTS - 1)];
     if (!may_go(c, m))
         return TT_PATH_COPIED;
-    bool reads = is_fast(c->endpoint, address, m->bytes);
+    bool reads = tt_shm_is_fast(c->endpoint, address, m->bytes);
     bool halves = m->halves && !p->unwritable && c->endpoint->awaited == 0;
     if (atomic_load_explicit(&grant->number, memory_order_acquire) != m->number + 1) {
         if (!reads || !will_grant(c, m))
@@ -140,10 +137,10 @@ static bool is_pullable(const struct tt_shm_channel *c, uint64_t number)
     unsigned slot = number & (TT_SLOTS - 1);
     return atomic_load_explicit(&line->flag, memory_order_acquire) == tt_shm_flag(number) &&
            line->path == TT_PATH_PULLED && c->granted[slot] == number + 1 && c->pulls.bytes[slot] != 0 &&
-           !tt_shm_pull_odd(c, line, slot) && ((c->pulls.done | c->pulls.asked) & bit_of(number)) == 0;
+           !tt_shm_pull_odd(c, line, slot) && ((c->pulls.done | c->pulls.asked) & tt_shm_bit(number)) == 0;
 }
 
-/* Reads all messages from this one on that can be; false if that failed. */
+/* Reads all messages from this one on that can be, but what may come whole; false if that failed. */
 static bool read_all(struct tt_shm_channel *c, uint64_t number)
 {
     struct iovec local[TT_SLOTS], remote[TT_SLOTS];
@@ -151,13 +148,13 @@ static bool read_all(struct tt_shm_channel *c, uint64_t number)
     unsigned long n = 0;
     uint8_t bits = 0;
     for (uint64_t m = number; m < number + TT_SLOTS; m++) {
-        if (!is_pullable(c, m))
+        if (!is_pullable(c, m) || (m != number && c->in[tt_shm_line_of(m)].whole != 0))
             continue;
         unsigned slot = m & (TT_SLOTS - 1);
         local[n] = (struct iovec){ (void *)c->pulls.place[slot], c->pulls.bytes[slot] };
         remote[n++] =
             (struct iovec){ (void *)(uintptr_t)c->in[tt_shm_line_of(m)].source.at, c->pulls.bytes[slot] };
-        bits |= bit_of(m);
+        bits |= tt_shm_bit(m);
         all += c->pulls.bytes[slot];
     }
     if (process_vm_readv(c->peer->pid, local, n, remote, n, 0) != (ssize_t)all)
@@ -167,10 +164,11 @@ static bool read_all(struct tt_shm_channel *c, uint64_t number)
 }
 
 /* The sender finds that as it looks whether its message is read. */
-static void ask_for_copy(struct tt_shm_channel *c, uint64_t number)
+void tt_shm_ask_for_copy(struct tt_shm_channel *c, uint64_t number)
 {
-    c->pulls.asked |= bit_of(number);
-    atomic_store_explicit(&c->grants_out[number & (TT_SLOTS - 1)].unread, number + 1, memory_order_release);
+    c->pulls.asked |= tt_shm_bit(number);
+    atomic_store_explicit(&c->grants_out[number & (TT_SLOTS - 1)].answer,
+        tt_shm_answer(number, TT_SHM_COPY_IT), memory_order_release);
     tt_doorbell_ring_light(c->peer->bell, c->endpoint->head.light);
 }
 
@@ -179,14 +177,14 @@ static void ask_for_copy(struct tt_shm_channel *c, uint64_t number)
  * pull to, it comes as a copy. */
 bool tt_shm_pull(struct tt_shm_channel *c, uint64_t number)
 {
-    if ((c->pulls.done & bit_of(number)) != 0)
+    if ((c->pulls.done & tt_shm_bit(number)) != 0)
         return true;
-    if ((c->pulls.asked & bit_of(number)) != 0)
+    if ((c->pulls.asked & tt_shm_bit(number)) != 0)
         return false;
     bool pullable = is_pullable(c, number) && !c->pulls.unreadable;
     bool read = pullable && read_all(c, number);
     c->pulls.unreadable = c->pulls.unreadable || (pullable && !read);
     if (!read)
-        ask_for_copy(c, number);
-    return (c->pulls.done & bit_of(number)) != 0;
+        tt_shm_ask_for_copy(c, number);
+    return (c->pulls.done & tt_shm_bit(number)) != 0;
 }

@@ -3,10 +3,11 @@
  * what the rank keeps for itself.
  *
  * Every endpoint has one control segment in its process's arena. Each word in it has one writer: its owner,
- * but for the doorbell, `holders`, and three things of the lowest rank that is reached, mostly rank 0: the
- * abort word (the first to claim it decides), the count of local aborts, and the words that all have in
- * common. A message line is written by its sender in the sender's segment, its acknowledgement and its grant
- * by the receiver in the receiver's. What was read is the receiver's until it acknowledges that.
+ * but for the doorbell, `holders`, `upto` of a line, which both of its ends raise, and three things of the
+ * lowest rank that is reached, mostly rank 0: the abort word (the first to claim it decides), the count of
+ * local aborts, and the words that all have in common. A message line is written by its sender in the
+ * sender's segment, its acknowledgement and its grant by the receiver in the receiver's. What was read is the
+ * receiver's until it acknowledges that.
  *
  * A flag is the low 32 bits of number + 1 and is compared for equality only. Lines and acknowledgements
  * start with the flags of the lap before the first number, so that memory of zeros matches nothing.
@@ -25,7 +26,7 @@
 #include "transports/shm_shuttle.h"
 #include "transports/transport.h"
 
-enum { TT_SHM_VERSION = 11, TT_SHM_INLINE_BYTES = 48 };
+enum { TT_SHM_VERSION = 12, TT_SHM_INLINE_BYTES = 48 };
 
 /* A line costs little, so there are more of them than slots for payloads: who sends a message of a line runs
  * that far ahead. */
@@ -50,7 +51,14 @@ struct tt_shm_line {
     _Atomic uint8_t single_reader;
     union {
         uint8_t payload[TT_SHM_INLINE_BYTES];
-        struct tt_shm_place source; /* MAPPED, and PULLED, for which it is an address */
+        struct {
+            /* MAPPED; and PULLED: an address, and `chunk` is 1 if the sender has time to write some. */
+            struct tt_shm_place source;
+            /* PULLED: bytes of the chunk for which it may stand, 0 if for its own slice alone; up to where
+             * that is taken, by both sides; and what the sender has written of it (shm_whole.c). */
+            uint64_t whole;
+            _Atomic uint64_t upto, written;
+        };
         uint32_t shuttle; /* COPIED: 0: into the slot of its number; else 1 + the shuttle */
     };
 };
@@ -71,7 +79,7 @@ struct tt_shm_grant {
     uint8_t packed;
     uint8_t memory; /* enum tt_shm_memory */
     uint64_t after; /* 1 + the message of the way back that is to be read from there; 0: none */
-    _Atomic uint64_t unread; /* 1 + the message that its receiver could not pull and wants copied; 0: none */
+    _Atomic uint64_t answer; /* to a message that was to be pulled (tt_shm_answer); 0: none */
 };
 _Static_assert(sizeof(struct tt_shm_grant) == 64, "one cache line");
 
@@ -141,6 +149,9 @@ struct tt_shm_pulls {
     uint32_t signature[TT_SLOTS];
     uint8_t done; /* a bit for each slot: its message lies at its place */
     uint8_t asked; /* likewise: its sender was asked for a copy */
+    uint8_t declined; /* likewise: it is taken for its own slice alone; */
+    uint8_t taking; /* or it is accepted for its whole chunk, */
+    uint64_t got[TT_SLOTS]; /* of which this rank has read so much */
     bool unreadable, unwritable; /* the system refused it once */
     uint64_t awaited; /* 1 + the message for whose grant this rank waits until then */
     int64_t until_ns;
@@ -165,6 +176,7 @@ struct tt_shm_channel {
     uint8_t *payload_in;
     struct tt_shuttles shuttles;
     uint64_t reading; /* a bit for each line: what was posted last is read from the sender's memory */
+    uint64_t offered; /* likewise: for its whole chunk, and not answered yet */
     uint32_t posted[TT_SHM_LINES]; /* the flag posted last */
     uint32_t acked[TT_SHM_LINES]; /* what was seen of acks_in */
     uint64_t copied[TT_SLOTS]; /* 1 + the message whose payload was copied there last; 0: none */
@@ -209,6 +221,7 @@ struct tt_shm_endpoint {
     uint64_t probe; /* a random value that peers try to read */
     uint64_t pull; /* enum tt_pull */
     uint32_t awaited; /* messages that this rank has granted and not released */
+    uint32_t offers; /* its messages that may stand for their whole chunk, and are not answered yet */
     struct tt_pages *pages;
     pthread_mutex_t aborting;
     struct { /* a local abort of this rank: why; and, of who waits until it is quiet, which one it is */
@@ -270,6 +283,32 @@ enum tt_shm_memory tt_shm_grant_private(
 enum tt_path tt_shm_long_path(struct tt_shm_channel *c, const struct tt_message *message, uintptr_t address);
 bool tt_shm_pull(struct tt_shm_channel *c, uint64_t number);
 bool tt_shm_pulls(struct tt_link *link, const struct tt_message *message);
+bool tt_shm_is_fast(const struct tt_shm_endpoint *e, uintptr_t address, uint64_t bytes);
+void tt_shm_ask_for_copy(struct tt_shm_channel *c, uint64_t number);
+bool tt_shm_released(struct tt_shm_channel *c, uint64_t number);
+static inline uint8_t tt_shm_bit(uint64_t number)
+{
+    return (uint8_t)(1u << (number & (TT_SLOTS - 1)));
+}
+/* The word for what a receiver says of a message that it was to read. */
+enum tt_shm_said {
+    TT_SHM_COPY_IT,
+    TT_SHM_ALL_OF_IT, /* it is accepted for its whole chunk, */
+    TT_SHM_ONE_SLICE /* or for its own slice alone */
+};
+static inline uint64_t tt_shm_answer(uint64_t number, enum tt_shm_said answer)
+{
+    return (number + 1) << 2 | (uint64_t)answer;
+}
+
+/* Messages that stand for their whole chunk (shm_whole.c). */
+bool tt_shm_offers(const struct tt_shm_channel *c, const struct tt_message *message, uintptr_t address);
+void tt_shm_offer(struct tt_shm_channel *c, const struct tt_message *message, struct tt_shm_line *line);
+void tt_shm_decline(struct tt_shm_channel *c, uint64_t number);
+enum tt_whole tt_shm_give(struct tt_link *link, uint64_t number, bool helps);
+enum tt_whole tt_shm_take(
+    struct tt_link *link, uint64_t number, uint32_t signature, const struct tt_view *first, uint64_t whole);
+
 /* True if the message is none of what this rank granted. */
 static inline bool tt_shm_pull_odd(
     const struct tt_shm_channel *c, const struct tt_shm_line *line, unsigned slot)

@@ -67,6 +67,8 @@ struct tt_message {
     uint64_t reads; /* of target(): 1 + the receiver's message that is read element by element as this one is
                      * stored; 0: none */
     bool halves; /* both ends have time: the sender may do what else its receiver would */
+    uint64_t whole; /* bytes of the chunk of which it is the first slice, in one run, if it may stand for all
+                     * of them: none of them changes until it is sent; else 0 */
     bool goes_on; /* the receiver is in the call if it has released, or granted, what this one follows */
     /* The receiver may overwrite the source once it is read: nobody else reads it, and this rank writes it
      * before its next use. */
@@ -82,6 +84,13 @@ enum tt_target {
     TT_TARGET_NONE, /* nowhere but where they are */
     TT_TARGET_GRANTED, /* where its receiver granted */
     TT_TARGET_REPLY /* where the message lies that the unit reads, which goes back with the answer */
+};
+/* How a message stands that may be one for its whole chunk. */
+enum tt_whole {
+    TT_WHOLE_NOT, /* it is one of its own slice */
+    TT_WHOLE_IDLE, /* nobody could do anything */
+    TT_WHOLE_MOVED, /* some of it was moved */
+    TT_WHOLE_DONE /* all is at the receiver's */
 };
 enum { TT_ALLOW_REPLY = 1, TT_UNLESS_READABLE = 2 }; /* flags of target() */
 
@@ -214,6 +223,15 @@ struct tt_link_ops {
     /* Would the message go PULLED, if it is sent now, so that its bytes need not be moved to where the
      * receiver can read them? May be NULL. */
     bool (*pulls)(struct tt_link *link, const struct tt_message *message);
+
+    /* A message may stand for all slices of its chunk (message->whole), of which the others are not sent
+     * then. give: at the sender, after send, until it is NOT or DONE; sent() tells when that slice is sent
+     * that is NOT. `helps`: the sender has nothing else to do, and may move some of it. take: at a receiver
+     * that has room for all of it from the first slice on; NOT: arrived() tells. What is DONE is released;
+     * and so is, of the slices that follow, a message that was granted: it never comes. Both may be NULL. */
+    enum tt_whole (*give)(struct tt_link *link, uint64_t number, bool helps);
+    enum tt_whole (*take)(struct tt_link *link, uint64_t number, uint32_t signature,
+        const struct tt_view *first, uint64_t whole);
 };
 
 /* The control part of a transport: what ranks know of each other besides messages. Any number of ranks may

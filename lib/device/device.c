@@ -371,6 +371,8 @@ static void give_up(struct tt_device *d)
         tt_device_leave(d, before);
     if (drained)
         tt_arena_drop_share(share);
+    else if (!kept)
+        tt_arena_keep_share(share);
 }
 
 void tt_device_close(struct tt_comm *comm)

@@ -50,7 +50,7 @@ tutti_status tt_op_create(const struct tt_schedule *schedule, struct tt_op *op)
     uint64_t pairs = 2 * (uint64_t)schedule->key.n, cells = marks + schedule->tmp_cells;
     uint32_t *scratch = malloc((pairs * TT_SLOTS_AHEAD + cells) * sizeof *scratch);
     uint8_t *memory = calloc(1, nsteps * (TT_WINDOW * (sizeof(struct tt_active) + sizeof(bool)) +
-                                             (TT_WINDOW + 2) * sizeof(uint32_t) + sizeof(bool)) +
+                                             (TT_WINDOW + 3) * sizeof(uint32_t) + 2 * sizeof(bool) + 1) +
                                     marks * (TT_WINDOW * sizeof(bool) + sizeof(uint32_t)));
     if (scratch == NULL || memory == NULL) {
         free(scratch);
@@ -69,18 +69,22 @@ tutti_status tt_op_create(const struct tt_schedule *schedule, struct tt_op *op)
         op->progress.slices[w].ready.waiting = counts;
     op->order.opening = counts;
     op->order.next_in_slot = counts + nsteps;
-    op->bounce.cell = op->order.next_in_slot + nsteps;
+    op->progress.whole_waits = op->order.next_in_slot + nsteps;
+    op->bounce.cell = op->progress.whole_waits + nsteps;
     bool *flags = (bool *)(op->bounce.cell + marks);
     for (int w = 0; w < TT_WINDOW; w++, flags += nsteps)
         op->progress.slices[w].placed = flags;
     for (int w = 0; w < TT_WINDOW; w++, flags += marks)
         op->progress.slices[w].bounced = flags;
     op->policy.single_reader = flags;
+    op->policy.whole = flags + nsteps;
+    op->progress.whole = (uint8_t *)(flags + 2 * nsteps);
     tt_mark_single_readers(schedule, op->policy.single_reader, scratch);
     tt_ready_order(&op->order, schedule, scratch);
     op->policy.shares = is_shared(schedule);
     op->policy.busy = has_other_work(schedule);
     tt_exec_find_cells(op);
+    tt_exec_find_whole(op);
     free(scratch);
     return TUTTI_OK;
 }
@@ -102,7 +106,8 @@ TT_INLINE void take_ready(struct tt_op *op, struct tt_slice *slice, uint32_t fir
         struct tt_active *active = &slice->ready.active[i];
         if (op->observed.trace != NULL)
             active->began_ns = tt_now_ns();
-        if (op->policy.grants && op->schedule->steps[active->step].verb == TT_VERB_RECV)
+        bool came = op->policy.wholes && op->progress.whole[active->step] == TT_WHOLE_CAME;
+        if (op->policy.grants && !came && op->schedule->steps[active->step].verb == TT_VERB_RECV)
             tt_exec_grant(op, slice, active);
     }
 }
@@ -161,6 +166,7 @@ void tt_exec_start(struct tt_op *op)
     op->bounce.claims =
         op->bounce.probe == NULL || (op->bounce.bytes > 0 && tt_bounce_probe_claims(op->bounce.probe));
     op->policy.grants = op->layout.count * op->layout.element_bytes > TT_GRANT_BYTES;
+    tt_exec_start_whole(op);
     if (op->messages.class == TT_CLASS_P2P) { /* of several in flight each takes its numbers now */
         int peer = op->schedule->key.root;
         uint64_t *next =
@@ -186,8 +192,8 @@ void tt_exec_start(struct tt_op *op)
 static bool is_pulled(const struct tt_op *op, struct tt_link *link, const struct tt_step *step,
     const struct tt_message *message)
 {
-    return op->policy.single_reader[step - op->schedule->steps] && link->ops->pulls != NULL &&
-           link->ops->pulls(link, message);
+    bool single = op->policy.single_reader[step - op->schedule->steps];
+    return (single || message->whole != 0) && link->ops->pulls != NULL && link->ops->pulls(link, message);
 }
 
 /* Sends what a unit has; false if the slot is not free. Where the receiver can read the source in place, a
@@ -206,6 +212,8 @@ static bool post(
         slice->placed[active->step] = placed;
     }
     message->placed = placed;
+    if (!placed)
+        tt_exec_offer(op, slice, active, message);
     if (!placed && step->src_buffer != TT_TMP && message->bytes >= op->bounce.from[step->src_buffer] &&
         !is_pulled(op, link, step, message))
         tt_exec_bounce(op, slice, step, message);
@@ -214,6 +222,7 @@ static bool post(
     if (!link->ops->send(link, message))
         return false;
     active->posted = true;
+    tt_exec_offered(op, slice, active, message);
     if (op->observed.trace != NULL)
         active->path = tt_trace_path(op->observed.trace, op->endpoint);
     op->result.state = TT_MOVED;
@@ -224,6 +233,9 @@ static bool post(
 static bool advance_send(struct tt_op *op, struct tt_slice *slice, struct tt_active *active)
 {
     const struct tt_step *step = &op->schedule->steps[active->step];
+    enum tt_whole whole = op->policy.wholes ? tt_exec_give(op, slice, active) : TT_WHOLE_NOT;
+    if (whole != TT_WHOLE_NOT)
+        return whole == TT_WHOLE_DONE;
     if (!active->posted) {
         struct tt_message message;
         tt_exec_message(op, slice, step, &message);
@@ -233,8 +245,12 @@ static bool advance_send(struct tt_op *op, struct tt_slice *slice, struct tt_act
             return false;
         if (op->messages.class == TT_CLASS_P2P)
             op->messages.next_post[step->peer]++;
-        if (message.bytes == 0)
+        if (message.bytes == 0) {
+            tt_exec_offered(op, slice, active, &message);
             return true;
+        }
+        if (tt_exec_is_offered(op, active)) /* what was said of it is heard before it is seen to be over */
+            return false;
     }
     struct tt_link *link = tt_exec_link(op, step->peer);
     return link->ops->sent(link, tt_exec_number(op, slice, step));

@@ -29,6 +29,14 @@ enum {
 /* These stores go past the caches. */
 enum { TT_STREAM_REMOTE = TT_STREAM_ALSO /* into a peer's memory */, TT_STREAM_OWN = TT_STREAM_DST };
 
+/* How the slices of a step go. */
+enum tt_whole_state {
+    TT_WHOLE_UNDECIDED, /* the first was not posted yet, or has not come */
+    TT_WHOLE_OFFERED, /* the first stands for all, if the receiver accepts that */
+    TT_WHOLE_BY_SLICES,
+    TT_WHOLE_CAME /* with the first */
+};
+
 enum tt_progress { TT_IDLE /* nothing could be done */, TT_MOVED, TT_DONE, TT_FAILED };
 
 struct tt_slice {
@@ -123,6 +131,8 @@ struct tt_op {
         bool busy; /* it does more than send */
         bool shares; /* it waits for readers as it is, or many read what it sends */
         bool grants; /* messages may be long enough to be granted */
+        bool wholes; /* one message may stand for all slices of its chunk, */
+        bool *whole; /* if it is of such a step */
     } policy;
 
     /* How far it is: written by the executor. */
@@ -130,6 +140,8 @@ struct tt_op {
         uint32_t slices_left;
         uint64_t budget;
         struct tt_slice slices[TT_WINDOW];
+        uint8_t *whole; /* if `wholes`, per step: enum tt_whole_state, */
+        uint32_t *whole_waits; /* and how many of those that it waits for did not come whole */
     } progress;
 
     /* Of the schedule: written when it is created. */

@@ -209,6 +209,9 @@ bool tt_exec_combine(struct tt_op *op, struct tt_slice *slice, struct tt_active 
     /* A message is not granted yet where an earlier call had its slot. */
     if (op->policy.grants && op->messages.class == TT_CLASS_P2P && !active->granted)
         tt_exec_grant(op, slice, active);
+    enum tt_whole whole = op->policy.wholes ? tt_exec_take(op, slice, active) : TT_WHOLE_NOT;
+    if (whole != TT_WHOLE_NOT)
+        return whole == TT_WHOLE_DONE;
     if (!gather(op, slice, step, &o, &upto))
         return false;
     if (o.n == 1 && o.arrivals[0].path == TT_PATH_PLACED) {

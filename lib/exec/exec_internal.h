@@ -60,6 +60,7 @@ static inline void tt_exec_message(const struct tt_op *op, const struct tt_slice
 {
     message->placed = false;
     message->halves = message->goes_on = false;
+    message->whole = 0;
     message->single_reader =
         step->src_buffer == TT_TMP && op->policy.single_reader[step - op->schedule->steps];
     message->reads = 0;
@@ -136,6 +137,23 @@ void tt_exec_bounce(
     struct tt_op *op, const struct tt_slice *slice, const struct tt_step *step, struct tt_message *message);
 /* Forgets what the bounce buffer has of the cells that a step has written: it is old. */
 void tt_exec_bounce_forget(const struct tt_op *op, const struct tt_slice *slice, const struct tt_step *step);
+
+/* Messages that stand for all slices of their chunk (exec_whole.c): which steps may have one; the operation
+ * starts; a message is about to be posted, or was. */
+void tt_exec_find_whole(struct tt_op *op);
+void tt_exec_start_whole(struct tt_op *op);
+void tt_exec_offer(const struct tt_op *op, const struct tt_slice *slice, const struct tt_active *active,
+    struct tt_message *message);
+void tt_exec_offered(struct tt_op *op, const struct tt_slice *slice, const struct tt_active *active,
+    const struct tt_message *message);
+/* True if a step's message may still turn out to be one for its whole chunk. */
+static inline bool tt_exec_is_offered(const struct tt_op *op, const struct tt_active *active)
+{
+    return op->policy.wholes && op->progress.whole[active->step] == TT_WHOLE_OFFERED;
+}
+/* Advance a step that sends, or receives, as far as such a message goes; NOT: the slice goes by itself. */
+enum tt_whole tt_exec_give(struct tt_op *op, const struct tt_slice *slice, const struct tt_active *active);
+enum tt_whole tt_exec_take(struct tt_op *op, const struct tt_slice *slice, const struct tt_active *active);
 
 /* A unit is done: its steps, for the trace. */
 void tt_exec_trace_unit(struct tt_op *op, const struct tt_slice *slice, const struct tt_active *active);

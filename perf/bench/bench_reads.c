@@ -3,7 +3,7 @@
  * read at once by process_vm_readv (UCC over UCX, Open MPI over CMA): no more than the reads, without any
  * library.
  *
- * usage: bench_reads [n ...]        (default: 2 8)
+ * usage: bench_reads [-m huge|small] [-b MIB] [n ...]        (default: both, 1 4 8 16 64, 2 8)
  *
  * Each rank is a process, on a core of its own as far as there are cores. The same buffers are used by turns:
  * all receivers read what is for them, and then Tutti does the same by its call. Of broadcast, every other
@@ -34,9 +34,14 @@ enum { RANKS = 16, TURNS = 21, WARM = 3, HUGE = 2 << 20 };
 enum call { SENDRECV, BROADCAST, ALL_GATHER, ALL_TO_ALL, CALLS };
 enum memory { HUGE_PAGES, SMALL_PAGES, MEMORIES };
 static const char *const call_names[CALLS] = { "sendrecv", "broadcast", "all_gather", "all_to_all" };
-static const char *const memory_names[MEMORIES] = { "huge", "4 KiB" };
-static const uint64_t sizes[] = { 1 << 20, 8 << 20, 64 << 20 };
+static const char *const memory_names[MEMORIES] = { "huge", "small" };
+static const uint64_t sizes[] = { 1 << 20, 4 << 20, 8 << 20, 16 << 20, 64 << 20 };
 enum { SIZES = sizeof sizes / sizeof sizes[0] };
+
+struct choice { /* what is asked for */
+    int memory; /* MEMORIES: all */
+    uint64_t bytes; /* 0: all sizes */
+};
 
 struct page { /* shared by all processes */
     tutti_id id;
@@ -181,7 +186,7 @@ static int bind_to_core(int me)
     return cores;
 }
 
-static int be_rank(struct page *page, int n, int me)
+static int be_rank(struct page *page, int n, int me, const struct choice *only)
 {
     struct rank r = { .page = page, .n = n, .me = me };
     r.cores = bind_to_core(me);
@@ -193,6 +198,9 @@ static int be_rank(struct page *page, int n, int me)
         return 1;
     for (int memory = 0; memory < MEMORIES; memory++)
         for (int size = 0; size < SIZES; size++) {
+            if ((only->memory != MEMORIES && only->memory != memory) ||
+                (only->bytes != 0 && only->bytes != sizes[size]))
+                continue;
             r.bytes = sizes[size];
             r.send = page->send[me] = map_area(r.bytes, (enum memory)memory);
             r.recv = map_area(r.bytes, (enum memory)memory);
@@ -204,7 +212,7 @@ static int be_rank(struct page *page, int n, int me)
     return tutti_comm_destroy(r.comm) != TUTTI_OK || atomic_load(&page->failed);
 }
 
-static bool run(int n)
+static bool run(int n, const struct choice *only)
 {
     int failed = 0, status;
     struct page *page = mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -219,7 +227,7 @@ static bool run(int n)
         pid_t pid = fork();
         if (pid == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
-            exit(be_rank(page, n, r));
+            exit(be_rank(page, n, r, only));
         }
         if (pid < 0)
             exit(1); /* those that are there end with this process */
@@ -230,19 +238,41 @@ static bool run(int n)
     return failed == 0;
 }
 
+static bool read_options(int argc, char **argv, struct choice *only)
+{
+    int option;
+    while ((option = getopt(argc, argv, "m:b:")) != -1) {
+        if (option == 'm')
+            only->memory = strcmp(optarg, "huge") == 0 ? HUGE_PAGES : SMALL_PAGES;
+        else if (option == 'b')
+            only->bytes = strtoull(optarg, NULL, 10) << 20;
+        if (option == '?' || (option == 'm' && strcmp(optarg, memory_names[only->memory]) != 0))
+            return false;
+    }
+    bool known = only->bytes == 0;
+    for (int i = 0; i < SIZES; i++)
+        known |= only->bytes == sizes[i];
+    return known;
+}
+
 int main(int argc, char **argv)
 {
     static const int defaults[] = { 2, 8 };
-    int runs = argc > 1 ? argc - 1 : 2;
+    struct choice only = { .memory = MEMORIES };
+    if (!read_options(argc, argv, &only)) {
+        fprintf(stderr, "usage: bench_reads [-m huge|small] [-b 1|4|8|16|64 (MiB)] [n ...]\n");
+        return 1;
+    }
+    int given = argc - optind, runs = given > 0 ? given : 2;
     setenv("TUTTI_DEVICE", "none", 0); /* host memory, whatever the machine has */
     printf("ranks  call        pages      bytes   reads us   Tutti us  ratio\n");
     for (int i = 0; i < runs; i++) {
-        int n = argc > 1 ? atoi(argv[i + 1]) : defaults[i];
+        int n = given > 0 ? atoi(argv[optind + i]) : defaults[i];
         if (n < 2 || n > RANKS) {
-            fprintf(stderr, "bench_reads: %s ranks; legal: 2 to %d\n", argv[i + 1], RANKS);
+            fprintf(stderr, "bench_reads: %d ranks; legal: 2 to %d\n", n, RANKS);
             return 1;
         }
-        if (!run(n)) {
+        if (!run(n, &only)) {
             fprintf(stderr, "bench_reads: a rank failed, or may not read another's memory\n");
             return 1;
         }

@@ -85,7 +85,7 @@ Test(api_local, local_reductions)
 
 static void questions(struct ranks_me *me)
 {
-    char text[4096], small[8] = "......";
+    char text[8192], small[8] = "......";
     ranks_at(me, "queries");
     ranks_expect(me, tutti_get_version() == TUTTI_VERSION, "version %d", tutti_get_version());
     ranks_expect(me, tutti_query(NULL, "nonsense", text, sizeof text) == 0, "nonsense is answered");
