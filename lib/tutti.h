@@ -305,11 +305,12 @@ const char *tutti_get_last_error(const tutti_comm *comm);
  * calls of this thread's group so far, each on its stream, one after the other), "schedule COLLECTIVE
  * ALGORITHM N ROOT RANK in_place|out_of_place [exact]", "paths" (bytes that this rank sent, by path), "name"
  * (of comm), "memory" (of comm, what it has here for itself: "host=N pinned=N device=N" bytes), "hosts" (the
- * ranks of each, as 0-3/4-7), "executor" (of comm on CUDA streams, where it can: L: one kernel
- * for ranks of one process; W: one for several processes; S: kernels of several devices; H: pinned memory and
- * the processors; host: it has no device), "lost_wakeups"; "recorder [json]": the last 256 calls on comm, and
- * how far they are, which any thread may ask while an operation of comm hangs; "attach PID [json]": the same
- * of all communicators of another process of this user, and of one that is being made, whom it waits for.
+ * ranks of each, as 0-3/4-7), "network" (the class of what is between them, as "1g,lan, measured"),
+ * "executor" (of comm on CUDA streams, where it can: L: one kernel for ranks of one process; W: one for
+ * several processes; S: kernels of several devices; H: pinned memory and the processors; host: no device),
+ * "lost_wakeups"; "recorder [json]": the last 256 calls on comm, and how far they are, which any thread may
+ * ask while an operation of comm hangs; "attach PID [json]": the same of all communicators of another process
+ * of this user, and of one that is being made, whom it waits for.
  * JSON is a line for each communicator. */
 size_t tutti_query(const tutti_comm *comm, const char *what, char *text, size_t bytes);
 

@@ -196,12 +196,18 @@ sed 's/^byte_away.*/byte_away 16 GB\/s/; s/^link.*/link 13 GB\/s/' "$scratch/mac
 expect 0 "$sim" all_reduce 1M -n 16 -m "$scratch/faster"
 awk -v a="$(time_of "$scratch/one")" -v b="$(time_of "$scratch/out")" 'BEGIN { exit !(b < a / 2) }' ||
     fail "ten times the bandwidth takes more than half the time"
+# A class of networks says what the four costs between hosts are; a line behind it says it better.
+printf 'network 1g,wan\nlink 0.05 GB/s\n' >"$scratch/class"
+expect 0 "$sim" -m "$scratch/class" --costs
+says out '^latency_away *5000000.0 ns' "a class of networks"
+says out '^byte_away *0.1.* GB/s' "a class of networks"
+says out '^link *0.050 GB/s' "a cost behind a class"
 printf 'latency_near 5 ns\nbyte_awy 3 GB/s\n' >"$scratch/wrong"
 expect 2 "$sim" barrier -n 4 -m "$scratch/wrong"
 says err 'line 2: "byte_awy"' "a wrong machine"
 for wrong in 'latency_near -5 ns' 'launch -1 ns' 'staging 0 GB/s' 'meets 1.5' 'proxy' 'protocol' 'library' \
     'protocol abcdefghijklmnopq' 'algorithms all_reduced ring' 'algorithms all_reduce rong' \
-    'algorithms'; do
+    'algorithms' 'network 1g,moon' 'network'; do
     echo "$wrong" >"$scratch/wrong"
     expect 2 "$sim" barrier -n 4 -m "$scratch/wrong"
     says err "line 1: \"${wrong%% *}\"" "a machine with $wrong"

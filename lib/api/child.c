@@ -27,7 +27,12 @@ tutti_status tt_child_settings(const char *function, const struct tt_comm *paren
     tutti_status status = tt_comm_settings_of_child(config, &parent->settings, settings);
     if (status == TUTTI_OK)
         status = set_device(parent, settings);
-    if (status == TUTTI_OK && strcmp(settings->rules, parent->settings.rules) != 0)
+    /* A network that the parent has measured, or has been told, is the child's, too. */
+    bool named =
+        settings->hosts.probe != parent->settings.hosts.probe && settings->hosts.probe != TT_PROBE_AUTO;
+    if (named)
+        tt_selection_assume(settings);
+    if (status == TUTTI_OK && (named || strcmp(settings->rules, parent->settings.rules) != 0))
         status = tt_rules_read(settings);
     if (status == TUTTI_OK && tt_comm_nonblocking(config))
         status = tt_fail(TUTTI_UNSUPPORTED,

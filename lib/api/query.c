@@ -217,6 +217,17 @@ static bool answer_hosts(const struct tt_comm *comm, const char *rest, struct tt
     return true;
 }
 
+/* Answers with the class of what is between the hosts of comm, and why it is taken for that; with nothing if
+ * there is one host. */
+static bool answer_network(const struct tt_comm *comm, const char *rest, struct tt_text *a)
+{
+    if (comm == NULL || *rest != '\0')
+        return false;
+    if (comm->identity.host != NULL)
+        tt_costs_tell_network(&comm->settings.costs, a);
+    return true;
+}
+
 static bool put_schedule(const struct tt_key *key, struct tt_text *a)
 {
     struct tt_requirements requirements = { .n = key->n, .exact = key->exact, .topology = key->topology };
@@ -289,7 +300,7 @@ static bool why_here(
     if (tt_settings_read(&settings, NULL) != TUTTI_OK || tt_selection_read(&settings) != TUTTI_OK ||
         tt_topology_create(&topology, n, domain_of) != TUTTI_OK)
         return true;
-    request.slot_bytes = tt_comm_slot_bytes(&settings, n);
+    request.slot_bytes = tt_comm_slot_bytes(&settings, n, false);
     request.requirements =
         (struct tt_requirements){ .n = n, .exact = exact || settings.exact, .topology = &topology };
     tt_why(&request, a);
@@ -421,6 +432,7 @@ static const struct {
     { "price", "price COLLECTIVE BYTES *|group", answer_price },
     { "topology", "topology", answer_topology },
     { "hosts", "hosts *", answer_hosts },
+    { "network", "network *", answer_network },
     { "schedule", "schedule COLLECTIVE ALGORITHM N ROOT RANK in_place|out_of_place [exact] [TOPOLOGY]",
         answer_schedule },
     { "name", "name *", answer_name },

@@ -40,11 +40,14 @@ const struct tt_setting tt_setting_table[] = {
     { "refusal", TT_SHARED, TT_KIND_MS, FIELD(refusal_ms), "1000",
         "milliseconds that a rank has to make the call right which it refused, before its peers, who wait in "
         "it, end the communicator; 0: they wait on" },
-    { "network", TT_SHARED, TT_KIND_NETWORK, FIELD(network), "auto",
+    { "network", TT_SHARED, TT_KIND_NETWORK, FIELD(hosts.network), "auto",
         "what carries messages between hosts: ucx, tcp, or auto: UCX where all ranks have it, and InfiniBand "
         "or RoCE" },
-    { "congestion", TT_SHARED, TT_KIND_CONGESTION, FIELD(congestion), "system",
+    { "congestion", TT_SHARED, TT_KIND_CONGESTION, FIELD(hosts.congestion), "system",
         "congestion control of connections between hosts: system, or a name that all hosts allow" },
+    { "probe", TT_SHARED, TT_KIND_PROBE, FIELD(hosts.probe), "auto",
+        "class of the network between hosts, by which algorithms are chosen: auto, which measures it once; "
+        "off, which takes it for 10g,lan; or a class, as 1g or 1g,wan" },
     { "heartbeat", TT_SHARED, TT_KIND_MS, FIELD(heartbeat_ms), "10000",
         "milliseconds after which a host that answers nothing is taken to be gone; 0: when the system gives "
         "up, after some 15 minutes" },
@@ -99,6 +102,7 @@ _Static_assert(sizeof tt_setting_table / sizeof tt_setting_table[0] <= TT_SETTIN
  * numbers. */
 static const char *const words_of[][6] = { [TT_KIND_ISA] = { "auto", "generic", "avx2", "avx512" },
     [TT_KIND_NETWORK] = { "auto", "tcp", "ucx" },
+    [TT_KIND_PROBE] = { "auto", "off" },
     [TT_KIND_CONGESTION] = { "system", "reno", "cubic", "dctcp", "bbr" },
     [TT_KIND_EXECUTOR] = { "auto", "host", "led", "spin" },
     [TT_KIND_IMPORT] = { "given", "all" },
@@ -248,6 +252,17 @@ static bool parse_device(const char *text, uint64_t *value)
     return true;
 }
 
+static bool parse_probe(const char *text, uint64_t *value)
+{
+    struct tt_link_class c;
+    if (parse_word(text, TT_KIND_PROBE, value))
+        return true;
+    if (!tt_link_parse(text, &c))
+        return false;
+    *value = TT_PROBE_FIRST + tt_link_number(c);
+    return true;
+}
+
 /* Parses the value of a setting. *wrong may tell more of what is wrong than that it is not legal. */
 static bool parse_value(
     const struct tt_setting *row, const char *text, struct tt_settings *settings, struct tt_text *wrong)
@@ -274,6 +289,8 @@ static bool parse_value(
         return parse_path(text, field);
     case TT_KIND_DEVICE:
         return parse_device(text, field);
+    case TT_KIND_PROBE:
+        return parse_probe(text, field);
     default:
         return parse_word(text, row->kind, field);
     }
@@ -308,6 +325,10 @@ static void describe_legal(enum tt_kind kind, struct tt_text *t)
         break;
     case TT_KIND_DEVICE:
         tt_put(t, "auto, none, current, or a number from 0 to %d", DEVICES_MAX);
+        break;
+    case TT_KIND_PROBE:
+        tt_put(t, "auto, off, ");
+        tt_link_put_legal(t);
         break;
     default:
         for (int i = 0; words_of[kind][i] != NULL; i++)
@@ -478,9 +499,14 @@ static int index_of(const struct tt_settings *settings, const void *member)
     return i;
 }
 
+const char *tt_setting_word(enum tt_kind kind, uint64_t value)
+{
+    return words_of[kind][value];
+}
+
 const char *tt_congestion_name(uint64_t congestion)
 {
-    return congestion == 0 ? NULL : words_of[TT_KIND_CONGESTION][congestion];
+    return congestion == 0 ? NULL : tt_setting_word(TT_KIND_CONGESTION, congestion);
 }
 
 enum tt_origin tt_setting_origin(const struct tt_settings *settings, const void *member)
@@ -532,57 +558,6 @@ void tt_settings_adopt(struct tt_settings *settings, const struct tt_settings *o
     settings->costs = of_rank_0->costs;
     settings->cache_bytes = of_rank_0->cache_bytes;
     tt_costs_bound(&settings->costs);
-}
-
-static void put_value(const struct tt_setting *row, const struct tt_settings *settings, struct tt_text *t)
-{
-    const void *field = (const char *)settings + row->offset;
-    static const char suffixes[] = "KMGT";
-    int scale = 0;
-    uint64_t number;
-    switch (row->kind) {
-    case TT_KIND_BOOL:
-        tt_put(t, "%s", *(const bool *)field ? "on" : "off");
-        break;
-    case TT_KIND_CHOICES:
-    case TT_KIND_TOPOLOGY:
-    case TT_KIND_PATH:
-        tt_put(t, "%s", (const char *)field);
-        break;
-    case TT_KIND_DEVICE:
-        number = *(const uint64_t *)field;
-        if (number < TT_DEVICE_FIRST)
-            tt_put(t, "%s", words_of[TT_KIND_DEVICE][number]);
-        else
-            tt_put(t, "%llu", (unsigned long long)(number - TT_DEVICE_FIRST));
-        break;
-    case TT_KIND_BYTES:
-    case TT_KIND_NUMBER:
-    case TT_KIND_MS:
-        number = *(const uint64_t *)field;
-        for (; row->kind == TT_KIND_BYTES && number != 0 && number % 1024 == 0 && scale < 4; scale++)
-            number /= 1024;
-        tt_put(t, "%llu%.1s", (unsigned long long)number, scale > 0 ? &suffixes[scale - 1] : "");
-        break;
-    default:
-        tt_put(t, "%s", words_of[row->kind][*(const uint64_t *)field]);
-    }
-}
-
-size_t tt_settings_print(const struct tt_settings *settings, char *text, size_t bytes)
-{
-    static const char *const origins[] = { "default", "environment", "options", "rank 0", "parent",
-        "config" };
-    struct tt_text t = { text, bytes, 0 };
-    for (int i = 0; i < tt_setting_count; i++) {
-        const struct tt_setting *row = &tt_setting_table[i];
-        char value[TT_CONFIG_TEXT];
-        put_value(row, settings, &(struct tt_text){ value, sizeof value, 0 });
-        int width = 24 - (int)strlen(row->name);
-        tt_put(&t, "%s=%-*s # %s, %s: %s\n", row->name, width, value,
-            row->scope == TT_SHARED ? "shared" : "local", origins[settings->origin[i]], row->help);
-    }
-    return t.length;
 }
 
 size_t tt_variables_print(char *text, size_t bytes)

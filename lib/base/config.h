@@ -24,6 +24,7 @@ enum tt_kind {
     TT_KIND_ISA, /* the name of an instruction set, or auto */
     TT_KIND_DEVICE, /* auto, none, current, or a number */
     TT_KIND_NETWORK, /* auto, tcp or ucx */
+    TT_KIND_PROBE, /* auto, off, or a class of networks (link_class.h) */
     TT_KIND_CONGESTION, /* system, or the name of a congestion control */
     TT_KIND_EXECUTOR, /* auto, host, led or spin */
     TT_KIND_IMPORT, /* given or all */
@@ -34,6 +35,7 @@ enum tt_network { TT_NETWORK_AUTO, TT_NETWORK_TCP, TT_NETWORK_UCX };
 enum tt_executor { TT_EXECUTOR_AUTO, TT_EXECUTOR_HOST, TT_EXECUTOR_LED, TT_EXECUTOR_SPIN };
 enum tt_import { TT_IMPORT_GIVEN, TT_IMPORT_ALL };
 enum tt_pull { TT_PULL_HUGE, TT_PULL_OFF, TT_PULL_ALWAYS };
+enum { TT_PROBE_AUTO, TT_PROBE_OFF, TT_PROBE_FIRST /* and on: the class of that number */ };
 enum { TT_DEVICE_AUTO, TT_DEVICE_NONE, TT_DEVICE_CURRENT, TT_DEVICE_FIRST };
 enum tt_origin {
     TT_FROM_DEFAULT,
@@ -72,8 +74,11 @@ struct tt_settings {
     uint64_t device_pad_bytes; /* of a rank's operands, and as many of its results; 0: as the device is */
     bool device_mapped; /* all memory that calls use is handed over (led.h) */
     uint64_t device_import; /* enum tt_import: which memory of a device other processes are given */
-    uint64_t network; /* enum tt_network */
-    uint64_t congestion; /* 0: as the system has it; else tt_congestion_name tells */
+    struct { /* of messages between hosts */
+        uint64_t network; /* enum tt_network */
+        uint64_t congestion; /* 0: as the system has it; else tt_congestion_name tells */
+        uint64_t probe; /* TT_PROBE_AUTO, _OFF, or TT_PROBE_FIRST + the number of a class */
+    } hosts;
     uint64_t heartbeat_ms; /* a host that is silent for so long is gone; 0: as the system has it */
     uint64_t first_number; /* message and sequence numbers start here */
     bool exact;
@@ -115,6 +120,8 @@ tutti_status tt_settings_read(struct tt_settings *settings, const char *options)
  * be NULL). */
 tutti_status tt_settings_inherit(
     struct tt_settings *settings, const struct tt_settings *parent, const char *options);
+/* The word of a value, of a setting that is one of several. */
+const char *tt_setting_word(enum tt_kind kind, uint64_t value);
 /* How the system calls what this value of `congestion` means; NULL: whatever the system has. */
 const char *tt_congestion_name(uint64_t congestion);
 /* Where a member of the struct that is a setting comes from. */

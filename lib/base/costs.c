@@ -26,7 +26,7 @@ static const struct {
     { "message_far", "ps", "of work at each end of a message to another one", COST(message[TT_FAR]), 40000000,
         1000000000000 },
     { "latency_away", "ps", "until a rank of another host sees a message", COST(latency[TT_AWAY]), 4000000000,
-        1000000000000 },
+        1000000000000000 },
     { "byte_away", "fs", "of a rank to other hosts, and to read what comes from them", COST(byte[TT_AWAY]),
         500000, 1000000000 },
     { "message_away", "ps", "of work at each end of a message to another host", COST(message[TT_AWAY]),
@@ -62,9 +62,15 @@ static uint64_t *at(struct tt_costs *costs, int row)
     return (uint64_t *)(void *)((char *)costs + rows[row].offset);
 }
 
+static bool is_of_network(const struct tt_costs *costs, const uint64_t *cost)
+{
+    return cost == &costs->latency[TT_AWAY] || cost == &costs->byte[TT_AWAY] ||
+           cost == &costs->message[TT_AWAY] || cost == &costs->link;
+}
+
 struct tt_costs tt_costs_default(void)
 {
-    struct tt_costs costs = { .cores = CORES_MOST, .hosts = 1 };
+    struct tt_costs costs = { .cores = CORES_MOST, .hosts = 1, .network = tt_link_usual() };
     for (int i = 0; i < ROWS; i++)
         *at(&costs, i) = rows[i].standard;
     return costs;
@@ -79,6 +85,11 @@ void tt_costs_bound(struct tt_costs *costs)
         costs->cores = CORES_MOST;
     if (costs->hosts == 0 || costs->hosts > CORES_MOST)
         costs->hosts = 1;
+    if (costs->network.rate >= TT_RATES || costs->network.trip >= TT_TRIPS ||
+        costs->network_from >= TT_LINK_ORIGINS) {
+        costs->network = tt_link_usual();
+        costs->network_from = TT_LINK_ASSUMED;
+    }
 }
 
 bool tt_costs_set(struct tt_costs *costs, const char *name, double value)
@@ -94,6 +105,8 @@ bool tt_costs_set(struct tt_costs *costs, const char *name, double value)
         if (!(exact >= 0 && exact <= (double)rows[i].most))
             return false;
         *at(costs, i) = (uint64_t)(exact + 0.5);
+        if (is_of_network(costs, at(costs, i)))
+            costs->network_from = TT_LINK_GIVEN;
         return true;
     }
     return false;
@@ -113,6 +126,17 @@ void tt_costs_tell(const struct tt_costs *costs, struct tt_text *text)
             tt_put(text, "%.0f bytes", value);
         tt_put(text, " %s\n", rows[i].meaning);
     }
+}
+
+void tt_costs_tell_network(const struct tt_costs *costs, struct tt_text *text)
+{
+    static const char *const origins[TT_LINK_ORIGINS] = { [TT_LINK_ASSUMED] = "assumed",
+        [TT_LINK_AWAITED] = "assumed; several hosts measure it",
+        [TT_LINK_MEASURED] = "measured",
+        [TT_LINK_NAMED] = "as the setting probe says",
+        [TT_LINK_GIVEN] = "but for the costs that rules say" };
+    tt_link_put(costs->network, text);
+    tt_put(text, ", %s", origins[costs->network_from]);
 }
 
 unsigned tt_size_class(uint64_t bytes)

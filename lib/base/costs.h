@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/link_class.h"
 #include "base/text.h"
 
 /* Between ranks of one cache domain (topology.h), between domains, and between hosts. */
@@ -34,6 +35,8 @@ struct tt_costs {
     uint64_t hosts; /* of several, each is a domain; up to 1: there is one */
     uint64_t
         link; /* per byte that all ranks of a host send to others, and as much receive; 0: none is shared */
+    struct tt_link_class network; /* of the hosts, whose four costs latency, byte, message and link are ... */
+    uint64_t network_from; /* ... for this reason: enum tt_link_origin */
     /* Of collectives on CUDA streams, where several processes share a device: a call, and per byte of its
      * vector and rank; where all go by the host's memory, or a leader's kernel reaches the ranks' pinned
      * cells, pads in the device's memory, or the buffers themselves (lib/select/led.h); that of pads is per
@@ -136,5 +139,7 @@ void tt_costs_bound(struct tt_costs *costs);
 bool tt_costs_set(struct tt_costs *costs, const char *name, double value);
 /* A line for each, for people: its name, its value in ns, GB/s or bytes, and its meaning. */
 void tt_costs_tell(const struct tt_costs *costs, struct tt_text *text);
+/* "1g,wan, measured": which class of network those between hosts are of, and why. */
+void tt_costs_tell_network(const struct tt_costs *costs, struct tt_text *text);
 
 #endif

@@ -36,30 +36,28 @@ static uint64_t bounce_from(const struct tt_comm *comm)
     return copies && from <= e->slot_bytes ? from : UINT64_MAX;
 }
 
+static int count_hosts(const int32_t *host_of, int n)
+{
+    int hosts = 1;
+    for (int r = 1, first; r < n; r++) {
+        for (first = 0; host_of[first] != host_of[r];)
+            first++;
+        hosts += first == r;
+    }
+    return hosts;
+}
+
 /* Keeps the hosts of the ranks, if there are several. */
 static tutti_status keep_hosts(struct tt_comm *comm, const int32_t *host_of)
 {
-    bool one = true;
-    for (int r = 1; r < comm->n && host_of != NULL; r++)
-        one = one && host_of[r] == host_of[0];
-    if (one)
+    comm->identity.hosts = host_of != NULL ? count_hosts(host_of, comm->n) : 1;
+    if (comm->identity.hosts == 1)
         return TUTTI_OK;
     comm->identity.host = malloc((size_t)comm->n * sizeof *comm->identity.host);
     if (comm->identity.host == NULL)
         return tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", comm->n);
     memcpy(comm->identity.host, host_of, (size_t)comm->n * sizeof *host_of);
     return TUTTI_OK;
-}
-
-static uint64_t count_hosts(const struct tt_comm *comm)
-{
-    uint64_t hosts = 1;
-    for (int r = 1, first; comm->identity.host != NULL && r < comm->n; r++) {
-        for (first = 0; comm->identity.host[first] != comm->identity.host[r];)
-            first++;
-        hosts += first == r;
-    }
-    return hosts;
 }
 
 static tutti_status allocate(struct tt_comm *comm)
@@ -125,13 +123,13 @@ tutti_status tt_comm_open(int n, int rank, const struct tt_settings *settings, c
     c->memory.probe.left = 1; /* readers claim lines in the first call */
     struct tt_endpoint_params params = { .n = n,
         .me = rank,
-        .slot_bytes = tt_comm_slot_bytes(settings, n),
+        .slot_bytes = tt_comm_slot_bytes(settings, n, c->identity.hosts == n),
         .first_number = settings->first_number,
         .map = settings->map,
         .pull = settings->pull,
         .membarrier = settings->membarrier,
-        .network = settings->network,
-        .congestion = tt_congestion_name(settings->congestion),
+        .network = settings->hosts.network,
+        .congestion = tt_congestion_name(settings->hosts.congestion),
         .words = TT_CHOICES,
         .heartbeat_ms = settings->heartbeat_ms,
         .copy = tt_copy_bytes };
@@ -210,7 +208,7 @@ tutti_status tt_comm_connect(struct tt_comm *comm, const uint8_t *addresses, con
                 rank, comm->transport->name, comm->rank);
     choose_together(comm);
     comm->memory.bounce_from = bounce_from(comm);
-    tt_costs_spread(&comm->settings.costs, count_hosts(comm));
+    tt_costs_spread(&comm->settings.costs, (uint64_t)comm->identity.hosts);
     return status;
 }
 

@@ -2,8 +2,8 @@
 /* establish.c: from settings to a connected communicator, by any exchange.
  *
  * A rank opens an endpoint, exchanges addresses, connects, and exchanges once more, so that nobody begins
- * before all are connected. A rank that fails says so in the next exchange, and its failure is
- * everybody's. */
+ * before all are connected. Where there are several hosts it has measured the network by then (probe.h). A
+ * rank that fails says so in the next exchange, and its failure is everybody's. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,22 +12,26 @@
 #include "base/cache_domain.h"
 #include "run/comm.h"
 #include "base/handle.h"
+#include "bootstrap/bootstrap_host.h"
 #include "comm/lifecycle.h"
+#include "comm/probe.h"
 #include "device/device_led.h"
+#include "run/settings.h"
 
 struct endpoint_info { /* what a rank tells the others */
     struct tt_device_info device;
     int32_t domain;
     uint32_t number; /* that the communicator may have here, if it has no name */
+    uint64_t host_key; /* of its host, where ranks measure the network between theirs */
     struct tt_cores cores;
     uint8_t address[TT_ADDRESS_MAX];
 };
+enum { ROOM_OF_RANK = 3 * sizeof(int32_t) + sizeof(struct tt_cores) };
 _Static_assert(sizeof(struct endpoint_info) == TT_ENDPOINT_INFO_BYTES, "as lifecycle.h says");
 
 void *tt_comm_room(int n)
 {
-    void *room = calloc(
-        (size_t)n, sizeof(struct endpoint_info) + TT_ADDRESS_MAX + sizeof(int32_t) + sizeof(struct tt_cores));
+    void *room = calloc((size_t)n, sizeof(struct endpoint_info) + TT_ADDRESS_MAX + ROOM_OF_RANK);
     if (room == NULL)
         tt_fail(TUTTI_OUT_OF_MEMORY, "no memory for the addresses of %d ranks", n);
     return room;
@@ -93,6 +97,17 @@ static void give_up(struct tt_comm *made, tutti_comm *handle)
         tt_comm_destroy(made);
 }
 
+/* The last exchange: all ranks are connected. */
+static tutti_status meet_again(struct tt_comm *made, tutti_status status, const tutti_config *config,
+    const struct endpoint_info *all, int32_t *room, tt_exchange_fn exchange, void *context)
+{
+    struct tt_probe_room measuring = { .leaders = room, .links = (uint32_t *)room + made->n };
+    if (!tt_probe_is_due(made))
+        return exchange(context, status, NULL, 0, NULL);
+    return tt_probe_network(made, status, &all->host_key, sizeof *all,
+        tt_comm_init_timeout(&made->settings, config), exchange, context, &measuring);
+}
+
 tutti_status tt_comm_establish(int n, int rank, const struct tt_settings *settings,
     const tutti_config *config, const int32_t *domain, const int32_t *host_of, tt_exchange_fn exchange,
     void *context, void *room, tutti_comm **comm)
@@ -109,13 +124,19 @@ tutti_status tt_comm_establish(int n, int rank, const struct tt_settings *settin
         status = tt_comm_domain(settings, n, rank, &mine.domain);
     if (status == TUTTI_OK)
         status = tt_comm_tell_device(made, &mine.device);
+    if (status == TUTTI_OK && tt_probe_is_due(made)) {
+        uint8_t key[TT_HOST_KEY_BYTES];
+        tt_host_key(key);
+        memcpy(&mine.host_key, key, sizeof mine.host_key);
+    }
     status = exchange(context, status, &mine, sizeof mine, all);
     if (status == TUTTI_OK) {
-        status =
-            connect_all(made, all, addresses, (int32_t *)(void *)(addresses + (size_t)n * TT_ADDRESS_MAX));
+        int32_t *domain_of = (int32_t *)(void *)(addresses + (size_t)n * TT_ADDRESS_MAX);
+        status = connect_all(made, all, addresses, domain_of);
         if (status == TUTTI_OK)
             status = tt_comm_handle_create(made, &handle);
-        status = exchange(context, status, NULL, 0, NULL);
+        int32_t *behind = (int32_t *)(void *)((struct tt_cores *)(void *)(domain_of + n) + n);
+        status = meet_again(made, status, config, all, behind, exchange, context);
     }
     if (status != TUTTI_OK) {
         give_up(made, handle);

@@ -30,13 +30,13 @@ typedef tutti_status (*tt_exchange_fn)(
     void *context, tutti_status status, const void *mine, uint64_t bytes, void *all);
 /* The words of another rank's failure. */
 #define TT_FAILURE_OF "rank %d could not make its end of the communicator: %s"
-enum { TT_ENDPOINT_INFO_BYTES = TT_ADDRESS_MAX + 16 + 104 };
+enum { TT_ENDPOINT_INFO_BYTES = TT_ADDRESS_MAX + 24 + 104 };
 /* Allocates memory for the exchanges of n ranks, before the first: between two exchanges no rank may fail
  * alone. NULL, with the thread's last error set, if there is none. */
 void *tt_comm_room(int n);
-/* Makes a communicator: open, exchange (TT_ENDPOINT_INFO_BYTES), connect, exchange (0 bytes); after an
- * exchange that failed there is none. One rank's failure is everybody's. `domain` is this rank's cache
- * domain; NULL: as the settings say. `host_of` as for tt_comm_open. */
+/* Makes a communicator: open, exchange (TT_ENDPOINT_INFO_BYTES), connect, exchange (0 bytes; or what probe.h
+ * has in its place); after an exchange that failed there is none. One rank's failure is everybody's.
+ * `domain` is this rank's cache domain; NULL: as the settings say. `host_of` as for tt_comm_open. */
 tutti_status tt_comm_establish(int n, int rank, const struct tt_settings *settings,
     const tutti_config *config, const int32_t *domain, const int32_t *host_of, tt_exchange_fn exchange,
     void *context, void *room, tutti_comm **comm);

@@ -79,6 +79,7 @@ struct tt_comm {
         tutti_id met; /* of the last note that this rank has followed (regroup.c) */
         int32_t *world; /* of each rank: its number in the first communicator; NULL: this is the first */
         int32_t *host; /* of each rank; NULL: all are on one */
+        int hosts;
     } identity;
     struct tt_device *device; /* NULL: host memory only */
     tutti_comm *handle;

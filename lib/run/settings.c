@@ -13,13 +13,16 @@
 /* Returns the length of a slot. A unit reads a slice of each of up to eight operands, and what it reads and
  * stores should stay in the level 2 cache; with two ranks, who read two operands and store one, slices are
  * twice as long. Slots shrink as ranks grow, so that what a rank may touch for staging stays in the tens of
- * megabytes. */
-uint64_t tt_comm_slot_bytes(const struct tt_settings *settings, int n)
+ * megabytes. Where ranks are apart, each on a host of its own, a message costs system calls and a sleep, more
+ * than that cache saves: slices are as long as with one of 2 MiB. Those of two ranks are long enough: with
+ * 512 KiB one would wait while the other copies. */
+uint64_t tt_comm_slot_bytes(const struct tt_settings *settings, int n, bool apart)
 {
-    enum { CACHE_LEAST = 512 << 10, SLOT_LEAST = 8 << 10, PAGE = 4 << 10 };
+    enum { CACHE_LEAST = 512 << 10, CACHE_APART = 2 << 20, SLOT_LEAST = 8 << 10, PAGE = 4 << 10 };
     uint64_t cache = settings->cache_bytes, cache_most = n > 2 ? 4 << 20 : 2 << 20;
     uint64_t parts = n > TT_FOLD_MAX ? (uint64_t)n : n > 2 ? TT_FOLD_MAX : TT_FOLD_MAX / 2;
-    cache = cache < CACHE_LEAST ? CACHE_LEAST : cache > cache_most ? cache_most : cache;
+    uint64_t cache_least = apart && n > 2 ? CACHE_APART : CACHE_LEAST;
+    cache = cache < cache_least ? cache_least : cache > cache_most ? cache_most : cache;
     uint64_t bytes = settings->slice_bytes != 0 ? settings->slice_bytes : cache / parts;
     bytes = bytes < SLOT_LEAST ? SLOT_LEAST : bytes;
     return (bytes + PAGE - 1) / PAGE * PAGE;

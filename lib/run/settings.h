@@ -17,8 +17,8 @@ tutti_status tt_comm_settings(const tutti_config *config, struct tt_settings *se
 tutti_status tt_comm_settings_of_child(
     const tutti_config *config, const struct tt_settings *parent, struct tt_settings *settings);
 
-/* Returns the length of the longest message among n ranks. */
-uint64_t tt_comm_slot_bytes(const struct tt_settings *settings, int n);
+/* Returns the length of the longest message among n ranks; apart: each is on a host of its own. */
+uint64_t tt_comm_slot_bytes(const struct tt_settings *settings, int n, bool apart);
 
 /* Returns how long this communicator waits; -1: for ever. config may be NULL. */
 int64_t tt_comm_timeout(const struct tt_settings *settings, const tutti_config *config);

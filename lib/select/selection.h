@@ -7,6 +7,9 @@
 /* Fills in the default costs, this machine's cores and their cache, and the rules of the file that the
  * settings name, which is an error if it is not well. Rank 0 calls it before its settings go out. */
 tutti_status tt_selection_read(struct tt_settings *settings);
+/* Sets what messages between hosts cost as the setting `probe` says, or, if that is to be measured, to what
+ * is assumed until then. */
+void tt_selection_assume(struct tt_settings *settings);
 /* Reads the rules alone. */
 tutti_status tt_rules_read(struct tt_settings *settings);
 

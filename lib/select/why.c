@@ -81,7 +81,9 @@ bool tt_why(const struct tt_request *request, struct tt_text *a)
         if (tt_algorithms[i].collective == request->collective && put_row(request, i, chosen, a) != TUTTI_OK)
             return false;
     put_reason(request, chosen, decider, a);
-    tt_put(a, "by these costs of the machine:\n");
+    tt_put(a, "by these costs of the machine, with a network of class ");
+    tt_costs_tell_network(&request->settings->costs, a);
+    tt_put(a, ":\n");
     tt_costs_tell(&request->settings->costs, a);
     return true;
 }

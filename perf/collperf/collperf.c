@@ -450,6 +450,7 @@ static tutti_status look_around(struct run *run, int64_t bare)
     perf_origin_read(&r->origin);
     perf_place_read(&mine);
     tutti_query(group->comm, "executor", r->executor, sizeof r->executor);
+    tutti_query(group->comm, "network", r->network, sizeof r->network);
     r->startup = startup_of(group);
     r->rest_before = rest_of(group, r->options, bare, &r->rest_mean);
     r->flag_before = r->flag_after = perf_group_flag_round_trip(group);

@@ -170,6 +170,8 @@ static void print_start(struct perf_report *r)
     if (r->link.hosts > 1)
         fprintf(r->file, "# %d hosts; out of each and into it %.3g GB/s; %%limit of that, or of memory\n",
             r->link.hosts, 1e-9 * r->link.bytes_s);
+    if (r->network[0] != '\0')
+        fprintf(r->file, "# algorithms are chosen for a network of class %s (TUTTI_PROBE)\n", r->network);
     if (r->startup >= 0)
         fprintf(r->file, "# start-up %.1f ms", 1e3 * r->startup);
     else

@@ -18,6 +18,7 @@ struct perf_report {
     int n;
     const struct perf_device *device; /* of rank 0, where calls are on a device's stream */
     struct perf_link link;
+    char network[64]; /* of which class that between hosts is, and why; "": there is one host */
     char executor[8]; /* of the library's, that runs such calls */
     double flag_before, flag_after; /* the point: round trip in seconds; negative: not measured */
     long class_changes;

@@ -72,6 +72,15 @@ static bool take_time(uint64_t *femtoseconds, double ns)
     *femtoseconds = ns >= 0 && ns <= 1e9 ? (uint64_t)(1e6 * ns + 0.5) : 0;
     return ns >= 0 && ns <= 1e9;
 }
+/* What messages between hosts cost in this class; lines behind it may say it better. */
+static bool take_network(struct tt_costs *costs, const char *value)
+{
+    bool known = value != NULL && tt_link_parse(value, &costs->network);
+    if (known)
+        tt_link_price(costs->network, costs);
+    return known;
+}
+
 static bool take_rate(uint64_t *femtoseconds, double gb_s)
 {
     *femtoseconds = gb_s >= 1e-6 ? (uint64_t)(1e6 / gb_s + 0.5) : 0;
@@ -92,6 +101,8 @@ static bool read_line(char *line, struct reading *r, const char **wrong)
         return take_name(m->library, value);
     if (strcmp(name, "protocol") == 0)
         return take_protocol(r, value);
+    if (strcmp(name, "network") == 0)
+        return take_network(&r->now->costs, value);
     if (strcmp(name, "algorithms") == 0)
         return take_algorithms(m, value, rest);
     double number = value != NULL ? strtod(value, &end) : -1;

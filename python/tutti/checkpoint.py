@@ -22,7 +22,7 @@ Floats = numpy.typing.NDArray[numpy.float32]
 
 _HEAD = struct.Struct("<8sIIqq24s12q4dQ")  # what all versions have
 _ENTRY = struct.Struct("<40s3q4Q")
-_REST = {2: 0, 3: 112, 4: 144}  # bytes of the head behind that, by version
+_REST = {2: 0, 3: 112, 4: 144, 5: 152}  # bytes of the head behind that, by version
 
 
 class Parameter(NamedTuple):
@@ -45,7 +45,7 @@ class Checkpoint(Mapping[str, Parameter]):
                 raise ValueError(f"{path} is no checkpoint of tutti-train: it does not begin with TUTTICKP")
             _, version, count, size, _, model, *numbers = _HEAD.unpack(head)
             if version not in _REST:
-                raise ValueError(f"{path} is of version {version}; legal are 2 to 4")
+                raise ValueError(f"{path} is of version {version}; legal are 2 to 5")
             if size != os.fstat(file.fileno()).st_size:
                 raise ValueError(f"{path} is cut: its head says {size} bytes")
             head += file.read(_REST[version])

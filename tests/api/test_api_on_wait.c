@@ -129,6 +129,47 @@ Test(api_on_wait, each_wait_serves)
             ranks_run(&(struct ranks_plan){ .n = n, .kind = kind, .run = serves });
 }
 
+struct parent {
+    struct ranks_me *me;
+    bool waits; /* in a call of its own, and not of its child */
+};
+
+static int serve_parent(void *context)
+{
+    struct parent *parent = context;
+    struct shared *shared = parent->me->shared;
+    ranks_expect(parent->me, parent->waits, "a child that has an on_wait of its own has its parent's");
+    if (!parent->waits)
+        atomic_fetch_add(&shared->rounds, 1);
+    return 0;
+}
+
+/* Who has an on_wait of its own has not its parent's. */
+static void serves_its_own(struct ranks_me *me)
+{
+    struct waiter *w = begin_to_wait(me, 0);
+    struct parent parent = { me, true };
+    tutti_config of_parent = {
+        .size = sizeof of_parent, .on_wait = serve_parent, .on_wait_context = &parent
+    };
+    tutti_config own = { .size = sizeof own, .on_wait = let_others_go_on, .on_wait_context = w };
+    tutti_comm *child = NULL, *comm = NULL;
+    comm = ranks_join(me, &of_parent);
+    if (comm == NULL || !ranks_ok(me, tutti_comm_split(comm, 0, me->rank, &own, &child), "split"))
+        return;
+    parent.waits = false;
+    after_rank_0(w, 0);
+    ranks_ok(me, tutti_barrier(child, tutti_no_stream()), "barrier of the child");
+    parent.waits = true;
+    ranks_ok(me, tutti_comm_destroy(child), "destroy of the child");
+    ranks_part(me, comm);
+}
+
+Test(api_on_wait, a_child_has_its_own)
+{
+    ranks_run(&(struct ranks_plan){ .n = 2, .run = serves_its_own });
+}
+
 static int note_time(void *context)
 {
     int64_t *first = context;

@@ -180,10 +180,11 @@ static void inherits(struct ranks_me *me)
         setenv(variable, unusual[i][2], 1);
     }
     for (int only = -2; only < UNUSUAL && comm != NULL; only++) { /* -2: no config; -1: a name */
-        char one[128];
+        char one[128] = "";
         tutti_config own = { .size = sizeof own, .name = "child", .options = only < 0 ? NULL : one };
         tutti_comm *child = NULL;
-        put_options(one, sizeof one, 2, only);
+        if (only >= 0)
+            put_options(one, sizeof one, 2, only);
         ranks_at(me, "rank %d: a child %s", me->rank,
             only == -2 ? "without a config"
             : only < 0 ? "with a name"

@@ -11,6 +11,7 @@
 
 #include "run/comm.h"
 #include "base/handle.h"
+#include "run/settings.h"
 #include "tests/rig/ranks.h"
 
 TestSuite(api_topology, .timeout = 120);
@@ -140,6 +141,16 @@ struct placed {
     const char *of_child; /* of all but rank 0, the last one first */
 };
 
+/* Slices are those of ranks apart where no two have a host in common. A level 2 cache of 2 MiB hides it. */
+static void expect_slices(struct ranks_me *me, const tutti_comm *comm, const char *hosts)
+{
+    const struct tt_comm *c = tt_comm_peek(comm);
+    bool apart = strchr(hosts, '/') != NULL && strpbrk(hosts, ",-") == NULL;
+    uint64_t expected = tt_comm_slot_bytes(&c->settings, c->n, apart), slot = c->endpoint->slot_bytes;
+    ranks_expect(me, slot == expected, "hosts %s: slices of %llu bytes, not %llu", hosts,
+        (unsigned long long)slot, (unsigned long long)expected);
+}
+
 static void on_hosts(struct ranks_me *me)
 {
     const struct placed *p = me->context;
@@ -154,10 +165,12 @@ static void on_hosts(struct ranks_me *me)
         expect_answer(me, comm, "topology", p->told);
     uint64_t hosts = tt_comm_peek(comm)->settings.costs.hosts;
     ranks_expect(me, hosts == p->hosts, "predictions are of %llu hosts", (unsigned long long)hosts);
+    expect_slices(me, comm, p->told);
     expect_sum(me, comm);
     if (ranks_ok(me, tutti_comm_split(comm, me->rank > 0 ? 0 : -1, -me->rank, NULL, &child), "split") &&
         child != NULL) {
         expect_answer(me, child, "hosts", p->of_child);
+        expect_slices(me, child, p->of_child);
         expect_sum(me, child);
         ranks_ok(me, tutti_comm_destroy(child), "destroy");
     }
@@ -168,7 +181,7 @@ Test(api_topology, hosts_are_told_and_counted)
 {
     static const struct placed cases[] = { { "aaa", "0-2", 1, "0-1" }, { "aab", "0-1/2", 2, "0/1" },
         { "baa", "0/1-2", 2, "0-1" }, { "aba", "0,2/1", 2, "0/1" }, { "abba", "0,3/1-2", 2, "0/1-2" },
-        { "abcab", "0,3/1,4/2", 3, "0,3/1/2" } };
+        { "abcab", "0,3/1,4/2", 3, "0,3/1/2" }, { "abc", "0/1/2", 3, "0/1" } };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         ranks_run(&(struct ranks_plan){
             .n = (int)strlen(cases[i].of_rank), .run = on_hosts, .context = &cases[i] });

@@ -105,6 +105,7 @@ Test(config, environment)
     setenv("TUTTI_HEARTBEAT", "3000", 1);
     setenv("TUTTI_NETWORK", "ucx", 1);
     setenv("TUTTI_CONGESTION", "reno", 1);
+    setenv("TUTTI_PROBE", "1g,wan", 1);
     setenv("TUTTI_EXECUTOR", "host", 1);
     setenv("TUTTI_DEVICE_PAD", "2M", 1);
     setenv("TUTTI_DEVICE_MAPPED", "on", 1);
@@ -119,8 +120,10 @@ Test(config, environment)
     cr_expect_eq(s.refusal_ms, 250);
     cr_expect_eq(s.wait_warning_ms, 350);
     cr_expect_eq(s.heartbeat_ms, 3000);
-    cr_expect_eq(s.network, TT_NETWORK_UCX);
-    cr_expect_str_eq(tt_congestion_name(s.congestion), "reno");
+    cr_expect_eq(s.hosts.network, TT_NETWORK_UCX);
+    cr_expect_str_eq(tt_congestion_name(s.hosts.congestion), "reno");
+    cr_expect_eq(
+        s.hosts.probe, TT_PROBE_FIRST + tt_link_number((struct tt_link_class){ TT_RATE_1G, TT_TRIP_WAN }));
     cr_expect_eq(s.executor, TT_EXECUTOR_HOST);
     cr_expect_eq(s.device_pad_bytes, 2 << 20);
     cr_expect(s.device_mapped);

@@ -26,31 +26,45 @@ static struct tt_settings settings_on(uint64_t cores)
     return settings;
 }
 
-Test(choose, slices_by_the_cache)
+struct sized {
+    uint64_t cache, setting;
+    int n;
+    uint64_t slot;
+};
+
+static void expect_slots(const struct sized *cases, size_t count, bool apart)
 {
-    static const struct {
-        uint64_t cache, setting;
-        int n;
-        uint64_t slot;
-    } cases[] = { { 1 << 20, 0, 2, 256 << 10 }, { 1 << 20, 0, 3, 128 << 10 }, { 1 << 20, 0, 8, 128 << 10 },
-        { 1 << 20, 0, 16, 64 << 10 }, { 2 << 20, 0, 8, 256 << 10 }, { 2 << 20, 48 << 10, 8, 48 << 10 },
-        { 256 << 10, 0, 2, 128 << 10 }, { 256 << 10, 0, 3, 64 << 10 }, { 0, 0, 8, 64 << 10 },
-        { UINT64_MAX, 0, 2, 512 << 10 }, { UINT64_MAX, 0, 8, 512 << 10 }, { 1 << 20, 0, 1000, 8 << 10 },
-        { 1280 << 10, 0, 12, 108 << 10 } };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < count; i++) {
         struct tt_settings settings = settings_on(2);
         settings.cache_bytes = cases[i].cache;
         settings.slice_bytes = cases[i].setting;
-        cr_expect_eq(tt_comm_slot_bytes(&settings, cases[i].n), cases[i].slot, "case %zu: %llu", i,
-            (unsigned long long)tt_comm_slot_bytes(&settings, cases[i].n));
+        uint64_t slot = tt_comm_slot_bytes(&settings, cases[i].n, apart);
+        cr_expect_eq(slot, cases[i].slot, "case %zu: %llu", i, (unsigned long long)slot);
     }
+}
+
+/* Where each of several ranks has a host of its own, a small cache makes no short slices; the setting
+ * counts. */
+Test(choose, slices_by_the_cache)
+{
+    static const struct sized together[] = { { 1 << 20, 0, 2, 256 << 10 }, { 1 << 20, 0, 3, 128 << 10 },
+        { 1 << 20, 0, 8, 128 << 10 }, { 1 << 20, 0, 16, 64 << 10 }, { 2 << 20, 0, 8, 256 << 10 },
+        { 2 << 20, 48 << 10, 8, 48 << 10 }, { 256 << 10, 0, 2, 128 << 10 }, { 256 << 10, 0, 3, 64 << 10 },
+        { 0, 0, 8, 64 << 10 }, { UINT64_MAX, 0, 2, 512 << 10 }, { UINT64_MAX, 0, 8, 512 << 10 },
+        { 1 << 20, 0, 1000, 8 << 10 }, { 1280 << 10, 0, 12, 108 << 10 } },
+                              apart[] = { { 512 << 10, 0, 2, 128 << 10 }, { 512 << 10, 0, 3, 256 << 10 },
+                                  { 512 << 10, 0, 4, 256 << 10 }, { 0, 0, 8, 256 << 10 },
+                                  { 512 << 10, 0, 16, 128 << 10 }, { 4 << 20, 0, 4, 512 << 10 },
+                                  { 512 << 10, 48 << 10, 4, 48 << 10 }, { 512 << 10, 0, 1000, 8 << 10 } };
+    expect_slots(together, sizeof together / sizeof together[0], false);
+    expect_slots(apart, sizeof apart / sizeof apart[0], true);
 }
 
 static struct tt_request ask_for(
     const struct tt_settings *settings, enum tt_collective collective, int n, uint64_t bytes)
 {
     return (struct tt_request){ .settings = settings,
-        .slot_bytes = tt_comm_slot_bytes(settings, n),
+        .slot_bytes = tt_comm_slot_bytes(settings, n, false),
         .collective = collective,
         .requirements = { .n = n },
         .bytes = bytes };
@@ -306,6 +320,7 @@ Test(choose, read_by_rank_0)
     cr_assert_eq(tt_selection_read(&settings), TUTTI_OK);
     cr_expect_eq(settings.costs.cores, (uint64_t)tt_cores_machine());
     standard.cores = settings.costs.cores;
+    standard.network_from = TT_LINK_AWAITED;
     cr_expect_eq(memcmp(&settings.costs, &standard, sizeof standard), 0);
     tt_costs_bound(&settings.costs);
     cr_expect_eq(memcmp(&settings.costs, &standard, sizeof standard), 0, "a default is out of bounds");

@@ -225,7 +225,7 @@ static void draw_options(struct fuzz_episode *episode, uint64_t *r)
 {
     static const char *const options[] = { "", "slice=4K", "fused=off", "map=off", "slice=8K;map=off",
         "isa=generic", "stream_bytes=4K", "membarrier=off", "first_number=4294967290", "topology=0/1-3",
-        "slice=4K;fused=off" };
+        "slice=4K;fused=off", "pull=always", "pull=always;slice=64K" };
     uint32_t which = ranks_below(r, 24);
     if (which < sizeof options / sizeof options[0] &&
         (strchr(options[which], '/') == NULL || episode->n == 4))

@@ -46,7 +46,7 @@ static tutti_comm *join(struct shm_rank *r, const char *options)
     bool made = tt_settings_read(&settings, options) == TUTTI_OK;
     struct tt_endpoint_params params = { .n = r->n,
         .me = r->me,
-        .slot_bytes = tt_comm_slot_bytes(&settings, r->n),
+        .slot_bytes = tt_comm_slot_bytes(&settings, r->n, true),
         .first_number = settings.first_number,
         .map = true,
         .transports = halves };
