@@ -322,10 +322,8 @@ static tutti_status run_messages(struct messages *q)
     struct tt_pending calls[MESSAGES_MAX];
     for (int i = 0; i < left; i++) {
         tt_cached_call_with(&q->args[i], q->cached[i], &calls[i].call);
-        calls[i].op = NULL;
         calls[i].skip = 0;
-        calls[i].over = calls[i].suspect = calls[i].told = false;
-        calls[i].refused_ms = 0;
+        tt_pending_renew(&calls[i]);
     }
     return run_calls(calls, left);
 }

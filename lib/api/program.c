@@ -165,8 +165,7 @@ static tutti_status start_here(struct tt_program *p)
     for (int i = 0; i < p->batch.count; i++) {
         struct tt_pending *pending = &p->batch.calls[i];
         pending->call.entry = tt_recorder_queue(pending->call.comm->recorder, &pending->call);
-        pending->op = NULL;
-        pending->over = pending->suspect = pending->told = false;
+        tt_pending_renew(pending);
     }
     tutti_status status = tt_run(p->batch.calls, p->batch.count);
     for (int i = 0; i < p->batch.count && status != TUTTI_OK; i++)

@@ -103,6 +103,7 @@ struct tt_meeting { /* of a communicator's collectives; or of messages of two ra
      * memory any more. */
     void (*leave)(struct tt_meeting *meeting, const struct tt_gate *gate);
     bool over, held;
+    bool served; /* its kernels have ended it well: a rank that has gone since is not missed */
     int32_t late, wrong;
     tutti_status why; /* of `wrong` */
     bool pair; /* messages of two ranks */

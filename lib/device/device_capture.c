@@ -124,10 +124,8 @@ static void run(struct tt_captured *c)
 {
     struct tt_pending *calls = c->batch.calls;
     int count = c->batch.count;
-    for (int i = 0; i < count; i++) {
-        calls[i].op = NULL;
-        calls[i].over = calls[i].suspect = calls[i].told = false;
-    }
+    for (int i = 0; i < count; i++)
+        tt_pending_renew(&calls[i]);
     tutti_status status = tt_comm_check(calls[0].call.comm);
     if (status == TUTTI_OK)
         status = check_alone(calls[0].call.comm);

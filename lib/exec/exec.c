@@ -479,6 +479,12 @@ bool tt_exec_takes_time(const struct tt_op *op)
            (meeting == NULL || meeting->late == TT_NONE);
 }
 
+bool tt_exec_is_served(const struct tt_op *op)
+{
+    const struct tt_meeting *meeting = meeting_of(op);
+    return meeting != NULL && meeting->served;
+}
+
 /* Returns whose message a receiving unit lacks: the first that has not come in full. */
 static int32_t lacks(const struct tt_op *op, const struct tt_slice *slice, uint32_t unit)
 {

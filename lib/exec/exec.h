@@ -176,6 +176,9 @@ bool tt_exec_is_held(const struct tt_op *op);
 /* True if it waits for nothing but a device, which may take its time. */
 bool tt_exec_takes_time(const struct tt_op *op);
 
+/* True if a device has ended it well, so that it needs nothing more of a rank that has gone. */
+bool tt_exec_is_served(const struct tt_op *op);
+
 /* The peer that this operation waits for first, TT_NONE if it waits for none: for messages about hangs. */
 int32_t tt_exec_waits_for(const struct tt_op *op);
 

@@ -240,7 +240,7 @@ static tutti_status inspect_completed(struct tt_pending *p)
     struct tt_peer_place place;
     if (completed == TT_ALL_OVER && p->call.collective == TT_BARRIER &&
         control->peer_state(op->endpoint, peer, &place) == TT_PEER_ALIVE)
-        return TUTTI_OK; /* it comes to that (release.c) */
+        over = false; /* it comes to that (release.c) */
     if (over && p->suspect && completed == TT_ALL_OVER) {
         control->peer_state(op->endpoint, peer, &place);
         return tell_gone(p, peer, TT_PEER_LEFT, &place);
@@ -269,11 +269,15 @@ static tutti_status inspect_peers(struct tt_pending *p)
         p->suspect = state != TT_PEER_ALIVE;
         return TUTTI_OK;
     }
-    for (int peer = 0; peer < p->call.comm->n; peer++) {
+    bool before = p->missed; /* a kernel may have ended the call since the last poll: one more decides */
+    p->missed = false;
+    for (int peer = 0; peer < p->call.comm->n && !p->missed && !tt_exec_is_served(op); peer++) {
         if (peer == p->call.comm->rank)
             continue;
         enum tt_peer_state state = control->peer_state(op->endpoint, peer, &place);
-        if (state != TT_PEER_ALIVE && control->completed_by(op->endpoint, peer) <= op->messages.sequence)
+        p->missed =
+            state != TT_PEER_ALIVE && control->completed_by(op->endpoint, peer) <= op->messages.sequence;
+        if (p->missed && before)
             return tell_gone(p, peer, state, &place);
     }
     return TUTTI_OK;
@@ -383,7 +387,8 @@ tutti_status tt_fault_inspect(struct tt_pending *p, int64_t stalled_ms)
         status = inspect_refusals(p, stalled_ms);
     if (status == TUTTI_OK && p->op->messages.class == TT_CLASS_COLLECTIVE)
         status = inspect_completed(p);
-    if (status == TUTTI_OK && p->call.comm->waiting.timeout_ms >= 0 &&
+    bool decided = !p->missed && !p->suspect; /* else the next look tells a better reason, or there is none */
+    if (status == TUTTI_OK && decided && p->call.comm->waiting.timeout_ms >= 0 &&
         stalled_ms >= p->call.comm->waiting.timeout_ms)
         status = tell_timeout(p, stalled_ms);
     return status;

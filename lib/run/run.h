@@ -105,11 +105,19 @@ struct tt_pending {
     struct tt_op *op; /* NULL: not started */
     uint32_t skip; /* the units before this step are done when it starts (fast_path.c) */
     bool over, done; /* it has ended; it has ended well */
-    bool suspect; /* at the last look the peer that this call waits for was gone, or past it */
+    bool suspect; /* at the last look the peer that this call waits for was gone, or past it, */
+    bool missed; /* or some rank had gone without having completed it */
     bool told; /* the log has said whom it waits for */
     int64_t refused_ms; /* a peer refused it: 1 + how long nothing had moved when that was seen; 0: no */
     struct tt_arrays arrays; /* of a batch: what the call points to */
 };
+/* It may begin, for the first time or again: nothing has been seen of it. */
+static inline void tt_pending_renew(struct tt_pending *p)
+{
+    p->op = NULL;
+    p->over = p->done = p->suspect = p->missed = p->told = false;
+    p->refused_ms = 0;
+}
 
 /* Calls that are kept to run together, with copies of their arrays (batch.c). {0} is empty; with count set
  * to 0 it is empty again and keeps its memory. */

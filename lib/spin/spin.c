@@ -3,8 +3,8 @@
  * something fails.
  *
  * The worker says in its row that it has come to the call, waits until its own kernels are over, and until
- * all others have come to it, too, with the same call. No stream waits for that: it is how calls that
- * differ are found also where kernels do not see it.
+ * all others have come to it, too, with the same call, or have gone after kernels that ended well. No stream
+ * waits for that: it is how calls that differ are found also where kernels do not see it.
  *
  * Kernels that wait leave when the host says so. What has failed has ended the communicator, at all ranks;
  * each then says so to its own kernels. One that has told others where buffers are then lasts until theirs
@@ -33,7 +33,7 @@ static void begin(struct tt_meeting *meeting)
     struct tt_spin *spin = spin_of(meeting);
     spin->calls++;
     spin->told = false;
-    meeting->over = false;
+    meeting->over = meeting->served = false;
     meeting->held = true;
     meeting->late = meeting->wrong = TT_NONE;
 }
@@ -55,6 +55,14 @@ static bool is_here(const struct tt_spin *spin, int rank)
            e->control->completed_by(e, rank) >= spin->comm->numbers.sequence;
 }
 
+/* It will come no more. If this rank's kernels have ended well, they have had all that they need of it. */
+static bool comes_no_more(const struct tt_spin *spin, int rank)
+{
+    struct tt_endpoint *e = spin->comm->endpoint;
+    struct tt_peer_place place;
+    return e->control->peer_state(e, rank, &place) != TT_PEER_ALIVE;
+}
+
 /* It has come with another one. */
 static bool calls_something_else(const struct tt_spin *spin, int rank, uint64_t signature)
 {
@@ -65,13 +73,14 @@ static bool calls_something_else(const struct tt_spin *spin, int rank, uint64_t 
            atomic_load_explicit(&row->here[spin->calls % 2].call, memory_order_relaxed) == spin->calls;
 }
 
-/* The first rank whose worker has not come; TT_NONE: all have. Finds one that has come with another call. */
-static int32_t look_at_workers(struct tt_spin *spin, uint64_t signature)
+/* The first rank whose worker has not come; TT_NONE: all have. Finds one that has come with another call.
+ * `well`: the kernels are over, and well, so that a rank that has gone since is not waited for. */
+static int32_t look_at_workers(struct tt_spin *spin, uint64_t signature, bool well)
 {
     int32_t late = TT_NONE;
     for (int r = spin->n; r-- > 0;) {
         if (!is_here(spin, r)) {
-            late = r;
+            late = well && comes_no_more(spin, r) ? late : r;
         } else if (calls_something_else(spin, r, signature)) {
             spin->meeting.wrong = r;
             spin->meeting.why = TUTTI_MISMATCH;
@@ -127,10 +136,12 @@ static bool advance(struct tt_meeting *meeting, const struct tt_gate *gate, uint
     moved = moved || begun != spin->begun || over != spin->over;
     spin->begun = begun;
     spin->over = over;
-    int32_t late = look_at_workers(spin, signature);
-    look_at_difference(spin, gate);
     bool ended = over >= gate->spin.last, entered = tt_spin_load(&words->entered) >= gate->spin.first;
-    meeting->over = ended && late == TT_NONE && (tt_spin_load(&words->left) == 0 || left_later(spin, gate));
+    bool well = ended && (tt_spin_load(&words->left) == 0 || left_later(spin, gate));
+    int32_t late = look_at_workers(spin, signature, well);
+    look_at_difference(spin, gate);
+    meeting->served = well;
+    meeting->over = well && late == TT_NONE;
     meeting->held = !meeting->over;
     if (meeting->over)
         atomic_store(&spin->numbers_over, gate->spin.last);

@@ -128,8 +128,7 @@ static void begin(struct tt_work_item *item)
         tutti_status status = tt_comm_check(p->call.comm);
         if (item->batch != &item->own)
             p->call.entry = item->entries[i];
-        p->op = NULL;
-        p->suspect = p->told = p->done = false;
+        tt_pending_renew(p);
         p->over = status != TUTTI_OK;
         if (status != TUTTI_OK)
             fail_item(item, status);

@@ -12,6 +12,7 @@
 #include <cuda_runtime_api.h>
 
 static void *const some = (void *)0x7000; /* an address */
+enum { FABRIC = 8 }; /* CU_MEM_HANDLE_TYPE_FABRIC, which headers before 12.3 do not have */
 
 TestSuite(cuda_segments, .init = table_begin);
 
@@ -132,7 +133,7 @@ Test(cuda_segments, of_what_is_mapped)
     uintptr_t base = 0;
     device_memory();
     fake.handle = 33;
-    fake.handle_types = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC;
+    fake.handle_types = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | FABRIC;
     fake.exported_fd = open("/dev/null", O_RDONLY);
     called(dev->segment.export_of(some, &out, &base),
         "cuCtxGetCurrent() cuCtxGetDevice() cuPointerGetAttributes(0x7000) mode(relaxed) "

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test_api_device_spin_held.c: ranks with a device each destroy their ends as soon as they have their own
- * results, while the worker of one is held up: before it says that it has come, or looks at the others. */
+ * results, or abort them, while the worker of one is held up: before it says that it has come, or looks at
+ * the others, or after that. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@ enum { N = 3 };
 
 static struct {
     bool told; /* in which step */
+    int idle; /* or after so many looks at which nothing had moved */
     _Atomic int *destroyed; /* by how many others */
     bool (*advance)(struct tt_meeting *meeting, const struct tt_gate *gate, uint64_t signature);
 } slow;
@@ -55,6 +57,120 @@ static void leave_at_once(struct ranks_me *me)
         atomic_fetch_add(destroyed, 1);
         ranks_meet(me);
     }
+}
+
+/* A worker finds that nothing moves. Before it draws its conclusions, rank 2 has called, and rank 0 has its
+ * result and is gone. */
+static bool advance_and_wait(struct tt_meeting *meeting, const struct tt_gate *gate, uint64_t signature)
+{
+    enum { HELD_MS = 2000, FEW = 10 /* by then it has begun to wait */ };
+    bool moved = slow.advance(meeting, gate, signature);
+    slow.idle = moved ? 0 : slow.idle + 1;
+    for (int ms = 0; ms < HELD_MS && slow.idle > FEW && atomic_load(slow.destroyed) == 0; ms++)
+        ranks_sleep_us(1000);
+    return moved;
+}
+
+/* A worker that does not come to the call before its rank's end is aborted, and so never does. */
+static bool advance_never(struct tt_meeting *meeting, const struct tt_gate *gate, uint64_t signature)
+{
+    (void)meeting, (void)gate, (void)signature;
+    return false;
+}
+
+/* A worker that comes when another rank has been gone for long. */
+static bool advance_long_after(struct tt_meeting *meeting, const struct tt_gate *gate, uint64_t signature)
+{
+    enum { HELD_MS = 5000, AFTER_US = 300000 /* several times what who waits leaves the others alone */ };
+    bool first = slow.idle++ == 0;
+    for (int ms = 0; ms < HELD_MS && first && atomic_load(slow.destroyed) == 0; ms++)
+        ranks_sleep_us(1000);
+    if (first)
+        ranks_sleep_us(AFTER_US);
+    return slow.advance(meeting, gate, signature);
+}
+
+static void abort_at_once(struct ranks_me *me)
+{
+    for (int round = 0; round < 4; round++) {
+        struct local_desk d;
+        int32_t given = me->rank + 1, got;
+        _Atomic int *aborted = (_Atomic int *)me->shared + round;
+        ranks_at(me, "round %d", round);
+        if (!spin_sit_down(me, &d, SPIN_LONG_MS))
+            return;
+        local_give(&d, GIVEN, &given, sizeof given);
+        struct tt_meeting *meeting = &spin_of(d.comm)->meeting;
+        slow.destroyed = aborted;
+        slow.advance = meeting->advance;
+        meeting->advance = advance_and_wait;
+        ranks_meet(me);
+        if (me->rank == 2)
+            ranks_sleep_us(200000); /* longer than who waits leaves the others alone */
+        ranks_ok(me,
+            tutti_all_reduce(d.areas[GIVEN], d.areas[GOT], 1, TUTTI_INT32, TUTTI_SUM, d.comm, local_on(&d)),
+            "all_reduce");
+        local_drains(&d);
+        if (me->rank == 0) {
+            ranks_ok(me, tutti_comm_abort_local(d.comm), "abort_local");
+            atomic_store(aborted, 1);
+        }
+        ranks_meet(me);
+        memcpy(&got, local_take(&d, GOT, sizeof got), sizeof got);
+        ranks_expect(me, got == N * (N + 1) / 2, "the sum is %d", got);
+        ranks_sleep_us(100000);
+        ranks_expect(
+            me, me->rank == 0 || tutti_comm_state(d.comm) == TUTTI_OK, "%s", tutti_get_last_error(d.comm));
+        ranks_meet(me);
+        spin_get_up(&d);
+    }
+}
+
+/* Rank 0 has its result, and is gone, before its worker has said that it has come: the others, whose kernels
+ * are over, have theirs. So has one that goes on waiting for another rank, whose worker is held up. */
+static void abort_before_the_worker_comes(struct ranks_me *me)
+{
+    const bool *held = me->context;
+    struct local_desk d;
+    int32_t given = me->rank + 1, got;
+    if (!spin_sit_down(me, &d, SPIN_LONG_MS))
+        return;
+    local_give(&d, GIVEN, &given, sizeof given);
+    struct tt_meeting *meeting = &spin_of(d.comm)->meeting;
+    slow.destroyed = me->shared;
+    slow.idle = 0;
+    slow.advance = meeting->advance;
+    if (me->rank == 0)
+        meeting->advance = advance_never;
+    if (me->rank == 1 && *held)
+        meeting->advance = advance_long_after;
+    ranks_meet(me);
+    ranks_ok(me,
+        tutti_all_reduce(d.areas[GIVEN], d.areas[GOT], 1, TUTTI_INT32, TUTTI_SUM, d.comm, local_on(&d)),
+        "all_reduce");
+    local_drains(&d);
+    ranks_meet(me);
+    if (me->rank == 0) {
+        ranks_ok(me, tutti_comm_abort_local(d.comm), "abort_local");
+        atomic_store(slow.destroyed, 1);
+    }
+    memcpy(&got, local_take(&d, GOT, sizeof got), sizeof got);
+    ranks_expect(me, got == N * (N + 1) / 2, "the sum is %d", got);
+    if (me->rank > 0)
+        ranks_ok(me, tutti_comm_flush(d.comm, SPIN_LONG_MS), "flush");
+    ranks_expect(
+        me, me->rank == 0 || tutti_comm_state(d.comm) == TUTTI_OK, "%s", tutti_get_last_error(d.comm));
+    ranks_meet(me);
+    spin_get_up(&d);
+}
+
+Test(api_device_spin_held, an_end_that_is_aborted_at_once)
+{
+    static const bool held[] = { false, true };
+    plugin_must_be_stub();
+    spin_run({ "queues=8", N, 1, abort_at_once, NULL, 0, 0 },
+        { "queues=8", N, 1, abort_before_the_worker_comes, &held[0], 0, 0 },
+        { "queues=8", N, 1, abort_before_the_worker_comes, &held[1], 0, 0 });
 }
 
 Test(api_device_spin_held, ends_that_are_destroyed_at_once)

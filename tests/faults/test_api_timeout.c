@@ -2,6 +2,8 @@
 /* test_api_timeout.c: a wait fails when nothing has moved for its time, however long all of it takes; and who
  * gets its buffers back then gets them from every communicator that has failed. */
 #include <criterion/criterion.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include "base/handle.h"
 #include "run/comm.h"
@@ -40,6 +42,48 @@ static void come_now_and_then(struct ranks_me *me)
 Test(api_timeout, begins_anew_with_what_moves)
 {
     ranks_run(&(struct ranks_plan){ .n = 2, .run = come_now_and_then });
+}
+
+/* Rank 0 is stopped for longer than its timeout, and rank 1 dies meanwhile: that is the reason. */
+enum { SUSPENDED_MS = 1000 };
+static void suspended(struct ranks_me *me)
+{
+    tutti_config config = { .size = sizeof config, .timeout_ms = SUSPENDED_MS };
+    tutti_comm *comm = ranks_join(me, &config);
+    int64_t value = 1;
+    if (comm == NULL)
+        return;
+    atomic_fetch_add((_Atomic int *)me->shared, 1);
+    while (me->rank == 1)
+        pause();
+    const bool *receives = me->context;
+    tutti_status status =
+        *receives ? tutti_recv(&value, 1, TUTTI_INT64, 1, comm, tutti_no_stream()) : sum(comm, &value);
+    ranks_refused(me, status, TUTTI_PEER_LOST, "the call", "rank 1 died");
+    ranks_part(me, comm);
+}
+
+static void suspend_rank_0(struct ranks_world *world, const struct ranks_plan *plan)
+{
+    while (atomic_load((_Atomic int *)(void *)world->shared) < plan->n)
+        ranks_sleep_us(1000);
+    ranks_sleep_us(SUSPENDED_MS * 1000 / 2); /* it waits, and has looked */
+    kill(world->slots[0].pid, SIGSTOP);
+    kill(world->slots[1].pid, SIGKILL);
+    ranks_sleep_us(2 * SUSPENDED_MS * 1000);
+    kill(world->slots[0].pid, SIGCONT);
+}
+
+Test(api_timeout, a_death_is_told_before_it)
+{
+    static const bool receives[] = { false, true };
+    for (int i = 0; i < 2; i++)
+        ranks_run(&(struct ranks_plan){ .n = 2,
+            .kind = RANKS_PROCESSES,
+            .run = suspended,
+            .context = &receives[i],
+            .meddle = suspend_rank_0,
+            .may_die = 1 << 1 });
 }
 
 /* --- Whether each endpoint is asked if its peers have left the buffers alone */
