@@ -70,8 +70,9 @@ static bool has_options(const struct model *m, const struct tr_options *o, struc
     if (!m->hidden && (sizes->kv_heads || sizes->hidden))
         return tr_fail(e, "--%s: legal with --model llama:nano or llama:micro, and %s is none",
             sizes->kv_heads ? "kv-heads" : "hidden", m->name);
-    if (sizes->dropout > 0 && (!m->heads || m->experts || m->hidden))
-        return tr_fail(e, "--dropout %g: legal with a GPT, and %s is none", sizes->dropout, m->name);
+    if (sizes->dropout > 0 && !m->heads)
+        return tr_fail(
+            e, "--dropout %g: legal with gpt, llama and moe, and not with %s", sizes->dropout, m->name);
     if (m->hidden && sizes->untied)
         return tr_fail(e, "--untied: the head of %s has values of its own always; leave it out", m->name);
     if (m->inputs == 0)

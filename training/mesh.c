@@ -116,7 +116,7 @@ static bool split(
     tutti_config config = { .size = sizeof config, .flags = flags, .name = name };
     if (tutti_comm_split(g->world, color, key, &config, to) == TUTTI_OK)
         return true;
-    return tr_fail(e, "group %s: %s", name, tutti_get_last_error(g->world));
+    return tr_fail(e, "group %s: %s", name, tr_why(g->world));
 }
 
 /* Every pair of neighbours, then every edge between them: one split each, in which two ranks of a pipeline

@@ -47,7 +47,8 @@ static const struct tr_option first[] = {
     { "aux-loss", TR_REAL, AT(model.sizes.balance), "moe: weight of a loss that keeps experts equally busy" },
     { "vocabulary", TR_WHOLE, AT(model.sizes.vocabulary), "tokens there are; mlp, cnn: classes", .least = 1 },
     { "dropout", TR_REAL, AT(model.sizes.dropout),
-        "gpt: of what enters the residual stream so much becomes 0, by chance; 0: nothing" },
+        "gpt, llama, moe: so much of what enters the residual stream, and of attention's probabilities, "
+        "becomes 0, by chance; 0: nothing" },
     { "untied", TR_FLAG, AT(model.sizes.untied), "gpt: the head has values of its own, not the embedding's" },
     { "grid", TR_WHOLE, AT(model.sizes.grid), "cnn: cells a side, a multiple of 8; a cell is 2 x 2 pixels",
         .least = 1 },
@@ -284,8 +285,8 @@ static bool take_whole(const struct tr_option *x, struct tr_options *o, const ch
 static bool take_real(const struct tr_option *x, double *to, const char *value, struct tr_error *e)
 {
     char *end;
-    errno = 0;
     *to = strtod(value, &end);
+    errno = 0; /* what is too small for a double is 0, and what is too large is infinite */
     return is_number(x, value, end, e) &&
            ((*to >= 0 && *to < INFINITY) ||
                tr_fail(

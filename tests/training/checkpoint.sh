@@ -154,6 +154,11 @@ told()
     "$train" --data grammar --steps 1 --save learned >out 2>said || fail "constant: $(cat said)"
     told '; the rate went by --rate-schedule constant --warmup 0' --data grammar --steps 2 --warmup 1 \
         --load learned
+    told '; the dropout was 0' --data grammar --steps 2 --load learned --dropout 0.1
+    "$train" --data grammar --steps 1 --dropout 0.1 --save learned >out 2>said || fail "dropout: $(cat said)"
+    told '' --data grammar --steps 2 --dropout 0.1 --load learned --tp 2
+    told '; the dropout was 0.1' --data grammar --steps 2 --dropout 0.2 --load learned
+    told '; the dropout was 0.1' --data grammar --steps 2 --load learned
 }
 
 # The initial values are those of --steps 0, and a run from them is the run.
@@ -172,16 +177,22 @@ grep -qx "# $old: goes on after 2 steps" out || fail "version 2 says: $(cat out)
 lines out >got
 tail -n 2 golden_old | cmp -s - got || fail "version 2: $(cat out), not $(cat golden_old)"
 
-# With three layers the table of parameters is so long that arrays lie elsewhere in versions 2 and 3.
+# With three layers the table of parameters is so long that arrays lie elsewhere in version 2.
 if command -v python3 >/dev/null 2>&1; then
     "$gpt" steps=6 layers=3 >golden3
     save three 3 --layers 3 --dp 2
-    for version in 2 3; do
+    for version in 2 3 4; do
         python3 "$(dirname "$old")/older_checkpoint.py" three older $version >out ||
             fail "no version $version"
         moved=$(sed 's/arrays moved by //' out)
-        [ $version -eq 3 ] || [ "$moved" -eq 4096 ] || fail "version 2 has its arrays where 4 has them"
+        [ $version -ne 2 ] || [ "$moved" -eq 4096 ] || fail "version 2 has its arrays where 5 has them"
         goes_on older golden3 --layers 3 --tp 2
+        rates=' --rate-schedule constant --warmup 0'
+        [ $version -eq 4 ] && rates="; the rate went by$rates" || rates=
+        "$train" --data grammar --steps 4 --layers 3 --load older --warmup 1 --dropout 0.1 >out 2>said ||
+            fail "version $version goes on otherwise: $(cat said)"
+        grep -qxF -- "# older: goes on after 3 steps$rates" out ||
+            fail "version $version says what it has not, or not what it has: $(cat out)"
     done
 else
     echo "skipped: an older file of many parameters (no python3)"
@@ -213,16 +224,12 @@ changed()
     byte=$(tail -c "+$(($1 + 1))" first | head -c 1 | od -An -to1 | tr -d ' ')
     printf "\\$(printf %o $((0$byte ^ 1)))" | dd of=damaged bs=1 seek="$1" conv=notrunc 2>/dev/null
 }
-changed 64
-refused 'checksum of its head is wrong' --load damaged
-changed 1000
-refused 'checksum of its head is wrong' --load damaged
-changed 8
-refused 'is of version 5; legal are 2 to 4' --load damaged
+for at in 8 64 240 312 336 1000; do
+    changed $at
+    refused 'checksum of its head is wrong' --load damaged
+done
 changed 9
-refused 'is of version 260; legal are 2 to 4' --load damaged
-changed 240
-refused 'checksum of its head is wrong' --load damaged
+refused 'is of version 261; legal are 2 to 5' --load damaged
 changed 20000
 "$train" --hex --data grammar --steps 6 --load damaged --dp 2 --zero 1 >out 2>said &&
     fail "a damaged file is taken"

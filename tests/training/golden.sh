@@ -42,7 +42,7 @@ for model in "layers=2 batch=2 tensors=5" "layers=3 norm=1 classes=16 batch=1 te
     [ "$tensors" -eq "${model##*=}" ] || fail "cnn $model: $tensors tensors were checked"
 done
 
-for model in "layers=1 vocab=70 tensors=17" \
+for model in "layers=1 vocab=70 tensors=17" "layers=1 vocab=33 dropout=0.2 tensors=17" \
     "layers=2 vocab=33 tied=0 top=1 experts=5 capacity=1 balance=0.1 tensors=31"; do
     # shellcheck disable=SC2086
     ${moe}64 context=16 batch=2 check=16 ${model% *} >"$scratch/said" ||
@@ -51,7 +51,8 @@ for model in "layers=1 vocab=70 tensors=17" \
     [ "$tensors" -eq "${model##*=}" ] || fail "moe $model: $tensors tensors were checked"
 done
 
-for model in "layers=2 vocab=70 tensors=15" "layers=1 vocab=33 kv=4 stripes=1 tensors=9" \
+for model in "layers=2 vocab=70 tensors=15" "layers=2 vocab=33 dropout=0.2 tensors=15" \
+    "layers=1 vocab=33 kv=4 stripes=1 tensors=9" \
     "layers=1 vocab=33 channels=128 heads=8 kv=2 hidden=64 parts=2 tensors=9"; do
     # shellcheck disable=SC2086
     ${llama}64 context=16 batch=2 check=16 ${model% *} >"$scratch/said" ||
@@ -113,15 +114,16 @@ for wrong in channels=100 size=12 size=0 classes=1 classes=17 groups=0 groups=7 
         fail "cnn $wrong: $(cat "$scratch/said")"
     fi
 done
-for wrong in channels=100 context=12 heads=5 vocab=1 batch=0 experts=0 top=9 micros=3 colour=1 layers; do
+for wrong in dropout=1 channels=100 context=12 heads=5 vocab=1 batch=0 experts=0 top=9 micros=3 colour=1 \
+    layers; do
     if $moe $wrong >/dev/null 2>"$scratch/said"; then
         fail "moe $wrong was taken"
     elif ! grep -q 'must be\|KEY=VALUE' "$scratch/said"; then
         fail "moe $wrong: $(cat "$scratch/said")"
     fi
 done
-for wrong in channels=100 context=12 heads=5 heads=64 kv=3 kv=1 hidden=100 vocab=1 batch=0 parts=3 \
-    colour=1 layers; do
+for wrong in dropout=1 channels=100 context=12 heads=5 heads=64 kv=3 kv=1 hidden=100 vocab=1 batch=0 \
+    parts=3 colour=1 layers; do
     if $llama $wrong >/dev/null 2>"$scratch/said"; then
         fail "llama $wrong was taken"
     elif ! grep -q 'must be\|KEY=VALUE' "$scratch/said"; then

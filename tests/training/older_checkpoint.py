@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""older_checkpoint.py NEW OLD VERSION: writes what a checkpoint of version 4 was as version 2 or 3.
+"""older_checkpoint.py NEW OLD VERSION: writes what a checkpoint of version 5 was as version 2, 3 or 4.
 
 After docs/training-models.md: a head without its last bytes, and arrays at the next multiple of 4,096 behind
 the shorter table.
@@ -17,10 +17,10 @@ def mixed(x):
 
 data = open(sys.argv[1], "rb").read()
 version, entries, length, first = struct.unpack_from("<IIqq", data, 8)
-assert version == 4
+assert version == 5
 older = int(sys.argv[3])
-size = {2: 192, 3: 304}[older]
-table = bytearray(data[336 : 336 + 96 * entries])
+size = {2: 192, 3: 304, 4: 336}[older]
+table = bytearray(data[344 : 344 + 96 * entries])
 moved = (size + len(table) + 4095) // 4096 * 4096
 for at in range(56, len(table), 96):
     struct.pack_into("<q", table, at, struct.unpack_from("<q", table, at)[0] + moved - first)

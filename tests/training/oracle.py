@@ -7,7 +7,7 @@ layout that the page lacks is missing here, too, and one that is wrong there dif
 
 PRINTED is what the run printed that made the last checkpoint; the others are those of the steps before. Keys
 are what a checkpoint does not tell: top=2, capacity=0 and balance=0 of moe; groups=0 of cnn's
-norm; dropout=0 of gpt.
+norm; dropout=0 of gpt, llama and moe.
 
 Forward passes are written down, and gradients follow by the chain rule: a Value knows from which others it
 came. So no derivative of the trainer is repeated here.
@@ -237,18 +237,19 @@ def cross_entropy(scores, targets):
     return (log(exp(scores - largest).sum(-1)) + largest).mean(0, 1) - wanted.mean(0)
 
 
-def attention(q, k, v):
-    """Of [sequence][head][token][channel]; what the heads give lies side by side."""
+def attention(q, k, v, by):
+    """Of [sequence][head][token][channel]; what the heads give lies side by side. Probabilities are
+    multiplied by `by`."""
     b, heads, t, d = q.x.shape
     scores = q @ k.T / np.sqrt(d) + np.triu(np.full((t, t), -1e30), 1)
-    return (softmax(scores) @ v).turned(0, 2, 1, 3).shaped(b, t, heads * d)
+    return (softmax(scores) * by @ v).turned(0, 2, 1, 3).shaped(b, t, heads * d)
 
 
-def attend(x, w, at, heads):
+def attend(x, w, at, heads, by):
     b, t, c = x.x.shape
     qkv = x @ w[at + "qkv.weight"].T + w[at + "qkv.bias"]
     qkv = qkv.shaped(b, t, heads, 3, c // heads).turned(3, 0, 2, 1, 4)
-    return attention(qkv[0], qkv[1], qkv[2]) @ w[at + "proj.weight"] + w[at + "proj.bias"]
+    return attention(qkv[0], qkv[1], qkv[2], by) @ w[at + "proj.weight"] + w[at + "proj.bias"]
 
 
 def feed_forward(x, w, at, asked):
@@ -288,16 +289,35 @@ def philox(counter, key):
     return a, b, c, d
 
 
+def draw(state, counter):
+    key = keys(state.seed, state.step)
+    return philox(counter, (key & np.uint64(0xFFFFFFFF), key >> np.uint64(32)))
+
+
+def kept(words, part):
+    return (words >= np.uint64(part * 2**32)) * float(np.float32(1 / (1 - part)))
+
+
 def drop(x, state, site, part):
     if not part:
         return x
     b, t, c = x.x.shape
-    key = keys(state.seed, state.step)
     i = np.arange(c // 4)
     sequence, place = np.arange(b)[:, None, None], np.arange(t)[:, None]
-    words = philox((i, place, sequence, site), (key & np.uint64(0xFFFFFFFF), key >> np.uint64(32)))
+    words = draw(state, (i, place, sequence, site))
     words = np.concatenate([np.broadcast_to(w, (b, t, c // 4)) for w in words], -1)
-    return x * ((words >= np.uint64(part * 2**32)) * float(np.float32(1 / (1 - part))))
+    return x * kept(words, part)
+
+
+def attended(state, layer, part):
+    """What probabilities [sequence][head][query][key] are multiplied by."""
+    if not part:
+        return 1
+    key = np.arange(state.context)
+    query, head = key[:, None], np.arange(state.heads)[:, None, None]
+    sequence = np.arange(state.batch)[:, None, None, None] + 2**31
+    words = draw(state, (16 * (key // 64) + key % 16, query, sequence, 4096 * head + layer))
+    return kept(np.choose(key // 16 % 4, words), part)
 
 
 def gpt(w, state, asked, block=feed_forward):
@@ -307,7 +327,8 @@ def gpt(w, state, asked, block=feed_forward):
     more = 0
     for layer in range(state.layers):
         at = f"layer{layer}."
-        x = x + drop(attend(layer_norm(x, w, at + "ln1"), w, at, state.heads), state, 2 * layer + 1, part)
+        by = attended(state, layer, part)
+        x = x + drop(attend(layer_norm(x, w, at + "ln1"), w, at, state.heads, by), state, 2 * layer + 1, part)
         out, balance = block(layer_norm(x, w, at + "ln2"), w, at, asked)
         x, more = x + drop(out, state, 2 * layer + 2, part), value(balance) + more
     head = w["wte"] if state.tied else w["head.weight"]
@@ -331,14 +352,14 @@ def rope(x):
     return x * cos + other * sin * np.repeat((-1, 1), half)
 
 
-def attend_in_groups(x, w, at, heads):
+def attend_in_groups(x, w, at, heads, by):
     b, t, c = x.x.shape
     d = c // heads
     groups = (len(w[at + "qkv.weight"].x) // d - heads) // 2
     each = heads // groups
     qkv = (x @ w[at + "qkv.weight"].T).shaped(b, t, groups, each + 2, d).turned(0, 2, 3, 1, 4)
     group, head = np.divmod(np.arange(heads), each)
-    out = attention(rope(qkv[:, group, head]), rope(qkv[:, group, each]), qkv[:, group, each + 1])
+    out = attention(rope(qkv[:, group, head]), rope(qkv[:, group, each]), qkv[:, group, each + 1], by)
     return out @ w[at + "proj.weight"]
 
 
@@ -351,11 +372,13 @@ def swiglu(x, w, at):
 
 def llama(w, state, asked):
     tokens, targets = text(state)
-    x = w["wte"][tokens]
+    part = asked.get("dropout", 0)
+    x = drop(w["wte"][tokens], state, 0, part)
     for layer in range(state.layers):
-        at = f"layer{layer}."
-        x = x + attend_in_groups(rms_norm(x, w[at + "ln1.weight"]), w, at, state.heads)
-        x = x + swiglu(rms_norm(x, w[at + "ln2.weight"]), w, at)
+        at, by = f"layer{layer}.", attended(state, layer, part)
+        seen = attend_in_groups(rms_norm(x, w[at + "ln1.weight"]), w, at, state.heads, by)
+        x = x + drop(seen, state, 2 * layer + 1, part)
+        x = x + drop(swiglu(rms_norm(x, w[at + "ln2.weight"]), w, at), state, 2 * layer + 2, part)
     return cross_entropy(rms_norm(x, w["lnf.weight"]) @ w["head.weight"].T, targets), 0
 
 

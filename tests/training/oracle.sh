@@ -29,12 +29,14 @@ same()
 same '' --model gpt:nano
 same 'dropout=0.1' --model gpt:nano --dropout 0.1 --seed 3
 same '' --model llama:nano --seed 2 --decay 0.2
+same 'dropout=0.3' --model llama:nano --dropout 0.3 --context 136
 same '' --model mlp:nano --lr 0.01
 same '' --model cnn:nano --layers 1 --vocabulary 16 --batch 48 # all digits
 same '' --model cnn:nano --layers 3 --clip 0.5
 same 'groups=8' --model cnn:nano --norm group
 same 'top=1 capacity=1 balance=0.1' --model moe:nano --top-k 1 --capacity-factor 1 --aux-loss 0.1
 same 'top=2 capacity=0.7' --model moe:nano --capacity-factor 0.7 --optimizer sgd --lr 0.5 --untied --seed 3
+same 'top=2 capacity=1 dropout=0.2' --model moe:nano --capacity-factor 1 --dropout 0.2
 same 'top=2 balance=0.5' --model moe:nano --experts 5 --aux-loss 0.5
 
 [ "$failures" -eq 0 ] && echo "oracle: $cases runs have the numbers of docs/training-models.md"

@@ -15,13 +15,13 @@ to()
     grep '^#' "$scratch/there" >>"$scratch/left"
 }
 
-# back RANKS: of what `to` wrote, the options in $scratch/here
+# back [RANKS]: of what `to` wrote, the options in $scratch/here
 back()
 {
     case $trainer in
     megatron | torchtitan)
         # shellcheck disable=SC2046
-        "$train" translate $trainer -n "$1" -- $(grep -v '^#' "$scratch/there" | tr -d '\\')
+        "$train" translate $trainer ${1:+-n "$1"} -- $(grep -v '^#' "$scratch/there" | tr -d '\\')
         ;;
     *) "$train" translate $trainer -n "$1" --from "$scratch/there" ;;
     esac >"$scratch/here" 2>&1 || fail "$trainer, back: $(cat "$scratch/here")"
@@ -89,7 +89,7 @@ full="tutti-train --model gpt:nano $model"
         to torchtitan $model --tp 2 --pp 2 --dp 2 --zero $zero --schedule gpipe --micro 2 --batch 8 $learn \
             >"$scratch/out"
         [ $zero -eq 0 ] && said= || said=" --zero $zero"
-        back 0
+        back ""
         is "tutti-train --model gpt:nano --context 128 --dp 2 --tp 2 --pp 2 --schedule gpipe$said\
  --batch 8 --micro 2 --steps 7 --clip 0.5 --seed 3" "ZeRO $zero"
     done
@@ -141,9 +141,12 @@ grep -q group-query "$scratch/there" && fail "each head of queries has keys of i
 grep -q -- '--lr-decay-iters 9 ' "$scratch/there" || fail "the rate does not go down until the last step"
 to megatron --dropout 0.1
 grep -q -- '--hidden-dropout 0.1 ' "$scratch/there" || fail "dropout is not Megatron's"
-grep -q -- '--attention-dropout 0' "$scratch/there" || fail "attention has dropout there, and none here"
+grep -q -- '--attention-dropout 0.1 ' "$scratch/there" || fail "attention has another dropout there"
 to megatron --model llama:nano
-grep -q -- '--hidden-dropout 0' "$scratch/there" || fail "a Llama has dropout there, and none here"
+grep -q -- '--hidden-dropout 0 ' "$scratch/there" || fail "a Llama has dropout there, and none here"
+grep -q -- '--attention-dropout 0 ' "$scratch/there" || fail "a Llama's attention has dropout there"
+to megatron --model llama:nano --dropout 0.2
+grep -q -- '--hidden-dropout 0.2 ' "$scratch/there" || fail "a Llama has no dropout there"
 left "dropout 0.1" deepspeed --dropout 0.1
 left "model gpt" nanotron
 left "model gpt" picotron
@@ -171,9 +174,11 @@ here "tutti-train --model gpt:nano --channels 64 --heads 4" --hidden-size 64 --n
     --num-query-groups 4 --ffn-hidden-size 256
 here "# cannot be said here: kv-heads 2 # cannot be said here: hidden 128" --hidden-size 64 \
     --num-attention-heads 4 --num-query-groups 2 --ffn-hidden-size 128
-here "tutti-train --model gpt:nano --dropout 0.1 # cannot be said here: attention-dropout 0.1" \
-    --hidden-dropout 0.1 --attention-dropout 0.1
-here "tutti-train --model llama:nano # cannot be said here: dropout 0.1" $llama --hidden-dropout 0.1 \
+here "tutti-train --model gpt:nano --dropout 0.1" --hidden-dropout 0.1 --attention-dropout 0.10
+here "tutti-train --model gpt:nano --dropout 0.1 # cannot be said here: attention-dropout 0" \
+    --hidden-dropout 0.1 --attention-dropout 0
+here "tutti-train --model gpt:nano # cannot be said here: attention-dropout 0.2" --attention-dropout 0.2
+here "tutti-train --model llama:nano --dropout 0.1" $llama --hidden-dropout 0.1 \
     --untie-embeddings-and-output-weights
 here "--rate 1e-3 --warmup 2" --lr 1e-3 --min-lr 1e-3 --lr-decay-style linear --lr-warmup-iters 2
 left "order" nanotron --order free
@@ -232,6 +237,11 @@ fails_with "is no JSON" '^tutti' "$train" translate deepspeed --from "$scratch/k
 printf 'a:\n  b: 1\n c: 2\n' >"$scratch/there"
 fails_with "line 3 cannot be read" '^tutti' "$train" translate nanotron --from "$scratch/there"
 fails_with "legal: --tp 1, 2, 4" '^nothing' "$train" translate megatron -- --tensor-model-parallel-size 3
+fails_with "--ranks four: a whole number is legal" '^tutti' "$train" translate megatron -n four -- --bf16
+# A product that is too large for a number is no small one.
+fails_with "--dp 9223372036854775807: legal are" '^nothing' "$train" translate torchtitan -n 8 -- \
+    --parallelism.data_parallel_replicate_degree 4294967296 \
+    --parallelism.data_parallel_shard_degree 4294967296
 "$train" translate >"$scratch/out" 2>&1
 [ $? -eq 2 ] || fail "no trainer: not status 2"
 

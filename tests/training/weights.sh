@@ -177,6 +177,17 @@ refused "checksum of values of wte is wrong" export "$scratch/hurt" "$scratch/no
 refused "two files are needed" export "$scratch/learned"
 refused "one word too many" export "$scratch/learned" "$scratch/none" more
 refused "cannot be written" export "$scratch/learned" "$scratch/nowhere/none"
+# A pipe or a device stays, and so does the file that is read.
+mkfifo "$scratch/pipe"
+refused "pipe is not a file" export "$scratch/learned" "$scratch/pipe"
+refused "pipe is not a file" import "$scratch/made" "$scratch/pipe"
+[ -p "$scratch/pipe" ] || fail "a file took the place of a pipe"
+cp "$scratch/learned" "$scratch/kept"
+ln "$scratch/learned" "$scratch/link"
+refused "are one file" export "$scratch/learned" "$scratch/learned"
+refused "are one file" export "$scratch/learned" "$scratch/link"
+refused "are one file" import "$scratch/made" "$scratch/made"
+cmp -s "$scratch/learned" "$scratch/kept" || fail "a file took the place of the one that was read"
 
 # The gradients of the last step are one file, on any mesh; oracle.sh has what stands in it.
 gradients="--data grammar --layers 2 --batch 4 --steps 2 --quiet --save-gradients"

@@ -19,7 +19,7 @@ static void declared(const struct tr_checking *c, int value, struct tr_placement
     bool part = t && t->role == TR_PARAMETER &&
                 (c->t->values[value].host ? tr_zero_cuts : tr_zero_cuts_parameter)(c->plan, t);
     for (int a = 0; a < TR_AXES; a++) {
-        on[a] = t ? tr_table_placement(c->plan, t, a) : tr_whole;
+        on[a] = t ? tr_checked_placement(c, t, a) : tr_whole;
         if (part && tr_replica_axes(c->plan, t) & 1 << a)
             on[a] = tr_flat;
     }
@@ -30,9 +30,9 @@ static bool result_is_declared(
 {
     const struct tr_tensor *t = tr_checked_tensor(c, value);
     if (t->role == TR_D_PARAMETER || t->role == TR_LEAVES)
-        return (tr_table_placement(c->plan, &c->g->tensors[t->of], a).kind == TR_S) ==
+        return (tr_checked_placement(c, &c->g->tensors[t->of], a).kind == TR_S) ==
                (place.kind == TR_S && place.dim == 'r');
-    struct tr_placement wanted = tr_table_placement(c->plan, t, a);
+    struct tr_placement wanted = tr_checked_placement(c, t, a);
     bool partial = place.kind == TR_P; /* it enters its own fold alone */
     return wanted.kind == TR_R || tr_placement_is(wanted, place) || partial;
 }
@@ -561,6 +561,7 @@ bool tr_check_types(const struct tr_tape *t, struct tr_error *e)
         .g = t->placed->g,
         .plan = t->placed->plan,
         .values = tr_new(values, sizeof *c.values),
+        .wanted = tr_new(tensors * TR_AXES, sizeof *c.wanted),
         .counted = tr_new(tensors, sizeof(int)),
         .updated = tr_new(tensors, sizeof(int)),
         .pulled = tr_new(tensors, sizeof(int)),
@@ -584,7 +585,7 @@ bool tr_check_types(const struct tr_tape *t, struct tr_error *e)
     for (int n = 0; n < t->n_instrs && ok; n++)
         ok = each(&c, n, e);
     ok = ok && all_updated(&c, e) && tr_check_raised(&c, e) && lasting(&c, e);
-    free(c.values), free(c.counted), free(c.updated), free(c.pulled), free(c.raised), free(c.tied),
-        free(c.live[0]), free(c.live[1]);
+    free(c.values), free(c.wanted), free(c.counted), free(c.updated), free(c.pulled), free(c.raised),
+        free(c.tied), free(c.live[0]), free(c.live[1]);
     return ok;
 }

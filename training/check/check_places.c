@@ -11,6 +11,15 @@ const struct tr_tensor *tr_checked_tensor(const struct tr_checking *c, int value
     return shard < 0 ? NULL : &c->g->tensors[c->t->placed->shards[shard].tensor];
 }
 
+struct tr_placement tr_checked_placement(
+    const struct tr_checking *c, const struct tr_tensor *t, enum tr_axis axis)
+{
+    struct tr_wanted *x = &c->wanted[(t - c->g->tensors) * TR_AXES + axis];
+    if (!x->known)
+        *x = (struct tr_wanted){ true, tr_table_placement(c->plan, t, axis) };
+    return x->at;
+}
+
 const char *tr_checked_name(const struct tr_checking *c, int value)
 {
     const struct tr_tensor *t = tr_checked_tensor(c, value);

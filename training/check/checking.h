@@ -17,11 +17,18 @@ struct tr_known {
     int source; /* a bucket or a part of one: the bucket whose members' types these have; -1 */
 };
 
+/* Where the tables of the paradigms put a tensor. */
+struct tr_wanted {
+    bool known; /* they were asked */
+    struct tr_placement at;
+};
+
 struct tr_checking {
     const struct tr_tape *t;
     const struct tr_graph *g;
     const struct tr_plan *plan;
     struct tr_known *values;
+    struct tr_wanted *wanted; /* [tensor][axis] */
     int *counted; /* of each tensor that is a parameter: micro-batches in its gradient */
     int *updated; /* times */
     int *pulled; /* parts of the values that came from servers */
@@ -33,6 +40,9 @@ struct tr_checking {
 };
 
 const struct tr_tensor *tr_checked_tensor(const struct tr_checking *c, int value);
+/* Tables are asked once for each, and not for each micro-batch. */
+struct tr_placement tr_checked_placement(
+    const struct tr_checking *c, const struct tr_tensor *t, enum tr_axis axis);
 const char *tr_checked_name(const struct tr_checking *c, int value);
 /* The message names rank, instruction, tensor and micro-batch, and then says what is wrong; false. */
 bool tr_checked_wrong(const struct tr_checking *c, int n, struct tr_error *e, const char *what);

@@ -16,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { SOME = 4096 };
@@ -24,7 +23,7 @@ enum { SOME = 4096 };
 static bool in_step(tutti_comm *ranks, struct tr_error *e)
 {
     return !ranks || tutti_barrier(ranks, tutti_no_stream()) == TUTTI_OK ||
-           tr_fail(e, "checkpoint: %s", tutti_get_last_error(ranks));
+           tr_fail(e, "checkpoint: %s", tr_why(ranks));
 }
 
 /* The sums of what this rank owns, then of all ranks. */
@@ -42,7 +41,7 @@ static bool sum_up(
     return !ranks ||
            tutti_all_reduce(sums, sums, count, TUTTI_UINT64, TUTTI_SUM, ranks, tutti_no_stream()) ==
                TUTTI_OK ||
-           tr_fail(e, "checkpoint: %s", tutti_get_last_error(ranks));
+           tr_fail(e, "checkpoint: %s", tr_why(ranks));
 }
 
 /* ---- saving ---- */
@@ -121,12 +120,7 @@ bool tr_checkpoint_save(const struct tr_runner *r, const char *path, tutti_comm 
 bool tr_checkpoint_writable(const char *path, struct tr_error *e)
 {
     char part[TR_PATH];
-    struct stat s;
-    if (!tr_file_part(part, path, e))
-        return false;
-    if (stat(path, &s) == 0 && !S_ISREG(s.st_mode))
-        return tr_fail(e, "%s is not a file; legal is the name of one, or a new name", path);
-    if (!tr_file_make(part, 0, e))
+    if (!tr_file_part(part, path, e) || !tr_file_make(part, 0, e))
         return false;
     unlink(part);
     return true;

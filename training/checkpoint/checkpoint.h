@@ -9,8 +9,8 @@
  *     float32 arrays      of each parameter its values, then with AdamW m, then v, then what waits: rows
  *                         times columns elements, row by row, without padding, one after the other
  *
- * Version 2 has the head up to `norm` and then its sum; versions 3 and 4 have what stands behind that as
- * well. All are read, and version 4 is written.
+ * Version 2 has the head up to `norm` and then its sum; versions 3 to 5 have what stands behind that as
+ * well. All are read, and version 5 is written.
  *
  * A file is written under another name (FILE.part) and renamed when all of it is on the disk, so that FILE is
  * at any moment the old one or the new one, whole. */
@@ -19,7 +19,7 @@
 
 #include "training/checkpoint/pieces.h"
 
-enum { TR_CHECKPOINT_VERSION = 4, TR_CHECKPOINT_OLDEST = 2 };
+enum { TR_CHECKPOINT_VERSION = 5, TR_CHECKPOINT_OLDEST = 2 };
 
 struct tr_head {
     char magic[8]; /* "TUTTICKP" */
@@ -48,6 +48,7 @@ struct tr_head {
         int64_t curve, warmup, until;
         double least;
     } course;
+    double dropout; /* version 5: --dropout */
 };
 
 struct tr_saved {

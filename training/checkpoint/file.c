@@ -9,6 +9,7 @@
 #include <libgen.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 bool tr_read_at(int file, void *to, int64_t bytes, int64_t at, const char *path, struct tr_error *e)
@@ -68,6 +69,9 @@ bool tr_file_name(int file, const char *part, const char *path, struct tr_error 
 
 bool tr_file_part(char part[TR_PATH], const char *path, struct tr_error *e)
 {
-    return snprintf(part, TR_PATH, "%s.part", path) < TR_PATH ||
-           tr_fail(e, "%.200s...: the name is too long", path);
+    struct stat s;
+    if (snprintf(part, TR_PATH, "%s.part", path) >= TR_PATH)
+        return tr_fail(e, "%.200s...: the name is too long", path);
+    return stat(path, &s) || S_ISREG(s.st_mode) ||
+           tr_fail(e, "%s is not a file; legal is the name of one, or a new name", path);
 }

@@ -12,7 +12,7 @@ enum { TR_PATH = 1024 };
 bool tr_read_at(int file, void *to, int64_t bytes, int64_t at, const char *path, struct tr_error *e);
 bool tr_write_at(int file, const void *from, int64_t bytes, int64_t at, const char *path, struct tr_error *e);
 
-/* The name that a file has until it is whole. */
+/* The name that a file has until it is whole. What is there and no file, as a device or a pipe, stays. */
 bool tr_file_part(char part[TR_PATH], const char *path, struct tr_error *e);
 /* Of so many bytes, all 0. */
 bool tr_file_make(const char *path, int64_t bytes, struct tr_error *e);

@@ -19,7 +19,7 @@
 #endif
 
 /* docs/training-models.md tells where things lie. */
-_Static_assert(sizeof(struct tr_head) == 336 && sizeof(struct tr_saved) == 96, "a checkpoint has padding");
+_Static_assert(sizeof(struct tr_head) == 344 && sizeof(struct tr_saved) == 96, "a checkpoint has padding");
 
 enum { FIRST_ALIGN = 4096, MOST_ENTRIES = 1 << 20, CELLS = 64 };
 static const char magic[8] = { 'T', 'U', 'T', 'T', 'I', 'C', 'K', 'P' };
@@ -44,6 +44,7 @@ static int64_t head_bytes(uint32_t version)
 {
     return version == 2   ? (int64_t)offsetof(struct tr_head, capacity)
            : version == 3 ? (int64_t)offsetof(struct tr_head, course)
+           : version == 4 ? (int64_t)offsetof(struct tr_head, dropout)
                           : (int64_t)sizeof(struct tr_head);
 }
 
@@ -80,7 +81,8 @@ void tr_heading_make(struct tr_heading *h, const struct tr_graph *g, const struc
         .balance = g->balance,
         .bfloat16 = p->numbers.bfloat16,
         .stochastic = p->numbers.stochastic,
-        .course = { p->optimizer.curve, p->optimizer.warmup, p->optimizer.until, p->optimizer.least } };
+        .course = { p->optimizer.curve, p->optimizer.warmup, p->optimizer.until, p->optimizer.least },
+        .dropout = g->dropout.part };
     memcpy(h->head.magic, magic, sizeof magic);
     snprintf(h->head.model, sizeof h->head.model, "%s", g->model);
     if (g->experts) /* how many a token has shows in no parameter */

@@ -121,7 +121,7 @@ bool tr_replicas_count(
             if (piece_of(r, &t->states[n], kind).count)
                 s->most[number(r, &t->states[n], kind)] = 1;
     if (tutti_all_reduce(s->most, s->most, count, TUTTI_UINT64, TUTTI_SUM, ranks, tutti_no_stream()))
-        return tr_fail(e, "counting replicas: %s", tutti_get_last_error(ranks));
+        return tr_fail(e, "counting replicas: %s", tr_why(ranks));
     *several = 0;
     for (size_t i = 0; i < count; i++)
         *several += s->most[i] > 1;
@@ -144,7 +144,7 @@ bool tr_replicas_check(
         }
     if (tutti_all_reduce(s->least, s->least, count, TUTTI_UINT64, TUTTI_MIN, ranks, tutti_no_stream()) ||
         tutti_all_reduce(s->most, s->most, count, TUTTI_UINT64, TUTTI_MAX, ranks, tutti_no_stream()))
-        return tr_fail(e, "comparing replicas: %s", tutti_get_last_error(ranks));
+        return tr_fail(e, "comparing replicas: %s", tr_why(ranks));
     for (int64_t i = 0; i < s->count; i++)
         if (s->least[i] < s->most[i])
             return differ(r, i, ranks, e);

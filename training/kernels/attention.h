@@ -8,9 +8,6 @@
  * Where the sequence stands in stripes, every block of keys has some that a query sees: of each one as many
  * as tokens stand before the query in its own stripe, and one more if that stripe is not behind the query's.
  * Only the first token of a stripe sees none of some blocks. */
-#include "training/kernels/stripes.h"
-
-#include <stdbool.h>
 
 /* Where the arrays of one head lie. Scores have rows of `row` floats, a multiple of 16. */
 struct head {
@@ -72,6 +69,27 @@ static void scores(float *to, const float *x, int64_t x_row, const float *turned
                     .chunks = 1,
                     .chunk = s->size },
         0, scratch);
+}
+
+/* Of the query in this place, what it has of each key that it sees and that is here: weights, or gradients of
+ * them. */
+static void drop_row_of_keys(float *x, int64_t place, const struct head *d, const struct tr_attention *s)
+{
+    const uint32_t *draws = s->dropped.draws;
+    if (!draws || !draws[TR_DRAW_LEAST])
+        return;
+    struct seen_keys k = { place, s->dropped.head + d->number, s->striped, 0 };
+    if (!s->striped) {
+        drop_keys(x, s->begin, lesser(s->tokens, place + 1 - s->begin), &k, &s->dropped);
+        return;
+    }
+    int64_t first = s->begin / s->block, own = place / s->block;
+    k.query = place % s->block * TR_STRIPES + tr_stripe_of(own);
+    for (int64_t b = 0; b < d->blocks; b++) {
+        int64_t sees = first_sees(own - first, b, s) + place % s->block;
+        k.stripe = tr_stripe_of(first + b);
+        drop_keys(x + b * s->block, 0, lesser(sees, s->block), &k, &s->dropped);
+    }
 }
 
 /* ---- forward ---- */
@@ -190,6 +208,8 @@ static void attend(const struct partials *p, float *score, const struct head *d,
             p->l[b * s->block + i] = weigh(score + i * d->row + b * s->block, lesser(sees + i, s->block),
                 d->scale, p->m + b * s->block + i);
     }
+    for (int64_t i = 0; i < s->block; i++)
+        drop_row_of_keys(score + i * d->row, s->begin + a * s->block + i, d, s);
     for (int64_t b = 0; b < blocks; b++) {
         struct tr_gemm g = { .m = s->block,
             .n = s->size,
@@ -315,6 +335,8 @@ static struct tr_attention sequence_of(const struct tr_attention *s, const struc
     struct tr_attention one = *s;
     if (s->scores)
         one.scores += i * next->scores;
+    if (s->dropped.draws)
+        one.dropped.draws += i * TR_DRAW_WORDS;
     return one;
 }
 
@@ -322,8 +344,11 @@ static void attention(CONTEXT, float *out, float *lse, const float *q, const flo
     const struct tr_attention *s, float *scratch)
 {
     struct nexts next = nexts_of(s);
-    for (int64_t i = 0; i < s->sequences; i++)
-        attend_sequence(out + i * next.out, lse + i * next.lse, q + i * next.q, kv + i * next.kv, s, scratch);
+    for (int64_t i = 0; i < s->sequences; i++) {
+        struct tr_attention one = sequence_of(s, &next, i);
+        attend_sequence(
+            out + i * next.out, lse + i * next.lse, q + i * next.q, kv + i * next.kv, &one, scratch);
+    }
 }
 
 /* Of head h in a part: for each query the largest score, the sum, the values. */
@@ -483,9 +508,12 @@ static void attend_back(float *to_q, float *to_kv, const float *dout, const floa
             else
                 scores(p + at * d.row, d.q + at * d.q_step, d.q_step, keys, room, &d, s, rest);
             scores(ds + at * d.row, dy + at * out_row, out_row, values, room, &d, s, rest);
-            for (int64_t t = at; t < end && room; t++)
+            for (int64_t t = at; t < end && room; t++) {
+                drop_row_of_keys(ds + t * d.row, s->first + t, &d, s);
                 weigh_row_back(p + t * d.row, ds + t * d.row, t, room, lse[h * s->queries + t],
                     dot_row(dy + t * out_row, y + t * out_row, s->size), &d, s);
+                drop_row_of_keys(p + t * d.row, s->first + t, &d, s);
+            }
             sum_keys(dq, ds, &d, a, s, rest);
         }
         for (int64_t b = 0; b < d.blocks; b++) {

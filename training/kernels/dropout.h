@@ -2,8 +2,13 @@
 /* dropout.h: which elements are dropped, by a generator that counts (Philox4x32-10 of Salmon et al. 2011).
  *
  * Four words of 32 bits follow from a counter of four and a key of two alone, so whoever has an element of
- * the residual stream draws for it what all others would. Channels i, i + Q, i + 2 Q and i + 3 Q of a token
- * have the four words of one counter, Q being a quarter of them: neighbours are neighbours in a vector. */
+ * the residual stream, or a probability of attention, draws for it what all others would. Channels i, i + Q,
+ * i + 2 Q and i + 3 Q of a token have the four words of one counter, Q being a quarter of them: neighbours
+ * are neighbours in a vector. Of each 64 keys, tokens i, i + 16, i + 32 and i + 48 have those of one. So 64
+ * keys of a stripe, each the eighth behind the one before, have all words of 16 counters, too. */
+#include "training/kernels/stripes.h"
+
+#include <stdbool.h>
 
 typedef uint32_t vec_words __attribute__((vector_size(TR_VECTOR_BYTES)));
 typedef uint64_t vec_products __attribute__((vector_size(2 * TR_VECTOR_BYTES)));
@@ -59,4 +64,60 @@ static void dropout(CONTEXT, float *y, const float *x, const uint32_t *draws, co
                     drop_row(y, x, c, position_of(&d->at, r, t), draws, d);
                 else if (y != x)
                     memcpy(y, x, (size_t)c * sizeof *y);
+}
+
+/* ---- probabilities of attention ---- */
+
+enum { DRAWN_KEYS = 64, DRAWN_COUNTERS = 16, OF_ATTENTION = 1 << 12 };
+
+/* A query, and a run of keys that it sees: neighbours, or those of a stripe. */
+struct seen_keys {
+    int64_t query, head; /* its token; of the model */
+    bool striped;
+    int64_t stripe;
+};
+
+/* Keys 64 n to 64 n + 63 of a run: all bits of those that are kept. */
+static void draw_keys(
+    uint32_t kept[DRAWN_KEYS], int64_t n, const struct seen_keys *k, const struct tr_unattended *d)
+{
+    const uint32_t *draw = d->draws;
+    const vec_words none = { 0 };
+    for (int64_t i = 0; i < DRAWN_COUNTERS; i += WIDTH) {
+        uint32_t number[WIDTH];
+        for (int64_t j = 0; j < WIDTH; j++) {
+            int64_t at = n * DRAWN_COUNTERS + i + j;
+            number[j] = (uint32_t)(k->striped ? at * TR_STRIPES + k->stripe : at);
+        }
+        vec_words counter[4] = { none, none + (uint32_t)k->query,
+            none + (draw[TR_DRAW_SEQUENCE] | 0x80000000u),
+            none + (uint32_t)(k->head * OF_ATTENTION + d->layer) };
+        memcpy(counter, number, sizeof number);
+        philox(counter, draw[TR_DRAW_KEY], draw[TR_DRAW_KEY_2]);
+        for (int64_t word = 0; word < 4; word++) {
+            vec_words all = (vec_words)(counter[word] >= draw[TR_DRAW_LEAST]);
+            if (!k->striped)
+                memcpy(kept + word * DRAWN_COUNTERS + i, &all, sizeof all);
+            for (int64_t j = 0; k->striped && j < WIDTH; j++)
+                kept[(i + j) / 2 * 8 + word * 2 + (i + j) % 2] = all[j];
+        }
+    }
+}
+
+/* x[count] is of the keys from the run's number `from` on. */
+static void drop_keys(
+    float *x, int64_t from, int64_t count, const struct seen_keys *k, const struct tr_unattended *d)
+{
+    uint32_t kept[DRAWN_KEYS + WIDTH] = { 0 };
+    for (int64_t done = 0, some; done < count; done += some, x += some) {
+        int64_t first = (from + done) % DRAWN_KEYS;
+        some = lesser(DRAWN_KEYS - first, count - done);
+        draw_keys(kept, (from + done) / DRAWN_KEYS, k, d);
+        for (int64_t j = 0; j < some; j += WIDTH) {
+            vec_words all;
+            memcpy(&all, kept + first + j, sizeof all);
+            vec scaled = vec_load_some(x + j, some - j) * vec_all(d->scale);
+            vec_store_some(x + j, (vec)((vec_words)scaled & all), some - j);
+        }
+    }
 }

@@ -207,8 +207,8 @@ static void pack_rows(float *to, const struct tr_gemm *g)
                     (size_t)lesser(TILE_ROWS, g->m - i) * sizeof(float));
 }
 
-/* The product without its first `skip` chunks, which are empty: k, a and b begin behind them. */
-static void gemm_behind(const struct tr_gemm *g, int64_t skip, float *scratch)
+/* Rows of which there are at most TR_GEMM_ROWS. */
+static void gemm_rows(const struct tr_gemm *g, int64_t skip, float *scratch)
 {
     struct tile t = { .a_row = g->a_row,
         .a_column = g->a_column,
@@ -244,6 +244,19 @@ static void gemm_behind(const struct tr_gemm *g, int64_t skip, float *scratch)
             else
                 tile_wide(lesser(TILE_ROWS, g->m - i), &t);
         }
+    }
+}
+
+/* The product without its first `skip` chunks, which are empty: k, a and b begin behind them. So many rows
+ * at a time, as all of them need not be packed at once; to pack b again for each is a small part of the
+ * work. */
+static void gemm_behind(const struct tr_gemm *g, int64_t skip, float *scratch)
+{
+    for (int64_t i = 0; i < g->m; i += TR_GEMM_ROWS) {
+        struct tr_gemm rows = *g;
+        rows.m = lesser(TR_GEMM_ROWS, g->m - i);
+        rows.a += i * g->a_row, rows.c += i * g->c_row;
+        gemm_rows(&rows, skip, scratch);
     }
 }
 

@@ -53,7 +53,8 @@ const struct tr_kernels *tr_kernels_planned(const char *name)
 
 int64_t tr_scratch_gemm(const struct tr_gemm *g)
 {
-    int64_t floats = g->k * MOST_PANEL + (g->m + MOST_TILE_ROWS) * (g->k + MOST_PAD);
+    int64_t rows = g->m < TR_GEMM_ROWS ? g->m : TR_GEMM_ROWS;
+    int64_t floats = g->k * MOST_PANEL + (rows + MOST_TILE_ROWS) * (g->k + MOST_PAD);
     bool sums = g->sequences && !g->c_next;
     return sums ? tr_lines(floats) + tr_levels(g->sequences) * g->m * g->n : floats;
 }

@@ -48,6 +48,18 @@ struct tr_gemm {
     struct tr_then then;
 };
 
+/* By what a sequence draws the elements that dropout leaves out: a key, its number, and the least word that
+ * is kept; if that is 0, all are, and nothing is multiplied. */
+enum { TR_DRAW_KEY, TR_DRAW_KEY_2, TR_DRAW_SEQUENCE, TR_DRAW_LEAST, TR_DRAW_WORDS };
+
+/* Which of attention's probabilities are dropped on their way to the values. Those that are kept are
+ * multiplied by `scale`; the sums that they are divided by are those of all. */
+struct tr_unattended {
+    const uint32_t *draws; /* [sequences][TR_DRAW_WORDS]; NULL: all are kept */
+    int64_t layer, head; /* of the model; the first head that is here */
+    float scale;
+};
+
 /* The shape of causal attention over some sequences, each for itself. Of each, some keys and some queries are
  * here: blocks of them, `tokens` keys from token `begin` on, `queries` from token `first` on. With
  * `separate_kv` there are q[queries][heads][size] and kv[tokens][heads][2][size]; else all are here, in
@@ -65,6 +77,7 @@ struct tr_attention {
     float *scores; /* NULL, or for parts: [heads][queries][tokens], see `part` */
     bool striped;
     int64_t sequences, by_queries, by_keys, by_pairs;
+    struct tr_unattended dropped;
 };
 
 /* A part of the first sequence, and how far it is to that of the next. */
@@ -127,9 +140,7 @@ struct tr_rope {
 
 /* Elements of the residual stream, of tokens that stand where `at` says, whose rows nobody asks for: those
  * that are kept are multiplied by `scale`, the others become +0. Which they are follows from the site in the
- * model, the token's place, the channel, and of each sequence a key, its number and the least word that is
- * kept; if that is 0, all are, and nothing is multiplied. */
-enum { TR_DRAW_KEY, TR_DRAW_KEY_2, TR_DRAW_SEQUENCE, TR_DRAW_LEAST, TR_DRAW_WORDS };
+ * model, the token's place, the channel, and what each sequence draws by. */
 struct tr_dropped {
     struct tr_positions at;
     int64_t site;

@@ -59,10 +59,23 @@ int tr_build_apply(struct tr_builder *b, int op, int x, int w, const char *name,
     return y;
 }
 
+void tr_build_draws(struct tr_builder *b, double part)
+{
+    b->g->dropout.part = part;
+    if (tr_build_drops(b))
+        b->g->dropout.draws =
+            tr_add_tensor(b->g, TR_INPUT, b->unit, "bk", (int64_t[]){ 1, TR_DRAWS }, "draws");
+}
+
+bool tr_build_drops(const struct tr_builder *b)
+{
+    return b->g->dropout.part > 0 && !b->g->forward;
+}
+
 int tr_build_dropout(struct tr_builder *b, int x, int site, const char *name)
 {
     struct tr_graph *g = b->g;
-    if (!(g->dropout.part > 0) || g->forward)
+    if (!tr_build_drops(b))
         return x;
     int y = tr_build_activation(b, name, g->channels, true);
     tr_add_node(g, TR_DROPOUT, TR_FORWARD, b->unit, (int[]){ x, g->dropout.draws }, 2, &y, 1)->shift = site;
@@ -108,6 +121,8 @@ bool tr_build_text_legal(const struct tr_model_options *o, struct tr_error *e)
     if (o->heads < 1 || o->channels % o->heads)
         return tr_fail(e, "%lld heads: legal is what divides the %lld channels", (long long)o->heads,
             (long long)o->channels);
+    if (!(o->dropout >= 0 && o->dropout < 1))
+        return tr_fail(e, "--dropout %g: legal are 0, for none, and what is below 1", o->dropout);
     return (o->context >= TR_BLOCKS && o->context % TR_BLOCKS == 0 && o->context <= 1 << 20) ||
            tr_fail(
                e, "a context of %lld tokens: legal are multiples of 8 up to 1048576", (long long)o->context);

@@ -31,7 +31,11 @@ void tr_build_layer(struct tr_builder *b, int64_t l, const char *name, bool by_i
 void tr_build_layer_of_pair(struct tr_builder *b, int64_t l, const char *name, int64_t taps);
 /* An activation [b][t][c], or with c = 0 one number for each token. */
 int tr_build_activation(struct tr_builder *b, const char *name, int64_t c, bool stream);
-/* What dropout leaves of x; site counts through the model. */
+/* Dropout of this part, in a graph that learns: first what each sequence draws by. */
+void tr_build_draws(struct tr_builder *b, double part);
+bool tr_build_drops(const struct tr_builder *b);
+/* What dropout leaves of x. Sites are behind the embedding, and in each layer before its two sums. */
+enum { TR_DROP_EMBEDDED, TR_DROP_ATTENTION, TR_DROP_FORWARD, TR_DROPS_OF_LAYER = 2 };
 int tr_build_dropout(struct tr_builder *b, int x, int site, const char *name);
 /* An input [b][t] of tokens or targets, or with c > 0 [b][t][c] of float32. */
 int tr_build_input(struct tr_builder *b, const char *name, int64_t c);

@@ -31,9 +31,6 @@ static int feed_forward(struct tr_builder *b, int x, const int *w)
     return tr_build_apply(b, TR_BIAS, y, w[FC2_B], "fc2", c, true);
 }
 
-/* Where dropout stands: behind the embedding, and in each layer before the two sums. */
-enum { DROP_EMBEDDED, DROP_ATTENTION, DROP_FORWARD, DROPS_OF_LAYER = 2 };
-
 static int layer(struct tr_builder *b, int x, const int *w, int l, const struct tr_model_options *o)
 {
     int64_t c = b->g->channels;
@@ -42,11 +39,11 @@ static int layer(struct tr_builder *b, int x, const int *w, int l, const struct 
     qkv = tr_build_apply(b, TR_BIAS, qkv, w[QKV_B], "qkv", 3 * c, false);
     int y = tr_build_apply(b, TR_ROW, tr_build_attention(b, qkv, o), w[PROJ_W], "proj.sum", c, false);
     y = tr_build_apply(b, TR_BIAS, y, w[PROJ_B], "proj", c, true);
-    y = tr_build_dropout(b, y, DROP_ATTENTION + DROPS_OF_LAYER * l, "proj.dropped");
+    y = tr_build_dropout(b, y, TR_DROP_ATTENTION + TR_DROPS_OF_LAYER * l, "proj.dropped");
     x = tr_build_apply(b, TR_ADD, y, x, "middle", c, true);
     n = layer_norm(b, x, w[LN2_W], w[LN2_B], "ln2");
     y = o->experts ? tr_moe_forward(b, n, &w[EXPERTS]) : feed_forward(b, n, w);
-    y = tr_build_dropout(b, y, DROP_FORWARD + DROPS_OF_LAYER * l, "fc2.dropped");
+    y = tr_build_dropout(b, y, TR_DROP_FORWARD + TR_DROPS_OF_LAYER * l, "fc2.dropped");
     return tr_build_apply(b, TR_ADD, y, x, "out", c, true);
 }
 
@@ -74,8 +71,6 @@ static void layer_parameters(struct tr_builder *b, int *w)
 
 static bool legal(const struct tr_model_options *o, struct tr_error *e)
 {
-    if (!(o->dropout >= 0 && o->dropout < 1))
-        return tr_fail(e, "--dropout %g: legal are 0, for none, and what is below 1", o->dropout);
     return tr_build_text_legal(o, e) && (!o->experts || tr_moe_legal(o, e));
 }
 
@@ -90,7 +85,6 @@ bool tr_model_gpt(struct tr_graph *g, const struct tr_model_options *o, struct t
         .choices = o->choices,
         .capacity = o->capacity,
         .balance = o->balance,
-        .dropout.part = o->dropout,
         .leaves = o->leaves,
         .attention = { .parts = o->parts, .windows = o->windows, .scores = o->scores },
         .context = o->context,
@@ -119,9 +113,8 @@ bool tr_model_gpt(struct tr_graph *g, const struct tr_model_options *o, struct t
     int x = tr_build_activation(&b, "embedded.sum", o->channels, false);
     tr_build_node(&b, TR_EMBED, (int[]){ wte, g->tokens }, 2, &x, 1);
     x = tr_build_apply(&b, TR_POSITION, x, wpe, "embedded", o->channels, true);
-    if (o->dropout > 0)
-        g->dropout.draws = tr_add_tensor(g, TR_INPUT, 0, "bk", (int64_t[]){ 1, TR_DRAWS }, "draws");
-    x = tr_build_dropout(&b, x, DROP_EMBEDDED, "embedded.dropped");
+    tr_build_draws(&b, o->dropout);
+    x = tr_build_dropout(&b, x, TR_DROP_EMBEDDED, "embedded.dropped");
     for (int l = 0; l < o->layers; l++) {
         tr_build_in_layer(&b, l);
         x = layer(&b, x, w[l], l, o);

@@ -75,7 +75,8 @@ struct tr_graph {
     int64_t experts, choices; /* moe: how many there are, and how many a token has; else 0 */
     double capacity, balance; /* moe: 0: an expert takes all tokens; the weight of the loss of balance */
     struct {
-        double part; /* of the elements that become +0 where they enter the residual stream; 0: none */
+        double part; /* of the elements that become +0, where they enter the residual stream, and of
+                        attention's probabilities; 0: none */
         int draws; /* a tensor: what each sequence draws by */
     } dropout;
     struct { /* cnn */
@@ -118,7 +119,7 @@ extern const char *const tr_conv_split_names[TR_CONV_SPLITS];
 struct tr_model_options {
     int64_t layers, channels, vocabulary;
     int64_t heads, context; /* gpt */
-    double dropout; /* gpt */
+    double dropout; /* text */
     bool untied; /* gpt */
     int64_t kv_heads, hidden; /* llama: heads of keys and values; channels of the feed-forward part */
     int64_t experts, choices; /* gpt with experts: moe */

@@ -21,7 +21,7 @@ static int rms_norm(struct tr_builder *b, int x, int w, const char *name)
     return out[0];
 }
 
-static int layer(struct tr_builder *b, int x, const int *w, const struct tr_model_options *o)
+static int layer(struct tr_builder *b, int x, const int *w, int l, const struct tr_model_options *o)
 {
     const struct tr_graph *g = b->g;
     int64_t c = g->channels;
@@ -29,10 +29,12 @@ static int layer(struct tr_builder *b, int x, const int *w, const struct tr_mode
         b, TR_COLUMN, rms_norm(b, x, w[LN1], "ln1"), w[QKV], "qkv.grouped", g->tensors[w[QKV]].rows, false);
     y = tr_build_apply(b, TR_ROPE, y, -1, "qkv", 3 * c, false);
     y = tr_build_apply(b, TR_ROW, tr_build_attention(b, y, o), w[PROJ], "proj", c, true);
+    y = tr_build_dropout(b, y, TR_DROP_ATTENTION + TR_DROPS_OF_LAYER * l, "proj.dropped");
     x = tr_build_apply(b, TR_ADD, y, x, "middle", c, true);
     y = tr_build_apply(b, TR_COLUMN, rms_norm(b, x, w[LN2], "ln2"), w[FC1], "fc1", 2 * o->hidden, false);
     y = tr_build_apply(b, TR_SWIGLU, y, -1, "swiglu", o->hidden, false);
     y = tr_build_apply(b, TR_ROW, y, w[FC2], "fc2", c, true);
+    y = tr_build_dropout(b, y, TR_DROP_FORWARD + TR_DROPS_OF_LAYER * l, "fc2.dropped");
     return tr_build_apply(b, TR_ADD, y, x, "out", c, true);
 }
 
@@ -103,9 +105,11 @@ bool tr_model_llama(struct tr_graph *g, const struct tr_model_options *o, struct
     tr_build_in_unit(&b, 0);
     g->tokens = tr_build_input(&b, "tokens", 0);
     int x = tr_build_apply(&b, TR_EMBED, wte, g->tokens, "embedded", o->channels, true);
+    tr_build_draws(&b, o->dropout);
+    x = tr_build_dropout(&b, x, TR_DROP_EMBEDDED, "embedded.dropped");
     for (int l = 0; l < o->layers; l++) {
         tr_build_in_layer(&b, l);
-        x = layer(&b, x, w[l], o);
+        x = layer(&b, x, w[l], l, o);
     }
     tr_build_in_unit(&b, g->units - 1);
     tr_build_cross_entropy(&b, rms_norm(&b, x, lnf, "lnf"), project);

@@ -22,6 +22,7 @@ static struct tr_attention shape_of(const struct tr_call *c)
     const struct tr_operand *lse = is_back(c->op) ? &c->in[2] : &c->out[1];
     int64_t tokens = tr_window(c->g), pieces = c->g->attention.windows ? lse->d[2] / tokens : c->runs;
     int64_t runs = own_kv ? pieces : 1;
+    const struct tr_operand *draws = &c->in[(is_back(c->op) ? 4 : 1) + (own_kv ? 1 : 0)];
     return (struct tr_attention){ .tokens = tokens,
         .heads = lse->d[1],
         .size = c->g->channels / c->g->heads,
@@ -29,11 +30,13 @@ static struct tr_attention shape_of(const struct tr_call *c)
         .first = c->first,
         .queries = lse->d[2] / pieces,
         .separate_kv = own_kv,
+        .begin = c->g->attention.windows ? c->first : 0,
         .striped = c->striped,
         .sequences = c->n * (pieces / runs),
         .by_queries = runs,
         .by_keys = 1,
-        .by_pairs = runs };
+        .by_pairs = runs,
+        .dropped = tr_unattended_of(c, draws) };
 }
 
 static void run(const struct tr_call *c)
@@ -52,6 +55,17 @@ static void run(const struct tr_call *c)
         else
             c->k->attention.whole(c->x, c->out[0].p + r * y, c->out[1].p + r * rows, q, kv, &a, c->scratch);
     }
+}
+
+/* The layer is that of the result, or of what it is the gradient of. */
+struct tr_unattended tr_unattended_of(const struct tr_call *c, const struct tr_operand *draws)
+{
+    if (!draws->p)
+        return (struct tr_unattended){ .draws = NULL };
+    return (struct tr_unattended){ .draws = (const uint32_t *)(const void *)draws->p,
+        .layer = c->out[0].of->unit - 1,
+        .head = c->head,
+        .scale = (float)(1 / (1 - c->g->dropout.part)) };
 }
 
 int64_t tr_window(const struct tr_graph *g)
@@ -104,20 +118,22 @@ static void split(const struct tr_call *c)
     }
 }
 
-/* ---- the rows ---- */
+/* ---- the rows ----
+ *
+ * The last operand, which may be missing, is what each sequence draws by. */
 
 static void whole_gradient(struct tr_backward *p, const struct tr_node *n, int dy)
 {
-    int in[] = { dy, n->out[0], n->out[1], n->in[0] };
+    int in[] = { dy, n->out[0], n->out[1], n->in[0], n->in[1] };
     int op = n->op == TR_ATTENTION ? TR_ATTENTION_DX : TR_ATTEND_WINDOW_DX;
-    tr_give(p, n->in[0], tr_input_gradient(p, op, n->unit, in, 4, n->in[0]), n->unit);
+    tr_give(p, n->in[0], tr_input_gradient(p, op, n->unit, in, 3 + n->ins, n->in[0]), n->unit);
 }
 
 static void attend_gradient(struct tr_backward *p, const struct tr_node *n, int dy)
 {
-    int in[] = { dy, n->out[0], n->out[1], n->in[0], n->in[1] };
+    int in[] = { dy, n->out[0], n->out[1], n->in[0], n->in[1], n->in[2] };
     int out[] = { tr_gradient_of(p, n->in[0]), tr_gradient_of(p, n->in[1]) };
-    tr_add_node(p->g, TR_ATTEND_DX, TR_BACKWARD, n->unit, in, 5, out, 2);
+    tr_add_node(p->g, TR_ATTEND_DX, TR_BACKWARD, n->unit, in, 3 + n->ins, out, 2);
     tr_give(p, n->in[0], out[0], n->unit);
     tr_give(p, n->in[1], out[1], n->unit);
 }
@@ -129,7 +145,7 @@ static void split_gradient(struct tr_backward *p, const struct tr_node *n, int d
 }
 
 const struct tr_op_row tr_op_attention = { .name = "attention",
-    .rules = { "R -> R R", "Sb -> Sb Sb", "Sc -> Sc Sc" },
+    .rules = { "R R -> R R", "Sb Sb -> Sb Sb", "Sc R -> Sc Sc" },
     .masked = true,
     .tokens_of = 1,
     .again = TR_RECOMPUTE_SELECTIVE,
@@ -138,14 +154,14 @@ const struct tr_op_row tr_op_attention = { .name = "attention",
     .work = work,
     .run = run };
 const struct tr_op_row tr_op_attention_dx = { .name = "attention_dx",
-    .rules = { "R R R R -> R", "Sb Sb Sb Sb -> Sb", "Sc Sc Sc Sc -> Sc" },
+    .rules = { "R R R R R -> R", "Sb Sb Sb Sb Sb -> Sb", "Sc Sc Sc Sc R -> Sc" },
     .masked = true,
     .tokens_of = 4,
     .scratch = scratch,
     .work = work,
     .run = run };
 const struct tr_op_row tr_op_attend = { .name = "attend",
-    .rules = { "R R -> R R", "Sb Sb -> Sb Sb", "St R -> St St", "Sc Sc -> Sc Sc" },
+    .rules = { "R R R -> R R", "Sb Sb Sb -> Sb Sb", "St R R -> St St", "Sc Sc R -> Sc Sc" },
     .masked = true,
     .tokens_of = 1,
     .again = TR_RECOMPUTE_SELECTIVE,
@@ -154,24 +170,26 @@ const struct tr_op_row tr_op_attend = { .name = "attend",
     .work = work,
     .run = run };
 const struct tr_op_row tr_op_attend_dx = { .name = "attend_dx",
-    .rules = { "R R R R R -> R R", "Sb Sb Sb Sb Sb -> Sb Sb", "St St St St R -> St Pb",
-        "Sc Sc Sc Sc Sc -> Sc Sc" },
+    .rules = { "R R R R R R -> R R", "Sb Sb Sb Sb Sb Sb -> Sb Sb", "St St St St R R -> St Pb",
+        "Sc Sc Sc Sc Sc R -> Sc Sc" },
     .masked = true,
     .tokens_of = 4,
     .scratch = scratch,
     .work = work,
     .run = run };
 const struct tr_op_row tr_op_attend_window = { .name = "attend_window",
-    .rules = { "R -> R R", "Sb -> Sb Sb", "St -> St St", "Sc -> Sc Sc" },
+    .rules = { "R R -> R R", "Sb Sb -> Sb Sb", "St R -> St St", "Sc R -> Sc Sc" },
     .masked = true,
+    .tokens_of = 1,
     .again = TR_RECOMPUTE_SELECTIVE,
     .gradient = whole_gradient,
     .scratch = scratch,
     .work = work,
     .run = run };
 const struct tr_op_row tr_op_attend_window_dx = { .name = "attend_window_dx",
-    .rules = { "R R R R -> R", "Sb Sb Sb Sb -> Sb", "St St St St -> St", "Sc Sc Sc Sc -> Sc" },
+    .rules = { "R R R R R -> R", "Sb Sb Sb Sb Sb -> Sb", "St St St St R -> St", "Sc Sc Sc Sc R -> Sc" },
     .masked = true,
+    .tokens_of = 4,
     .scratch = scratch,
     .work = work,
     .run = run };

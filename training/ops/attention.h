@@ -12,4 +12,8 @@ int64_t tr_window(const struct tr_graph *g);
  * a key in each sequence. */
 double tr_attention_work(const struct tr_call *c, int products, double seen, int64_t channels);
 
+/* Which probabilities are dropped, by an operand with what each sequence draws by. It may be missing: none
+ * are. */
+struct tr_unattended tr_unattended_of(const struct tr_call *c, const struct tr_operand *draws);
+
 #endif

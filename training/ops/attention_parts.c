@@ -16,8 +16,9 @@ static bool is_back(int op)
 static void attention_part(const struct tr_call *c)
 {
     bool kept = c->op == TR_ATTEND_SCORES || c->op == TR_ATTEND_SCORES_DX;
-    bool back = is_back(c->op); /* dy, y, lse, q, kv, scores */
+    bool back = is_back(c->op); /* dy, y, lse, q, kv, scores, draws */
     const struct tr_operand *q = back ? &c->in[3] : &c->in[0], *kv = q + 1;
+    const struct tr_operand *draws = &c->in[(back ? 5 : 2) + (back && kept ? 1 : 0)];
     int of = (c->cp_rank - c->part + c->map.cp) % c->map.cp;
     struct tr_runs keys = tr_runs_of(&c->map, c->g->context, of);
     struct tr_pair pairs[TR_PAIRS];
@@ -39,7 +40,8 @@ static void attention_part(const struct tr_call *c)
             .sequences = c->n,
             .by_queries = c->runs,
             .by_keys = c->runs,
-            .by_pairs = n };
+            .by_pairs = n,
+            .dropped = tr_unattended_of(c, draws) };
         if (back)
             c->k->attention.dx(c->x, c->out[0].p + x * y, c->out[1].p + x * 2 * y, c->in[0].p + at * y,
                 c->in[1].p + at * y, c->in[2].p + at * heads * t, q->p + at * y, kv->p + from * 2 * y, &a,
@@ -153,11 +155,16 @@ static void merge_gradient(struct tr_backward *p, const struct tr_node *n, int d
         first++;
     int q = p->g->nodes[first].in[0], kv = p->g->nodes[first].in[1];
     for (int j = 0; j < n->ins; j++) {
-        bool scores = p->g->nodes[first + j].op == TR_ATTEND_SCORES;
-        int in[] = { dy, n->out[0], n->out[1], q, kv, scores ? p->g->nodes[first + j].out[1] : -1 };
+        const struct tr_node *part = &p->g->nodes[first + j];
+        bool scores = part->op == TR_ATTEND_SCORES;
+        int in[TR_INS] = { dy, n->out[0], n->out[1], q, kv }, ins = 5;
+        if (scores)
+            in[ins++] = part->out[1];
+        if (part->ins > 2)
+            in[ins++] = part->in[2];
         int out[] = { dq[j] = gradient_of_part(p, q, j), dkv[j] = gradient_of_part(p, kv, j) };
-        tr_add_node(p->g, scores ? TR_ATTEND_SCORES_DX : TR_ATTEND_PART_DX, TR_BACKWARD, n->unit, in,
-            scores ? 6 : 5, out, 2)
+        tr_add_node(
+            p->g, scores ? TR_ATTEND_SCORES_DX : TR_ATTEND_PART_DX, TR_BACKWARD, n->unit, in, ins, out, 2)
             ->shift = j;
     }
     int sum[] = { tr_gradient_of(p, q), tr_gradient_of(p, kv) };
@@ -171,30 +178,30 @@ static void merge_gradient(struct tr_backward *p, const struct tr_node *n, int d
 #define IN_TURN(x) x "0 " x "1 " x "2 " x "3 " x "4 " x "5 " x "6 " x "7"
 
 const struct tr_op_row tr_op_attend_part = { .name = "attend_part",
-    .rules = { "R R -> R", "Sb Sb -> Sb", "St T# -> V#", "Sc Sc -> Sc" },
+    .rules = { "R R R -> R", "Sb Sb Sb -> Sb", "St T# R -> V#", "Sc Sc R -> Sc" },
     .masked = true,
     .tokens_of = 1,
     .scratch = part_scratch,
     .work = part_work,
     .run = attention_part };
 const struct tr_op_row tr_op_attend_part_dx = { .name = "attend_part_dx",
-    .rules = { "R R R R R -> R R", "Sb Sb Sb Sb Sb -> Sb Sb", "St St St St T# -> V# W#",
-        "Sc Sc Sc Sc Sc -> Sc Sc" },
+    .rules = { "R R R R R R -> R R", "Sb Sb Sb Sb Sb Sb -> Sb Sb", "St St St St T# R -> V# W#",
+        "Sc Sc Sc Sc Sc R -> Sc Sc" },
     .masked = true,
     .tokens_of = 4,
     .scratch = part_scratch,
     .work = part_work,
     .run = attention_part };
 const struct tr_op_row tr_op_attend_scores = { .name = "attend_scores",
-    .rules = { "R R -> R R", "Sb Sb -> Sb Sb", "St T# -> V# V#", "Sc Sc -> Sc Sc" },
+    .rules = { "R R R -> R R", "Sb Sb Sb -> Sb Sb", "St T# R -> V# V#", "Sc Sc R -> Sc Sc" },
     .masked = true,
     .tokens_of = 1,
     .scratch = part_scratch,
     .work = part_work,
     .run = attention_part };
 const struct tr_op_row tr_op_attend_scores_dx = { .name = "attend_scores_dx",
-    .rules = { "R R R R R R -> R R", "Sb Sb Sb Sb Sb Sb -> Sb Sb", "St St St St T# V# -> V# W#",
-        "Sc Sc Sc Sc Sc Sc -> Sc Sc" },
+    .rules = { "R R R R R R R -> R R", "Sb Sb Sb Sb Sb Sb Sb -> Sb Sb", "St St St St T# V# R -> V# W#",
+        "Sc Sc Sc Sc Sc Sc R -> Sc Sc" },
     .masked = true,
     .tokens_of = 4,
     .scratch = part_scratch,

@@ -36,6 +36,7 @@ struct tr_call {
     int64_t first, second; /* what must know its tokens' places: of the first one, and of the second half */
     bool striped; /* those places are in stripes */
     int64_t valid; /* of the vocabulary: columns that are no padding */
+    int64_t head; /* attention: the first of the model's that is here */
     int64_t earlier; /* ADMIT: sequences of the micro-batch that other ranks have before these */
     double scale; /* SOFTMAX_DX: of the loss's mean */
     struct tr_operand in[TR_INS], out[TR_OUTS];

@@ -197,6 +197,11 @@ static bool check(const struct tr_plan *p, const struct tr_graph *g, struct tr_e
                    "blocks; leave --sp out, or make fewer parts",
                    cp, tp, cp * tp, TR_BLOCKS) ||
                tr_offer_divisors(e, "cp", TR_BLOCKS / tp) || tr_offer_divisors(e, "tp", TR_BLOCKS / cp);
+    if (p->tokens.form == TR_CP_LOCAL && cp > 1 && g->experts)
+        return tr_fail(e,
+            "--cp-attention local is another model, and the golden program of a mixture of experts has none "
+            "of it to be held to; legal with gpt and llama, not %s",
+            g->model);
     if (p->tokens.map == TR_CP_ZIGZAG && !check_map(p, sp, e))
         return false;
     return check_heads(p, g, e);

@@ -70,7 +70,7 @@ static long parts = 1; /* of a sequence: attention sees no other part than its o
 static long stripes; /* 1: a block has every eighth token, so that each rank's see as many keys */
 static long bf16, stochastic; /* 1: mixed precision; and parameters are rounded by chance */
 static double lr = 1e-3, clip = 1, decay = 0.1;
-static double dropout; /* so much of what enters the residual stream is left out */
+static double dropout; /* so much of what enters the residual stream, and of attention, is left out */
 static long curve, warmup, until; /* of the rate */
 static double least;
 static long eval,
@@ -504,6 +504,55 @@ static void gelu_backward(real *d, const real *x, long count)
     }
 }
 
+/* ---- dropout ----
+ *
+ * With dropout=P elements are left out, each with probability P, of what the embedding gives, of what
+ * attention and the feed-forward part of each layer give before it is added, and of the probabilities by
+ * which attention adds values (Srivastava et al. 2014). The others are multiplied by 1 / (1 - P), and so are
+ * their gradients. Chance is a function of (seed, step, sequence, site, token, channel), or (.., layer, head,
+ * query, key), by a generator that counts. What is held out is run without. */
+
+static long drawn_step, drawn_sequence; /* of the sequence at hand */
+
+/* Four words of a counter and a key: Philox4x32-10 (Salmon et al. 2011). */
+static void philox(uint32_t c[4], uint64_t keys)
+{
+    uint32_t key = (uint32_t)keys, other = (uint32_t)(keys >> 32);
+    for (int i = 0; i < 10; i++, key += 0x9E3779B9u, other += 0xBB67AE85u) {
+        uint64_t a = (uint64_t)c[0] * 0xD2511F53u, b = (uint64_t)c[2] * 0xCD9E8D57u;
+        c[0] = (uint32_t)(b >> 32) ^ c[1] ^ key, c[1] = (uint32_t)b;
+        c[2] = (uint32_t)(a >> 32) ^ c[3] ^ other, c[3] = (uint32_t)a;
+    }
+}
+
+/* What an element is multiplied by that has this word of the counter; 0: it is dropped. */
+static real kept(long word, long a, long b, long c, long d)
+{
+    uint32_t w[4] = { (uint32_t)a, (uint32_t)b, (uint32_t)c, (uint32_t)d };
+    if (!(dropout > 0) || drawn_step < 0)
+        return 1;
+    philox(w, hash(hash((uint64_t)seed) + (uint64_t)drawn_step));
+    return w[word] >= (uint32_t)(dropout * 4294967296.0) ? (real)(1 / (1 - dropout)) : 0;
+}
+
+/* Site 0 is behind the embedding, 2 l + 1 behind the attention of layer l, 2 l + 2 behind its feed-forward
+ * part. `to`, which is returned, may be x. */
+static const real *drop(real *to, const real *x, long site)
+{
+    for (long i = 0, n = C / 4; i < T * C; i++) {
+        real by = dropout > 0 ? kept(i % C / n, i % n, token_at(i / C), drawn_sequence, site) : 1;
+        to[i] = by > 0 ? nearest(x[i] * by) : 0;
+    }
+    return to;
+}
+
+/* The same of the probability that query t of head h gives key j. */
+static real attended(long l, long h, long t, long j)
+{
+    long key = token_at(j), counter = key / 64 * 16 + key % 16, sequence = drawn_sequence | 1L << 31;
+    return dropout > 0 ? kept(key / 16 % 4, counter, token_at(t), sequence, h << 12 | l) : 1;
+}
+
 /* Where query, key (1) or value (2) of a head begins in a row of qkv[T][H][3][head_size]. */
 static const real *part_of(const real *qkv, long h, long which)
 {
@@ -518,9 +567,10 @@ typedef struct {
     real m, l, *o;
 } partial;
 
-static partial attend_block(const real *q, const real *qkv, long h, long first, long seen, real *o)
+static partial attend_block(const real *qkv, long l, long h, long t, long first, long seen, real *o)
 {
     real *p = room(block);
+    const real *q = part_of(qkv, h, 0) + t * 3 * C;
     partial part = { seen ? 0 : (real)-1e30, 0, o };
     for (long j = 0; j < seen; j++) {
         const real *k = part_of(qkv, h, 1) + (first + j) * 3 * C;
@@ -534,8 +584,9 @@ static partial attend_block(const real *q, const real *qkv, long h, long first, 
     for (long j = 0; j < seen; j++) {
         const real *v = part_of(qkv, h, 2) + (first + j) * 3 * C;
         p[j] = exponential(p[j] - part.m);
+        real share = p[j] * attended(l, h, t, first + j);
         for (long d = 0; d < head_size; d++)
-            o[d] = FMA(p[j], v[d], o[d]);
+            o[d] = FMA(share, v[d], o[d]);
     }
     part.l = sum_row(p, seen);
     free(p);
@@ -557,7 +608,7 @@ static long part_begin(long t)
     return t - t % (T / parts);
 }
 
-static void attention(real *out, real *lse, const real *qkv)
+static void attention(real *out, real *lse, const real *qkv, long l)
 {
     real *o = room(CHUNKS * head_size);
     for (long h = 0; h < H; h++)
@@ -568,8 +619,7 @@ static void attention(real *out, real *lse, const real *qkv)
                 long first = (from + b) * block, seen = 0;
                 for (long j = first; j < first + block; j++)
                     seen += token_at(j) <= token_at(t);
-                part[b] =
-                    attend_block(part_of(qkv, h, 0) + t * 3 * C, qkv, h, first, seen, o + b * head_size);
+                part[b] = attend_block(qkv, l, h, t, first, seen, o + b * head_size);
             }
             for (long step = 1; step < blocks; step *= 2)
                 for (long b = 0; b + step < blocks; b += 2 * step)
@@ -586,7 +636,7 @@ static void attention(real *out, real *lse, const real *qkv)
  * The sums of keys and values over queries go by blocks of queries; the sum of a query over keys by blocks
  * of keys. */
 static void attention_backward(
-    real *dqkv, const real *d_att, const real *att, const real *lse, const real *qkv)
+    real *dqkv, const real *d_att, const real *att, const real *lse, const real *qkv, long l)
 {
     real *p = room(T * T), *ds = room(T * T), *dq = room(T * head_size), *dk = room(T * head_size),
          *dv = room(T * head_size);
@@ -601,8 +651,10 @@ static void attention_backward(
             for (long j = 0; j < T; j++) {
                 real *pj = p + t * T + j, *dj = ds + t * T + j;
                 int seen = token_at(j) <= token_at(t) && j >= part_begin(t);
-                *pj = seen ? exponential(*pj * score_scale - lse[h * T + t]) : 0;
-                *dj = seen ? *pj * (*dj - along) * score_scale : 0;
+                real e = seen ? exponential(*pj * score_scale - lse[h * T + t]) : 0,
+                     by = seen ? attended(l, h, t, j) : 0;
+                *dj = seen ? e * (*dj * by - along) * score_scale : 0;
+                *pj = e * by;
             }
         }
         for (long from = 0, n = T / parts, cut = CHUNKS / parts; from < T; from += n) {
@@ -624,51 +676,6 @@ static void attention_backward(
     free(p), free(ds), free(dq), free(dk), free(dv);
 }
 
-/* ---- dropout ----
- *
- * With dropout=P what the embedding gives, and what attention and the feed-forward part of each layer give
- * before it is added, has elements left out, each with probability P (Srivastava et al. 2014); the others are
- * multiplied by 1 / (1 - P), and so is the gradient. Chance is a function of (seed, step, sequence, site,
- * token, channel), by a generator that counts. What is held out is run without. */
-
-static long drawn_step, drawn_sequence; /* of the sequence at hand */
-
-/* Four words of a counter and a key: Philox4x32-10 (Salmon et al. 2011). */
-static void philox(uint32_t c[4], uint32_t key, uint32_t other)
-{
-    for (int i = 0; i < 10; i++, key += 0x9E3779B9u, other += 0xBB67AE85u) {
-        uint64_t a = (uint64_t)c[0] * 0xD2511F53u, b = (uint64_t)c[2] * 0xCD9E8D57u;
-        c[0] = (uint32_t)(b >> 32) ^ c[1] ^ key, c[1] = (uint32_t)b;
-        c[2] = (uint32_t)(a >> 32) ^ c[3] ^ other, c[3] = (uint32_t)a;
-    }
-}
-
-/* Site 0 is behind the embedding, 2 l + 1 behind the attention of layer l, 2 l + 2 behind its feed-forward
- * part. */
-static void drop(real *x, long site)
-{
-    uint64_t key = hash(hash((uint64_t)seed) + (uint64_t)drawn_step);
-    real scale = (real)(1 / (1 - dropout));
-    for (long t = 0; dropout > 0 && drawn_step >= 0 && t < T; t++)
-        for (long i = 0; i < C / 4; i++) {
-            uint32_t word[4] = { (uint32_t)i, (uint32_t)token_at(t), (uint32_t)drawn_sequence,
-                (uint32_t)site };
-            philox(word, (uint32_t)key, (uint32_t)(key >> 32));
-            for (long j = 0; j < 4; j++) {
-                real *to = &x[t * C + j * (C / 4) + i];
-                *to = word[j] >= (uint32_t)(dropout * 4294967296.0) ? nearest(*to * scale) : 0;
-            }
-        }
-}
-
-/* The gradient of what was left in, of that of the residual stream, which stays as it is. */
-static const real *dropped(const real *d, long site)
-{
-    memcpy(s4, d, sizeof(real) * (size_t)(T * C));
-    drop(s4, site);
-    return s4;
-}
-
 /* ---- the model ---- */
 
 static void add(real *x, const real *y, long count)
@@ -683,7 +690,7 @@ static void embed(const uint16_t *token)
         for (long i = 0; i < C; i++)
             embedded[t * C + i] =
                 nearest((weight(WTE)[token[token_at(t)] * C + i] + 0) + weight(WPE)[token_at(t) * C + i]);
-    drop(embedded, 0);
+    drop(embedded, embedded, 0);
 }
 
 static void layer_forward(const real *in, activations *a, long l)
@@ -693,11 +700,11 @@ static void layer_forward(const real *in, activations *a, long l)
     multiply_whole(a->qkv, T, 3 * C, C, plain(a->ln1, C), transposed(weight(of_layer(l, QKV)), C));
     narrow(a->qkv, 3 * T * C);
     add_bias(a->qkv, weight(of_layer(l, QKV_BIAS)), T, 3 * C);
-    attention(a->attention, a->lse, a->qkv);
+    attention(a->attention, a->lse, a->qkv, l);
     multiply_cut(a->middle, T, C, C, plain(a->attention, C), plain(weight(of_layer(l, PROJ)), C));
     narrow(a->middle, T * C);
     add_bias(a->middle, weight(of_layer(l, PROJ_BIAS)), T, C);
-    drop(a->middle, 2 * l + 1);
+    drop(a->middle, a->middle, 2 * l + 1);
     add(a->middle, in, T * C);
     narrow(a->middle, T * C);
     layer_norm(a->ln2, a->mean2, a->scale2, a->middle, weight(of_layer(l, LN2_WEIGHT)),
@@ -709,7 +716,7 @@ static void layer_forward(const real *in, activations *a, long l)
     multiply_cut(a->out, T, C, 4 * C, plain(a->gelu, 4 * C), plain(weight(of_layer(l, FC2)), C));
     narrow(a->out, T * C);
     add_bias(a->out, weight(of_layer(l, FC2_BIAS)), T, C);
-    drop(a->out, 2 * l + 2);
+    drop(a->out, a->out, 2 * l + 2);
     add(a->out, a->middle, T * C);
     narrow(a->out, T * C);
 }
@@ -717,7 +724,7 @@ static void layer_forward(const real *in, activations *a, long l)
 /* d_out is the gradient of the layer's result at first, and of its input in the end. */
 static void layer_backward(const real *in, const activations *a, long l)
 {
-    const real *d = dropped(d_out, 2 * l + 2);
+    const real *d = drop(s4, d_out, 2 * l + 2);
     sum_tokens(gradient(of_layer(l, FC2_BIAS)), d, C);
     multiply_cut(gradient(of_layer(l, FC2)), 4 * C, C, T, transposed(a->gelu, 4 * C), plain(d, C));
     multiply_whole(s1, T, 4 * C, C, plain(d, C), transposed(weight(of_layer(l, FC2)), C));
@@ -730,12 +737,12 @@ static void layer_backward(const real *in, const activations *a, long l)
     layer_norm_backward(d_out, gradient(of_layer(l, LN2_WEIGHT)), gradient(of_layer(l, LN2_BIAS)), s2,
         a->middle, weight(of_layer(l, LN2_WEIGHT)), a->mean2, a->scale2);
 
-    d = dropped(d_out, 2 * l + 1);
+    d = drop(s4, d_out, 2 * l + 1);
     sum_tokens(gradient(of_layer(l, PROJ_BIAS)), d, C);
     multiply_cut(gradient(of_layer(l, PROJ)), C, C, T, transposed(a->attention, C), plain(d, C));
     multiply_whole(s1, T, C, C, plain(d, C), transposed(weight(of_layer(l, PROJ)), C));
     narrow(s1, T * C);
-    attention_backward(s3, s1, a->attention, a->lse, a->qkv);
+    attention_backward(s3, s1, a->attention, a->lse, a->qkv, l);
     sum_tokens(gradient(of_layer(l, QKV_BIAS)), s3, 3 * C);
     multiply_cut(gradient(of_layer(l, QKV)), 3 * C, C, T, transposed(s3, 3 * C), plain(a->ln1, C));
     multiply_cut(s2, T, C, 3 * C, plain(s3, 3 * C), plain(weight(of_layer(l, QKV)), C));
@@ -791,7 +798,7 @@ static void head_backward(const real *in)
 
 static void embed_backward(const uint16_t *token)
 {
-    drop(d_out, 0);
+    drop(d_out, d_out, 0);
     real *part = room(CHUNKS * V * C);
     for (long t = 0; t < T; t++)
         add(part + (t / block * V + token[token_at(t)]) * C, d_out + t * C, C);

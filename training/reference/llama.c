@@ -248,7 +248,7 @@ typedef struct {
 } activations;
 
 static activations *layers;
-static real *embedded, *lnf, *scalef, *logits, *dx, *s1, *s2;
+static real *embedded, *lnf, *scalef, *logits, *dx, *s1, *s2, *s3;
 
 static void make_model(void)
 {
@@ -262,7 +262,7 @@ static void make_model(void)
         layers[l] = (activations){ room(T * C), room(T), room(3 * T * C), room(T * C), room(HEADS * T),
             room(T * C), room(T * C), room(T), room(2 * T * F), room(T * F), room(T * C) };
     embedded = room(T * C), lnf = room(T * C), scalef = room(T), logits = room(T * V), dx = room(T * C);
-    s1 = room(T * (3 * C + 2 * F)), s2 = room(T * (3 * C + F));
+    s1 = room(T * (3 * C + 2 * F)), s2 = room(T * (3 * C + F)), s3 = room(T * C);
 }
 
 static const real *input_of(long l)
@@ -294,15 +294,17 @@ static void layer_forward(long l)
     rms_norm(a->ln1, a->scale1, in, weight(of_layer(l, LN1)));
     column(s1, a->ln1, of_layer(l, QKV), qkv_rows, C);
     spread(a->qkv, s1);
-    attention(a->attention, a->lse, a->qkv);
+    attention(a->attention, a->lse, a->qkv, l);
     narrow(a->attention, T * C);
     row(a->middle, a->attention, of_layer(l, PROJ), C, C);
+    drop(a->middle, a->middle, 2 * l + 1);
     add(a->middle, in, T * C);
     narrow(a->middle, T * C);
     rms_norm(a->ln2, a->scale2, a->middle, weight(of_layer(l, LN2)));
     column(a->fc1, a->ln2, of_layer(l, FC1), 2 * F, C);
     swiglu(a->hidden, a->fc1);
     row(a->out, a->hidden, of_layer(l, FC2), C, F);
+    drop(a->out, a->out, 2 * l + 2);
     add(a->out, a->middle, T * C);
     narrow(a->out, T * C);
 }
@@ -311,16 +313,18 @@ static void layer_forward(long l)
 static void layer_backward(long l)
 {
     const activations *a = &layers[l];
-    weight_gradient(of_layer(l, FC2), a->hidden, dx, F, C);
-    column(s2, dx, of_layer(l, FC2), F, C);
+    const real *d = drop(s3, dx, 2 * l + 2);
+    weight_gradient(of_layer(l, FC2), a->hidden, d, F, C);
+    column(s2, d, of_layer(l, FC2), F, C);
     swiglu_backward(s1, s2, a->fc1);
     weight_gradient(of_layer(l, FC1), s1, a->ln2, 2 * F, C);
     row(s2, s1, of_layer(l, FC1), C, 2 * F);
     rms_norm_backward(dx, gradient(of_layer(l, LN2)), s2, a->middle, weight(of_layer(l, LN2)), a->scale2);
 
-    weight_gradient(of_layer(l, PROJ), a->attention, dx, C, C);
-    column(s2, dx, of_layer(l, PROJ), C, C);
-    attention_backward(s1, s2, a->attention, a->lse, a->qkv);
+    d = drop(s3, dx, 2 * l + 1);
+    weight_gradient(of_layer(l, PROJ), a->attention, d, C, C);
+    column(s2, d, of_layer(l, PROJ), C, C);
+    attention_backward(s1, s2, a->attention, a->lse, a->qkv, l);
     narrow(s1, 3 * T * C);
     spread_backward(s2, s1);
     weight_gradient(of_layer(l, QKV), s2, a->ln1, qkv_rows, C);
@@ -356,10 +360,12 @@ static void embed(const uint16_t *token)
 {
     for (long i = 0; i < T * C; i++)
         embedded[i] = weight(WTE)[token[token_at(i / C)] * C + i % C] + 0;
+    drop(embedded, embedded, 0);
 }
 
 static void embed_backward(const uint16_t *token)
 {
+    drop(dx, dx, 0);
     real *part = room(CHUNKS * V * C);
     for (long t = 0; t < T; t++)
         add(part + (t / block * V + token[token_at(t)]) * C, dx + t * C, C);
@@ -412,8 +418,9 @@ static int parse(const char *word)
         { "batch=%ld", &B }, { "steps=%ld", &steps }, { "sgd=%ld", &sgd }, { "seed=%ld", &seed },
         { "check=%ld", &check }, { "delay=%ld", &delay }, { "parts=%ld", &parts },
         { "stripes=%ld", &stripes }, { "bf16=%ld", &bf16 }, { "stochastic=%ld", &stochastic },
-        { "lr=%lf", &lr }, { "clip=%lf", &clip }, { "decay=%lf", &decay }, { "data=%4095[^\n]", data_path },
-        { "grads=%4095[^\n]", grads_path }, { "params=%4095[^\n]", params_path } };
+        { "lr=%lf", &lr }, { "clip=%lf", &clip }, { "decay=%lf", &decay }, { "dropout=%lf", &dropout },
+        { "data=%4095[^\n]", data_path }, { "grads=%4095[^\n]", grads_path },
+        { "params=%4095[^\n]", params_path } };
     return take(word, options, sizeof options / sizeof *options);
 }
 
@@ -422,7 +429,7 @@ static int fits(void)
     return L >= 1 && L <= 4096 && HEADS >= 1 && KV >= 1 && HEADS % KV == 0 && V >= 2 && V <= 65536 &&
            B >= 1 && B <= 1 << 20 && C >= 64 && C % 64 == 0 && C % (2 * HEADS) == 0 &&
            2 * KV * (C / HEADS) % 64 == 0 && F >= 64 && F % 64 == 0 && T >= CHUNKS && T % CHUNKS == 0 &&
-           parts >= 1 && parts <= CHUNKS && CHUNKS % parts == 0;
+           parts >= 1 && parts <= CHUNKS && CHUNKS % parts == 0 && dropout >= 0 && dropout < 1;
 }
 
 int main(int argc, char **argv)
@@ -434,7 +441,7 @@ int main(int argc, char **argv)
         fprintf(stderr,
             "llama: channels must be a multiple of 64 and of 2 x heads, heads one of kv, 2 x kv x "
             "channels / heads and hidden multiples of 64, context a multiple of 8, vocab 2 to "
-            "65536, layers 1 to 4096, batch 1 to 1048576, parts 1, 2, 4 or 8\n");
+            "65536, layers 1 to 4096, batch 1 to 1048576, parts 1, 2, 4 or 8, dropout less than 1\n");
         return 2;
     }
     make_model();

@@ -384,7 +384,7 @@ static void experts_backward(real *dx, const real *dy, const activations *a, lon
 /* ---- the model ---- */
 
 static activations *layers;
-static real *embedded, *lnf, *meanf, *scalef, *logits, *dx, *s1, *s2;
+static real *embedded, *lnf, *meanf, *scalef, *logits, *dx, *s1, *s2, *s3;
 
 static void make_model(void)
 {
@@ -404,7 +404,7 @@ static void make_model(void)
         a->down = room(T * K * C), a->choice = calloc((size_t)(T * K), sizeof *a->choice);
     }
     embedded = room(T * C), lnf = room(T * C), meanf = room(T), scalef = room(T), logits = room(T * V);
-    dx = room(T * C), s1 = room(3 * T * C), s2 = room(T * C);
+    dx = room(T * C), s1 = room(3 * T * C), s2 = room(T * C), s3 = room(T * C);
     taken = calloc((size_t)(micros * L * E), sizeof *taken);
     wanted = calloc((size_t)(micros * L * E), sizeof *wanted);
     probable = calloc((size_t)(micros * L * E), sizeof *probable);
@@ -424,18 +424,20 @@ static void layer_forward(long l, long sequence, int counting)
     narrow(a->qkv, 3 * T * C);
     add_bias(a->qkv, weight(of_layer(l, QKV_BIAS)), T, 3 * C);
     narrow(a->qkv, 3 * T * C);
-    attention(a->attention, a->lse, a->qkv);
+    attention(a->attention, a->lse, a->qkv, l);
     narrow(a->attention, T * C);
     multiply(a->middle, T, C, C, plain(a->attention, C), plain(weight(of_layer(l, PROJ)), C), C / CHUNKS);
     narrow(a->middle, T * C);
     add_bias(a->middle, weight(of_layer(l, PROJ_BIAS)), T, C);
     narrow(a->middle, T * C);
+    drop(a->middle, a->middle, 2 * l + 1);
     add(a->middle, in, T * C);
     narrow(a->middle, T * C);
     layer_norm(
         a->ln2, a->mean2, a->scale2, a->middle, weight(of_layer(l, LN2)), weight(of_layer(l, LN2_BIAS)));
     route(a, l, sequence, counting);
     experts(a->out, a, l);
+    drop(a->out, a->out, 2 * l + 2);
     add(a->out, a->middle, T * C);
     narrow(a->out, T * C);
 }
@@ -444,14 +446,15 @@ static void layer_forward(long l, long sequence, int counting)
 static void layer_backward(long l, long sequence)
 {
     const activations *a = &layers[l];
-    experts_backward(s2, dx, a, l, sequence);
+    experts_backward(s2, drop(s3, dx, 2 * l + 2), a, l, sequence);
     layer_norm_backward(
         dx, gradient(of_layer(l, LN2)), s2, a->middle, weight(of_layer(l, LN2)), a->mean2, a->scale2);
-    sum_tokens(gradient(of_layer(l, PROJ_BIAS)), dx, C);
-    multiply(gradient(of_layer(l, PROJ)), C, C, T, turned(a->attention, C), plain(dx, C), block);
-    multiply(s2, T, C, C, plain(dx, C), turned(weight(of_layer(l, PROJ)), C), C);
+    const real *d = drop(s3, dx, 2 * l + 1);
+    sum_tokens(gradient(of_layer(l, PROJ_BIAS)), d, C);
+    multiply(gradient(of_layer(l, PROJ)), C, C, T, turned(a->attention, C), plain(d, C), block);
+    multiply(s2, T, C, C, plain(d, C), turned(weight(of_layer(l, PROJ)), C), C);
     narrow(s2, T * C);
-    attention_backward(s1, s2, a->attention, a->lse, a->qkv);
+    attention_backward(s1, s2, a->attention, a->lse, a->qkv, l);
     narrow(s1, 3 * T * C);
     sum_tokens(gradient(of_layer(l, QKV_BIAS)), s1, 3 * C);
     multiply(gradient(of_layer(l, QKV)), 3 * C, C, T, turned(s1, 3 * C), plain(a->ln1, C), block);
@@ -489,10 +492,12 @@ static void embed(const uint16_t *token)
 {
     for (long i = 0; i < T * C; i++)
         embedded[i] = nearest((weight(WTE)[token[i / C] * C + i % C] + 0) + weight(WPE)[i]);
+    drop(embedded, embedded, 0);
 }
 
 static void embed_backward(const uint16_t *token)
 {
+    drop(dx, dx, 0);
     real *part = room(CHUNKS * V * C);
     for (long t = 0; t < T; t++)
         add(part + (t / block * V + token[t]) * C, dx + t * C, C);
@@ -571,9 +576,9 @@ static int parse(const char *word)
         { "batch=%ld", &B }, { "steps=%ld", &steps }, { "tied=%ld", &tied }, { "sgd=%ld", &sgd },
         { "seed=%ld", &seed }, { "check=%ld", &check }, { "delay=%ld", &delay }, { "bf16=%ld", &bf16 },
         { "stochastic=%ld", &stochastic }, { "lr=%lf", &lr }, { "clip=%lf", &clip }, { "decay=%lf", &decay },
-        { "capacity=%lf", &capacity }, { "balance=%lf", &balance }, { "micros=%ld", &micros },
-        { "run=%ld", &run }, { "data=%4095[^\n]", data_path }, { "grads=%4095[^\n]", grads_path },
-        { "params=%4095[^\n]", params_path } };
+        { "dropout=%lf", &dropout }, { "capacity=%lf", &capacity }, { "balance=%lf", &balance },
+        { "micros=%ld", &micros }, { "run=%ld", &run }, { "data=%4095[^\n]", data_path },
+        { "grads=%4095[^\n]", grads_path }, { "params=%4095[^\n]", params_path } };
     return take(word, options, sizeof options / sizeof *options);
 }
 
@@ -584,12 +589,11 @@ int main(int argc, char **argv)
             return 2;
     if (L < 1 || L > 4096 || HEADS < 1 || V < 2 || V > 65536 || B < 1 || B > 1 << 20 || C < 64 || C % 64 ||
         C % HEADS || T < CHUNKS || T % CHUNKS || E < 1 || E > 1024 || K < 1 || K > E || micros < 1 ||
-        run < 1 || B % (micros * run)) {
+        run < 1 || B % (micros * run) || dropout < 0 || dropout >= 1) {
         fprintf(stderr,
             "moe: channels must be a multiple of 64 and of heads, context a multiple of 8, vocab 2 to 65536, "
             "layers 1 to 4096, batch 1 to 1048576 and a multiple of micros x run, experts 1 to 1024, top 1 "
-            "to "
-            "experts\n");
+            "to experts, dropout less than 1\n");
         return 2;
     }
     make_model();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* text.h: what the golden programs of moe.c and llama.c have in common beside golden.h: text, the places of
- * its tokens, sums over them, attention, and the sum over the batch. All of it is in gpt.c, too, which stands
- * alone and explains it. */
+ * its tokens, sums over them, dropout, attention, and the sum over the batch. All of it is in gpt.c, too,
+ * which stands alone and explains it. */
 #include "golden.h"
 
 /* Layers, channels, heads, context, vocabulary, sequences. */
@@ -9,6 +9,7 @@ static long L = 4, C = 64, HEADS = 4, T = 64, V = 256, B = 8;
 static long parts = 1, stripes; /* of a sequence, as in gpt.c */
 static long head_size, block; /* C / HEADS; tokens of a block */
 static real score_scale;
+static double dropout;
 static char data_path[4096];
 
 /* ---- sums ---- */
@@ -69,11 +70,53 @@ static int sees(long t, long j)
     return token_at(j) <= token_at(t) && j >= part_begin(t);
 }
 
+/* ---- dropout ---- */
+
+static long drawn_step, drawn_sequence; /* of the sequence at hand */
+
+/* Four words of a counter and a key: Philox4x32-10. */
+static void philox(uint32_t c[4], uint64_t keys)
+{
+    uint32_t key = (uint32_t)keys, other = (uint32_t)(keys >> 32);
+    for (int i = 0; i < 10; i++, key += 0x9E3779B9u, other += 0xBB67AE85u) {
+        uint64_t a = (uint64_t)c[0] * 0xD2511F53u, b = (uint64_t)c[2] * 0xCD9E8D57u;
+        c[0] = (uint32_t)(b >> 32) ^ c[1] ^ key, c[1] = (uint32_t)b;
+        c[2] = (uint32_t)(a >> 32) ^ c[3] ^ other, c[3] = (uint32_t)a;
+    }
+}
+
+/* What an element is multiplied by that has this word of the counter; 0: it is dropped. */
+static real kept(long word, long a, long b, long c, long d)
+{
+    uint32_t w[4] = { (uint32_t)a, (uint32_t)b, (uint32_t)c, (uint32_t)d };
+    if (!(dropout > 0) || drawn_step < 0)
+        return 1;
+    philox(w, hash(hash((uint64_t)seed) + (uint64_t)drawn_step));
+    return w[word] >= (uint32_t)(dropout * 4294967296.0) ? (real)(1 / (1 - dropout)) : 0;
+}
+
+/* By sites as in gpt.c; `to`, which is returned, may be x. */
+static const real *drop(real *to, const real *x, long site)
+{
+    for (long i = 0, n = C / 4; i < T * C; i++) {
+        real by = dropout > 0 ? kept(i % C / n, i % n, token_at(i / C), drawn_sequence, site) : 1;
+        to[i] = by > 0 ? nearest(x[i] * by) : 0;
+    }
+    return to;
+}
+
+/* The same of the probability that query t of head h gives key j. */
+static real attended(long l, long h, long t, long j)
+{
+    long key = token_at(j), counter = key / 64 * 16 + key % 16, sequence = drawn_sequence | 1L << 31;
+    return dropout > 0 ? kept(key / 16 % 4, counter, token_at(t), sequence, h << 12 | l) : 1;
+}
+
 /* ---- attention ---- */
 
 /* qkv[T][HEADS][3][head_size]. Of a block of keys: the largest score m, the sum l of exp(score - m), and the
  * values weighted by these, o; partials merge, as gpt.c says. */
-CLONES static void attention(real *out, real *lse, const real *qkv)
+CLONES static void attention(real *out, real *lse, const real *qkv, long layer)
 {
     real *scores = room(T * T), *o = room(CHUNKS * head_size), m[CHUNKS], l[CHUNKS];
     for (long h = 0; h < HEADS; h++) {
@@ -94,8 +137,9 @@ CLONES static void attention(real *out, real *lse, const real *qkv)
                 }
                 for (long j = 0; j < seen; j++) {
                     p[j] = exponential(p[j] - m[b]);
+                    real share = p[j] * attended(layer, h, t, first + j);
                     for (long d = 0; d < head_size; d++)
-                        o[b * head_size + d] = FMA(p[j], v[(first + j) * 3 * C + d], o[b * head_size + d]);
+                        o[b * head_size + d] = FMA(share, v[(first + j) * 3 * C + d], o[b * head_size + d]);
                 }
                 l[b] = sum_row(p, seen);
             }
@@ -132,7 +176,8 @@ CLONES static void multiply_part(real *out, matrix a, matrix b)
     free(sum);
 }
 
-static void attention_backward(real *dqkv, const real *dy, const real *y, const real *lse, const real *qkv)
+static void attention_backward(
+    real *dqkv, const real *dy, const real *y, const real *lse, const real *qkv, long layer)
 {
     real *p = room(T * T), *ds = room(T * T), *d[3];
     for (int i = 0; i < 3; i++)
@@ -146,8 +191,10 @@ static void attention_backward(real *dqkv, const real *dy, const real *y, const 
             real along = dot_row(dout.at + t * C, y + t * C + h * head_size, head_size);
             for (long j = 0; j < T; j++) {
                 real *pj = p + t * T + j, *dj = ds + t * T + j;
-                *pj = sees(t, j) ? exponential(*pj * score_scale - lse[h * T + t]) : 0;
-                *dj = sees(t, j) ? *pj * (*dj - along) * score_scale : 0;
+                real e = sees(t, j) ? exponential(*pj * score_scale - lse[h * T + t]) : 0,
+                     by = sees(t, j) ? attended(layer, h, t, j) : 0;
+                *dj = sees(t, j) ? e * (*dj * by - along) * score_scale : 0;
+                *pj = e * by;
             }
         }
         for (long from = 0; from < T; from += T / parts) {
@@ -238,6 +285,7 @@ static void open_corpus(void)
 
 static const uint16_t *sequence_of(long step, long i)
 {
+    drawn_step = step, drawn_sequence = i;
     uint64_t key = hash(hash(hash((uint64_t)seed) + (uint64_t)step) + (uint64_t)i);
     if (recall_stride)
         return corpus + (long)(key % (uint64_t)(n_tokens / recall_stride)) * recall_stride;

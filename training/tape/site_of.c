@@ -10,6 +10,22 @@ static void put_places(const struct tr_placed *p, int shard, const int at[TR_AXE
     c->striped = c->map.striped;
 }
 
+/* Of attention's operand: heads are cut by tensor parallelism, and within its parts by who exchanges tokens
+ * for them. */
+static int64_t first_head(const struct tr_placed *p, int shard, const int at[TR_AXES])
+{
+    static const enum tr_axis axes[] = { TR_TP, TR_CP, TR_ULYSSES };
+    int64_t part = 0, parts = 1;
+    for (size_t a = 0; a < sizeof axes / sizeof *axes; a++) {
+        const struct tr_placement *on = &p->shards[shard].on[axes[a]];
+        if (on->kind != TR_S || on->dim != 'c')
+            continue;
+        parts *= p->plan->mesh.size[axes[a]];
+        part = part * p->plan->mesh.size[axes[a]] + at[axes[a]];
+    }
+    return part * (p->g->heads / parts);
+}
+
 struct tr_call tr_site_of(const struct tr_placed *p, const struct tr_step *s, const int at[TR_AXES])
 {
     const struct tr_plan *plan = p->plan;
@@ -30,6 +46,8 @@ struct tr_call tr_site_of(const struct tr_placed *p, const struct tr_step *s, co
     c.runs = tr_runs_of(&c.map, p->g->context, 0).n;
     if (tokens_of)
         put_places(p, s->in[tokens_of - 1], at, &c);
+    if (tr_op(s->op)->masked)
+        c.head = first_head(p, s->in[tokens_of - 1], at);
     if (s->op == TR_SOFTMAX_DX)
         c.scale = 1.0f / (float)((int64_t)plan->batch / tr_updates(plan) * tr_targets(p->g));
     if (s->op == TR_ADMIT) /* of the micro-batch of all ranks */
@@ -79,12 +97,22 @@ static int64_t image(const struct tr_placed *p, int shard)
     return narrow ? tr_lines(tr_shard_count(p, shard, tr_micro_batch(p->plan))) : 0;
 }
 
+bool tr_shares_image(int op, enum tr_element in, int64_t ins, enum tr_element out, int64_t outs)
+{
+    return tr_op(op)->in_place && in == TR_BFLOAT16 && (out == TR_BFLOAT16 || out == TR_FLOAT32) &&
+           ins == outs;
+}
+
 int64_t tr_float_image_bytes(const struct tr_placed *p, const struct tr_step *s)
 {
     int64_t floats = 0;
     if (tr_op(s->op)->as_stored)
         return 0;
-    for (int x = 0; x < s->ins; x++)
+    int n = tr_micro_batch(p->plan);
+    bool shared = s->ins && s->outs &&
+                  tr_shares_image(s->op, tr_shard_element(p, s->in[0]), tr_shard_count(p, s->in[0], n),
+                      tr_shard_element(p, s->out[0]), tr_shard_count(p, s->out[0], n));
+    for (int x = shared; x < s->ins; x++)
         floats += image(p, s->in[x]);
     for (int x = 0; x < s->outs; x++)
         floats += image(p, s->out[x]);

@@ -98,6 +98,14 @@ struct tr_instr *tr_add_call(struct tr_tape *t, enum tr_code code, int axes, int
     return i;
 }
 
+int tr_waiting_sums(bool free_order, int gradients)
+{
+    int sums = 0;
+    while ((gradients - 1) >> sums)
+        sums++;
+    return free_order && sums ? 1 : sums;
+}
+
 struct tr_instr *tr_add_norm(struct tr_tape *t, const struct tr_param_state *h, int update)
 {
     struct tr_instr *i = tr_add_instr(t, TR_NORM);

@@ -81,7 +81,7 @@ struct tr_param_state {
     int master; /* the float32 that this rank updates, of which `values` are the bfloat16; -1: none */
     int waiting; /* of what this rank updates: the gradient of the step before, on the host; -1 */
     int gradient; /* after the last micro-batch, then after its reduction */
-    int level[32]; /* sums of 2^i micro-batches that wait */
+    int level[32]; /* sums of 2^i micro-batches that wait; in any order the first alone, of all there were */
     int64_t shard_from, shard_count; /* elements of `values` that this rank updates */
     int bucket; /* of its gradient; -1 */
     int64_t inside; /* bytes from the begin of the bucket */
@@ -119,7 +119,7 @@ struct tr_tape {
         int updates, sequences; /* of the weights; in each of them, those of all ranks */
         enum tr_norm_known norm;
         bool stochastic; /* rounding of masters */
-        bool free_order; /* of the sums of groups; else they are canonical */
+        bool free_order; /* of sums; else they are canonical */
         int host_threads; /* of updates on the host */
         long staleness; /* at an asynchronous server: the most steps before the slowest worker; -1: any */
     } step;
@@ -169,6 +169,9 @@ void tr_put_in_slot(struct tr_instr *i, const struct tr_slot *slot, int unit);
 struct tr_instr *tr_add_in_slot(struct tr_tape *t, enum tr_code code, const struct tr_slot *slot, int unit);
 /* One call of so many elements on these axes, which sums up if it reduces, or shares what is summed up. */
 struct tr_instr *tr_add_call(struct tr_tape *t, enum tr_code code, int axes, int64_t count);
+/* How many sums wait at most while so many gradients are added up: of a canonical tree one of each power of
+ * two; in any order one, to which each is added. */
+int tr_waiting_sums(bool free_order, int gradients);
 /* The leaves of a parameter's gradient, as update `update` of the step has it. */
 struct tr_instr *tr_add_norm(struct tr_tape *t, const struct tr_param_state *h, int update);
 /* An update by the plan's optimizer; what it writes, and an older version that it reads, are to be added. */

@@ -23,6 +23,7 @@ static const struct tr_phrase megatron[] = {
     { "vocabulary", "vocab-size", NULL },
     { "untied", "untie-embeddings-and-output-weights", "1=" },
     { "dropout", "hidden-dropout", NULL },
+    { "attention-dropout", "attention-dropout", NULL },
     { "experts", "num-experts", NULL },
     { "top-k", "moe-router-topk", NULL },
     { "capacity-factor", "moe-expert-capacity-factor", NULL },
@@ -62,7 +63,6 @@ static const struct tr_phrase megatron[] = {
     { NULL, "adam-beta1", "0.9" },
     { NULL, "adam-beta2", "0.95" },
     { NULL, "adam-eps", "1e-08" },
-    { NULL, "attention-dropout", "0" },
 };
 
 /* ZeRO 2 gathers parameters once, for both parts of a step. Sizes of a model stand in its own registry. */

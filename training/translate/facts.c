@@ -11,6 +11,7 @@
 
 #include <inttypes.h>
 #include <stdarg.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,6 +76,7 @@ static void facts_of_model(struct tr_words *w, const struct tr_graph *g)
         tied |= g->tensors[i].role == TR_PARAMETER && g->tensors[i].values_of != i;
     set(w, "untied", !tied);
     tr_words_set(w, "dropout", "%.9g", g->dropout.part);
+    tr_words_set(w, "attention-dropout", "%.9g", g->dropout.part);
     if (!g->experts)
         return;
     set(w, "experts", g->experts), set(w, "top-k", g->choices);
@@ -142,8 +144,9 @@ static const char *const plain[][2] = { { "untied", "0" }, { "dropout", "0" }, {
     { "overlap", "0" }, { "precision", "float32" }, { "optimizer", "adamw" }, { "micro", "1" },
     { "chunks", "1" }, { "warmup", "0" }, { "rate-schedule", "constant" }, { "rate-end", NULL },
     { "falling-steps", NULL }, { "norm", NULL }, { "positions", NULL }, { "feed-forward", NULL },
-    { "biases", NULL }, { "grouped", NULL }, { "ranks", NULL }, { "replicas", NULL }, { "shards", NULL },
-    { "slices", NULL }, { "tokens", NULL }, { "micro-tokens", NULL }, { "micro-batch", NULL } };
+    { "biases", NULL }, { "attention-dropout", NULL }, { "grouped", NULL }, { "ranks", NULL },
+    { "replicas", NULL }, { "shards", NULL }, { "slices", NULL }, { "tokens", NULL },
+    { "micro-tokens", NULL }, { "micro-batch", NULL } };
 
 bool tr_fact_is_plain(const struct tr_word *fact)
 {
@@ -155,10 +158,19 @@ bool tr_fact_is_plain(const struct tr_word *fact)
 
 /* ---- back ---- */
 
+/* What is larger than any number of a run is as good as the largest: then sums of few do not overflow. */
 static int64_t number(const struct tr_words *w, const char *name, int64_t otherwise)
 {
+    const int64_t most = (int64_t)1 << 56;
     const char *value = tr_words_get(w, name);
-    return value ? strtoll(value, NULL, 10) : otherwise;
+    int64_t n = value ? strtoll(value, NULL, 10) : otherwise;
+    return n > most ? most : n < -most ? -most : n;
+}
+
+static int64_t times(int64_t a, int64_t b)
+{
+    int64_t product;
+    return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
 }
 
 /* A quotient of what was read, or what is taken where it is none. */
@@ -170,7 +182,7 @@ static int64_t part(int64_t all, int64_t of, int64_t otherwise)
 /* dp, where it is not said: shards and replicas, or the ranks that are left. */
 static int64_t ranks_of_dp(struct tr_words *w, int64_t ranks)
 {
-    int64_t others = number(w, "tp", 1) * number(w, "pp", 1) * number(w, "cp", 1);
+    int64_t others = times(times(number(w, "tp", 1), number(w, "pp", 1)), number(w, "cp", 1));
     int64_t replicas = number(w, "replicas", 1), shards = number(w, "shards", 1);
     int64_t left = part(ranks, others, 1);
     if (shards < 0)
@@ -179,7 +191,7 @@ static int64_t ranks_of_dp(struct tr_words *w, int64_t ranks)
         set(w, "zero", 3);
     if (shards == 1 && tr_words_get(w, "shards"))
         set(w, "zero", 0);
-    return replicas * shards > 1 ? replicas * shards : left;
+    return times(replicas, shards) > 1 ? times(replicas, shards) : left;
 }
 
 /* Whether it is a Llama: the only model there, or all switches are a Llama's. Where some are, it is none of
@@ -197,7 +209,6 @@ static bool choose_model(struct tr_words *w, struct tr_words *left)
         if ((is = tr_words_get(w, switches[i].name)) && !strcmp(is, switches[i].llama))
             tr_words_set(left, switches[i].name, "%s", is);
     int64_t heads = number(w, "heads", 0), experts = number(w, "experts", 0);
-    const char *said_dropout = tr_words_get(w, "dropout"), *dropout = said_dropout ? said_dropout : "0";
     if (!llama && number(w, "kv-heads", heads) != heads)
         set(left, "kv-heads", number(w, "kv-heads", 0));
     if (!llama && tr_words_get(w, "hidden") && number(w, "hidden", 0) != 4 * number(w, "channels", 0))
@@ -206,9 +217,15 @@ static bool choose_model(struct tr_words *w, struct tr_words *left)
         set(left, "untied", 0);
     if (llama && experts)
         set(left, "experts", experts);
-    if ((llama || experts) && strtod(dropout, NULL) > 0)
-        tr_words_set(left, "dropout", "%s", dropout);
     return llama;
+}
+
+/* Here attention has the dropout of the rest. */
+static void settle_dropout(const struct tr_words *w, struct tr_words *left)
+{
+    const char *all = tr_words_get(w, "dropout"), *attention = tr_words_get(w, "attention-dropout");
+    if (attention && fabs(strtod(attention, NULL) - (all ? strtod(all, NULL) : 0)) > 0)
+        tr_words_set(left, "attention-dropout", "%s", attention);
 }
 
 /* A rate that goes down to itself is constant. */
@@ -233,7 +250,6 @@ static bool is_idle(const struct tr_words *w, const char *name, bool llama)
     bool idle = !strncmp(name, "cp-", 3) && number(w, "cp", 1) == 1;
     if (!strcmp(name, "rate-steps") || !strcmp(name, "rate-min"))
         idle = !schedule || !strcmp(schedule, "constant");
-    idle |= !strcmp(name, "dropout") && (llama || number(w, "experts", 0));
     for (size_t i = 0; i < sizeof of_llama / sizeof *of_llama; i++)
         idle |= !llama && !strcmp(name, of_llama[i]);
     for (size_t i = 0; i < sizeof of_others / sizeof *of_others; i++)
@@ -259,16 +275,17 @@ void tr_facts_words(
     int64_t micro_batch = number(&w, "micro-batch", part(number(&w, "micro-tokens", 0), context, 0));
     int64_t batch = number(&w, "batch", part(number(&w, "tokens", 0), context, 0));
     if (!batch && micro_batch)
-        batch = dp * micro_batch * number(&w, "micro", 1);
+        batch = times(times(dp, micro_batch), number(&w, "micro", 1));
     if (batch)
         set(&w, "batch", batch);
     if (!tr_words_get(&w, "micro") && micro_batch)
-        set(&w, "micro", part(batch, dp * micro_batch, 1));
+        set(&w, "micro", part(batch, times(dp, micro_batch), 1));
     const char *schedule = tr_words_get(&w, "schedule");
     if (number(&w, "chunks", 1) > 1 && (!schedule || !strcmp(schedule, "1f1b")))
         tr_words_set(&w, "schedule", "interleaved");
     bool llama = choose_model(&w, left);
     settle_rate(&w);
+    settle_dropout(&w, left);
     tr_words_set(options, "model", "%s:nano", llama ? "llama" : number(&w, "experts", 0) ? "moe" : "gpt");
     for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
         const char *value = tr_words_get(&w, order[i]);

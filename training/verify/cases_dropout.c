@@ -6,6 +6,8 @@
 
 #define DROPOUT "--dropout 0.1 "
 #define MIXED "--precision bfloat16 "
+#define LLAMA "--model llama:nano " DROPOUT
+#define MOE "--model moe:nano " DROPOUT
 
 static const char *const quick[] = {
     DROPOUT "--micro 2",
@@ -13,6 +15,8 @@ static const char *const quick[] = {
     DROPOUT "--cp 2 --cp-map zigzag --cp-attention ring --tp 2 --micro 2",
     DROPOUT "--cp 4 --cp-map striped --dp 2 --micro 2 --zero 1",
     DROPOUT "--dp 2 --pp 2 --micro 4 --clip 0 --untied --async stash",
+    LLAMA "--dp 2 --tp 2 --sp --cp 2 --cp-attention ring --micro 2 --zero 2",
+    MOE "--dp 4 --ep 2 --tp 2 --micro 2 --capacity-factor 1 --recompute full",
     MIXED DROPOUT "--dp 2 --micro 2 --zero 2 --offload both --recompute full",
 };
 static const char *const more[] = {
@@ -51,6 +55,16 @@ static const char *const more[] = {
     DROPOUT "--batch 5 --vocabulary 257 --tp 2 --sp",
     MIXED DROPOUT,
     MIXED DROPOUT "--cp 2 --cp-attention ring --tp 2 --sp",
+    LLAMA,
+    LLAMA "--tp 2 --pp 2 --micro 4 --schedule zb-h1",
+    LLAMA "--cp 2 --cp-attention ulysses --recompute selective",
+    LLAMA "--cp 4 --cp-map striped --dp 2 --zero 1",
+    LLAMA "--dp 2 --pp 2 --micro 4 --clip 0 --async two",
+    MIXED LLAMA "--tp 2 --sp --micro 2",
+    MOE,
+    MOE "--ep 4 --dp 4 --aux-loss 0.1 --zero 1",
+    MOE "--cp 2 --cp-attention ulysses --micro 2",
+    MIXED MOE "--tp 2 --pp 2 --micro 2",
 };
 
 void tr_dropout_cases(struct tr_verify_case *list, int *n, enum tr_verify_extent extent)

@@ -162,7 +162,7 @@ bool tr_trial_join(struct tr_trial *t, int n, tutti_comm *world, struct tr_error
     int rank = tutti_comm_rank(world);
     *t = (struct tr_trial){ .comm = NULL };
     return tutti_comm_split(world, rank < n ? 0 : -1, rank, NULL, &t->comm) == TUTTI_OK ||
-           tr_fail(e, "%s", tutti_get_last_error(world));
+           tr_fail(e, "%s", tr_why(world));
 }
 
 bool tr_trial_open(struct tr_trial *t, const struct tr_prepared *p, const struct tr_options *o,
@@ -205,7 +205,7 @@ bool tr_trial_verdict(const struct tr_trial *t, tutti_comm *world, struct tr_ver
                 tutti_no_stream()) == TUTTI_OK &&
                tutti_all_reduce(v->off, v->off, TR_DIFFS, TUTTI_FLOAT64, TUTTI_MAX, world,
                    tutti_no_stream()) == TUTTI_OK) ||
-           tr_fail(e, "%s", tutti_get_last_error(world));
+           tr_fail(e, "%s", tr_why(world));
 }
 
 void tr_trial_close(struct tr_trial *t)

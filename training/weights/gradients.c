@@ -27,7 +27,7 @@ static bool gather(const struct tr_runner *r, const struct tr_heading *h, int en
     return !ranks ||
            tutti_all_reduce(to, to, (size_t)count, TUTTI_UINT32, TUTTI_MAX, ranks, tutti_no_stream()) ==
                TUTTI_OK ||
-           tr_fail(e, "the gradients of %s: %s", h->entries[entry].name, tutti_get_last_error(ranks));
+           tr_fail(e, "the gradients of %s: %s", h->entries[entry].name, tr_why(ranks));
 }
 
 bool tr_gradients_write(const struct tr_runner *r, const char *path, tutti_comm *ranks, struct tr_error *e)

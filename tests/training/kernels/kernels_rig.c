@@ -48,6 +48,11 @@ int64_t rig_between(int64_t lo, int64_t hi)
     return lo + (int64_t)(random_bits() % (uint64_t)(hi - lo + 1));
 }
 
+uint32_t rig_word(void)
+{
+    return (uint32_t)rig_between(0, 0xFFFF) << 16 | (uint32_t)rig_between(0, 0xFFFF);
+}
+
 float *rig_empty(int64_t n)
 {
     cr_assert_lt(n_arrays, MOST_ARRAYS);
@@ -153,4 +158,14 @@ void ref_gemm(const struct tr_gemm *g)
             ref_tree(sum, g->chunks, 1, 1);
             *c = g->add ? *c + sum[0] : sum[0];
         }
+}
+
+void ref_philox(uint32_t c[4], uint32_t key, uint32_t other)
+{
+    for (int i = 0; i < 10; i++, key += 0x9E3779B9u, other += 0xBB67AE85u) {
+        uint64_t a = (uint64_t)c[0] * 0xD2511F53u, b = (uint64_t)c[2] * 0xCD9E8D57u;
+        uint32_t next[4] = { (uint32_t)(b >> 32) ^ c[1] ^ key, (uint32_t)b,
+            (uint32_t)(a >> 32) ^ c[3] ^ other, (uint32_t)a };
+        memcpy(c, next, sizeof next);
+    }
 }

@@ -18,6 +18,8 @@ void rig_emulate(struct tr_context *x);
 
 /* From lo to hi, both included. */
 int64_t rig_between(int64_t lo, int64_t hi);
+/* 32 bits. */
+uint32_t rig_word(void);
 
 /* n floats that are aligned to 64 bytes and filled with what no result is, or with random numbers: some are
  * zeros of either sign, some are tiny. All memory is freed by rig_end, which fails where something was
@@ -36,4 +38,7 @@ void ref_tree(float *x, int64_t n, int64_t stride, int64_t width);
 float ref_sum_row(const float *x, int64_t n);
 float ref_dot_row(const float *x, const float *y, int64_t n);
 void ref_gemm(const struct tr_gemm *g);
+
+/* Of the paper: Philox4x32-10 of a counter and a key. */
+void ref_philox(uint32_t c[4], uint32_t key, uint32_t other);
 #endif

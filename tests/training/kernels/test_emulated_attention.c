@@ -81,17 +81,42 @@ static void expect_same(const struct tr_attention *s, float spread, int32_t mult
 /* All keys of a sequence and the queries that see them, in one array. */
 static struct tr_attention whole(int64_t blocks, int64_t block, int64_t heads, int64_t size)
 {
-    return (struct tr_attention){ blocks * block, heads, size, block, 0, blocks * block, false, 0, NULL,
-        false, 1, 1, 1, 1 };
+    return (struct tr_attention){ .tokens = blocks * block,
+        .heads = heads,
+        .size = size,
+        .block = block,
+        .queries = blocks * block,
+        .sequences = 1,
+        .by_queries = 1,
+        .by_keys = 1,
+        .by_pairs = 1 };
 }
 
 /* Some blocks of queries and some of keys, of several sequences. */
 static struct tr_attention some(int64_t block, int64_t size, bool striped)
 {
     int64_t keys = rig_between(1, 3), queries = rig_between(1, 3), heads = rig_between(1, 2);
-    return (struct tr_attention){ keys * block, heads, size, block, rig_between(0, 8 - queries) * block,
-        queries * block, true, rig_between(0, 8 - keys) * block, NULL, striped, rig_between(1, 2),
-        rig_between(1, 2), rig_between(1, 2), rig_between(1, 2) };
+    return (struct tr_attention){ .tokens = keys * block,
+        .heads = heads,
+        .size = size,
+        .block = block,
+        .first = rig_between(0, 8 - queries) * block,
+        .queries = queries * block,
+        .separate_kv = true,
+        .begin = rig_between(0, 8 - keys) * block,
+        .striped = striped,
+        .sequences = rig_between(1, 2),
+        .by_queries = rig_between(1, 2),
+        .by_keys = rig_between(1, 2),
+        .by_pairs = rig_between(1, 2) };
+}
+
+/* What is dropped of some of the heads of a model. */
+static struct tr_unattended dropped(uint32_t *draws, int64_t sequences)
+{
+    for (int64_t i = 0; i < sequences * TR_DRAW_WORDS; i++)
+        draws[i] = rig_word() >> i % TR_DRAW_WORDS;
+    return (struct tr_unattended){ draws, rig_between(0, 4095), rig_between(0, 12), 1.25f };
 }
 
 Test(train_emulated_attention, small_blocks_have_the_bits_of_the_processor)
@@ -128,13 +153,34 @@ Test(train_emulated_attention, wide_heads_have_the_bits_of_the_processor)
     }
 }
 
-/* A device with one multiprocessor has enough to do with some of the heads. */
+/* A device with one multiprocessor has enough to do with some of the heads; each drops its own. */
 Test(train_emulated_attention, heads_in_groups_have_the_bits_of_all_at_once)
 {
-    struct tr_attention s = { 25, 5, 3, 25, 0, 200, true, 0, NULL, false, 2, 2, 1, 3 };
-    expect_same(&s, 1, 1);
-    s.heads = 2, s.queries = 100, s.sequences = 7;
-    expect_same(&s, 1, 1);
+    uint32_t draws[7 * TR_DRAW_WORDS];
+    for (int drops = 0; drops < 2; drops++) {
+        struct tr_attention s = whole(1, 25, 5, 3);
+        s.queries = 200, s.separate_kv = true, s.sequences = s.by_queries = 2, s.by_pairs = 3;
+        if (drops)
+            s.dropped = dropped(draws, 7);
+        expect_same(&s, 1, 1);
+        s.heads = 2, s.queries = 100, s.sequences = 7;
+        expect_same(&s, 1, 1);
+    }
+}
+
+/* Blocks that begin in the midst of 64 keys, and end there; places in stripes. */
+Test(train_emulated_attention, probabilities_are_dropped_as_the_processor_does)
+{
+    static const int64_t blocks[] = { 1, 3, 8, 24, 65, 128, 150 };
+    uint32_t draws[2 * TR_DRAW_WORDS];
+    for (int i = 0; i < (int)(sizeof blocks / sizeof *blocks); i++)
+        for (int striped = 0; striped < 2; striped++) {
+            struct tr_attention s = some(blocks[i], striped ? 5 : 8, striped);
+            s.dropped = dropped(draws, s.sequences);
+            if (s.queries > 2 * blocks[i])
+                s.queries = 2 * blocks[i];
+            expect_same(&s, 1, 0);
+        }
 }
 
 /* What the plan asks for: 12 heads of 64, a batch of 8. The forward pass takes nothing, and the backward pass
@@ -142,7 +188,8 @@ Test(train_emulated_attention, heads_in_groups_have_the_bits_of_all_at_once)
 Test(train_emulated_attention, scratch_is_bounded_however_long_a_sequence_is)
 {
     for (int64_t tokens = 1024; tokens <= 65536; tokens *= 2) {
-        struct tr_attention s = { tokens, 12, 64, tokens / 8, 0, tokens, false, 0, NULL, false, 8, 1, 1, 1 };
+        struct tr_attention s = whole(8, tokens / 8, 12, 64);
+        s.sequences = 8;
         int64_t rows = tr_cuda_scratch_attention(&s) / (2 * tokens + 1);
         cr_expect(rows <= (96 << 10) + 11 * tokens && rows >= 96 << 10, "%ld tokens: %ld rows", (long)tokens,
             (long)rows);

@@ -15,9 +15,31 @@ struct partial {
     float m, l, *o;
 };
 
-static struct partial ref_attend(
-    const float *q, const float *k, int64_t seen, int64_t size, int64_t step, float *o)
+/* The token that stands in place t. */
+static int64_t ref_token(int64_t t, const struct tr_attention *s)
 {
+    static const int stripes[BLOCKS] = { 0, 4, 2, 6, 1, 5, 3, 7 };
+    return s->striped ? t % s->block * BLOCKS + stripes[t / s->block] : t;
+}
+
+/* What the probability is multiplied by that the query in place t of head h gives the key in place j. */
+static float ref_kept(int64_t h, int64_t t, int64_t j, const struct tr_attention *s)
+{
+    const uint32_t *draw = s->dropped.draws;
+    int64_t key = ref_token(j, s);
+    if (!draw || !draw[TR_DRAW_LEAST])
+        return 1;
+    uint32_t word[4] = { (uint32_t)(key / 64 * 16 + key % 16), (uint32_t)ref_token(t, s),
+        draw[TR_DRAW_SEQUENCE] + 0x80000000u, (uint32_t)(4096 * (s->dropped.head + h) + s->dropped.layer) };
+    ref_philox(word, draw[TR_DRAW_KEY], draw[TR_DRAW_KEY_2]);
+    return word[key % 64 / 16] >= draw[TR_DRAW_LEAST] ? s->dropped.scale : 0;
+}
+
+/* Of the query in place t of head h and block b of the keys. */
+static struct partial ref_attend(const float *q, const float *k, int64_t h, int64_t t, int64_t b,
+    int64_t seen, int64_t step, float *o, const struct tr_attention *s)
+{
+    int64_t size = s->size;
     float p[64], scale = 1 / sqrtf((float)size);
     struct partial part = { seen ? 0 : -1e30f, 0, o };
     for (int64_t j = 0; j < seen; j++) {
@@ -30,8 +52,9 @@ static struct partial ref_attend(
     memset(o, 0, sizeof(float) * (size_t)size);
     for (int64_t j = 0; j < seen; j++) {
         p[j] = ref_exponential(p[j] - part.m);
+        float share = p[j] * ref_kept(h, t, b * s->block + j, s);
         for (int64_t d = 0; d < size; d++)
-            o[d] = fmaf(p[j], k[j * step + size + d], o[d]); /* values lie behind keys */
+            o[d] = fmaf(share, k[j * step + size + d], o[d]); /* values lie behind keys */
     }
     part.l = ref_sum_row(p, seen);
     return part;
@@ -44,13 +67,6 @@ static void ref_merge(struct partial *a, const struct partial *b, int64_t size)
     for (int64_t d = 0; d < size; d++)
         a->o[d] = a->o[d] * ea + b->o[d] * eb;
     a->m = m;
-}
-
-/* The token that stands in place t. */
-static int64_t ref_token(int64_t t, const struct tr_attention *s)
-{
-    static const int stripes[BLOCKS] = { 0, 4, 2, 6, 1, 5, 3, 7 };
-    return s->striped ? t % s->block * BLOCKS + stripes[t / s->block] : t;
 }
 
 /* Keys of block b that the query in place t sees. */
@@ -72,8 +88,8 @@ static void ref_attention(float *out, float *lse, const float *qkv, const struct
             struct partial part[BLOCKS];
             int64_t blocks = s->striped ? BLOCKS : t / s->block + 1;
             for (int64_t b = 0; b < blocks; b++)
-                part[b] =
-                    ref_attend(q, k + b * s->block * step, ref_seen(t, b, s), s->size, step, o + b * s->size);
+                part[b] = ref_attend(
+                    q, k + b * s->block * step, h, t, b, ref_seen(t, b, s), step, o + b * s->size, s);
             for (int64_t n = 1; n < blocks; n *= 2)
                 for (int64_t b = 0; b + n < blocks; b += 2 * n)
                     ref_merge(&part[b], &part[b + n], s->size);
@@ -132,8 +148,10 @@ static void ref_attention_dx(float *dqkv, const float *dout, const float *out, c
             for (int64_t j = 0; j < n; j++) {
                 float *pj = p + t * n + j, *dj = ds + t * n + j;
                 bool seen = ref_token(j, s) <= ref_token(t, s);
-                *pj = seen ? ref_exponential(*pj * scale - lse[h * n + t]) : 0;
-                *dj = seen ? *pj * (*dj - along) * scale : 0;
+                float e = seen ? ref_exponential(*pj * scale - lse[h * n + t]) : 0,
+                      by = seen ? ref_kept(h, t, j, s) : 0;
+                *dj = seen ? e * (*dj * by - along) * scale : 0;
+                *pj = e * by;
             }
         }
         float *to = dqkv + 3 * h * s->size;
@@ -170,8 +188,8 @@ static void check_parts(
     take_apart(q, kv, w->qkv, s);
     for (int64_t r = 0; r < parts; r++) {
         int64_t at = r * part;
-        struct tr_attention a = { s->tokens, s->heads, s->size, s->block, at, part, true, 0, NULL, s->striped,
-            1, 1, 1, 1 };
+        struct tr_attention a = *s;
+        a.first = at, a.queries = part, a.separate_kv = true;
         float *scratch = rig_empty(set->attention.scratch(&a));
         set->attention.whole(on, y + at * row, l, q + at * row, kv, &a, scratch);
         for (int64_t h = 0; h < s->heads; h++)
@@ -202,8 +220,8 @@ static void check_pairs(
     for (int64_t r = 0; r < parts; r++) {
         struct tr_partial part[BLOCKS];
         float *dq = rig_empty(parts * count), *y = rig_empty(count), *l = rig_empty(s->heads * n);
-        struct tr_attention a = { n, s->heads, s->size, s->block, r * n, n, true, 0, NULL, s->striped, 1, 1,
-            1, 1 };
+        struct tr_attention a = *s;
+        a.tokens = a.queries = n, a.first = r * n, a.separate_kv = true;
         float *scratch = rig_empty(set->attention.scratch(&a));
         for (int64_t k = 0; k < parts; k++) {
             a.begin = k * n;
@@ -225,6 +243,20 @@ static void check_pairs(
         ref_tree(sum, parts, 2 * count, 2 * count);
         rig_equal(sum, dkv_due + 2 * k * count, 2 * count, set->name, "gradient of keys of pairs");
     }
+}
+
+/* All of one sequence. */
+static struct tr_attention shape_of(int64_t heads, int64_t size, int64_t block)
+{
+    return (struct tr_attention){ .tokens = BLOCKS * block,
+        .heads = heads,
+        .size = size,
+        .block = block,
+        .queries = BLOCKS * block,
+        .sequences = 1,
+        .by_queries = 1,
+        .by_keys = 1,
+        .by_pairs = 1 };
 }
 
 static void check_attention(const struct tr_attention *s, float spread)
@@ -261,12 +293,30 @@ Test(train_kernels, attention_has_the_bits_of_the_golden_program)
 {
     for (int round = 0; round < 40; round++) {
         int64_t block = rig_between(1, 20);
-        struct tr_attention s = { BLOCKS * block, rig_between(1, 3), rig_between(1, 40), block, 0,
-            BLOCKS * block, false, 0, NULL, round % 3 == 0, 1, 1, 1, 1 };
+        struct tr_attention s = shape_of(rig_between(1, 3), rig_between(1, 40), block);
+        s.striped = round % 3 == 0;
         check_attention(&s, round % 4 ? 1 : 12); /* wide: some exponentials are 0 */
     }
-    check_attention(&(struct tr_attention){ 512, 1, 64, 64, 0, 512, false, 0, NULL, false, 1, 1, 1, 1 }, 2);
-    check_attention(&(struct tr_attention){ 512, 1, 64, 64, 0, 512, false, 0, NULL, true, 1, 1, 1, 1 }, 2);
+    for (int striped = 0; striped < 2; striped++) {
+        struct tr_attention s = shape_of(1, 64, 64);
+        s.striped = striped;
+        check_attention(&s, 2);
+    }
+}
+
+/* Whole and in parts: who has some of the heads, the queries or the keys drops what all would. */
+Test(train_kernels, attention_drops_what_the_golden_program_drops)
+{
+    for (int round = 0; round < 32; round++) {
+        uint32_t draws[TR_DRAW_WORDS] = { rig_word(), rig_word(), (uint32_t)rig_between(0, 9),
+            round % 8 ? rig_word() : 0 };
+        struct tr_attention s = shape_of(rig_between(1, 3), rig_between(1, 20), rig_between(1, 20));
+        s.striped = round % 3 == 0;
+        s.dropped = (struct tr_unattended){ draws, rig_between(0, 4095), rig_between(0, 40), 1.25f };
+        if (round == 1)
+            s.block = 33, s.tokens = s.queries = 264; /* keys behind four counters of 64 */
+        check_attention(&s, 1);
+    }
 }
 
 /* ---- the softmax and the loss ---- */
@@ -384,7 +434,13 @@ Test(train_kernels, attention_of_sequences_is_that_of_each)
 {
     enum { SEQUENCES = 3, PAIRS = 2 };
     int64_t size = 5, heads = 2, block = 3, n = BLOCKS * block, rows = heads * n, y = rows * size;
-    struct tr_attention one = { n, heads, size, block, n, n, true, 0, NULL, false, 1, 1, 1, 1 }, all = one;
+    uint32_t draws[SEQUENCES * TR_DRAW_WORDS];
+    for (int i = 0; i < SEQUENCES * TR_DRAW_WORDS; i++)
+        draws[i] = rig_word() >> i % TR_DRAW_WORDS;
+    struct tr_attention one = shape_of(heads, size, block), all;
+    one.first = n, one.separate_kv = true;
+    one.dropped = (struct tr_unattended){ draws, 3, 1, 1.5f };
+    all = one;
     all.sequences = SEQUENCES, all.by_queries = 2, all.by_keys = 3, all.by_pairs = PAIRS;
     float *q = rig_random(SEQUENCES * 2 * y), *kv = rig_random(SEQUENCES * 3 * 2 * y),
           *dout = rig_random(SEQUENCES * 2 * y), *none = rig_random(PAIRS * SEQUENCES * (2 * y + rows * n));
@@ -411,7 +467,7 @@ Test(train_kernels, attention_of_sequences_is_that_of_each)
         for (int64_t i = 0; i < SEQUENCES; i++) {
             const float *my_q = q + i * 2 * y, *my_kv = kv + i * 6 * y;
             float *out = want[0] + i * count[0], *lse = want[1] + i * count[1];
-            one.scores = NULL;
+            one.scores = NULL, one.dropped.draws = draws + i * TR_DRAW_WORDS;
             set->attention.whole(on, out, lse, my_q, my_kv, &one, scratch);
             set->attention.dx(on, want[2] + i * count[2], want[3] + i * count[3], dout + i * 2 * y, out, lse,
                 my_q, my_kv, &one, scratch);

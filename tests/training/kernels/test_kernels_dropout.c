@@ -9,16 +9,6 @@
 
 enum { ROUNDS = 60 };
 
-static void ref_philox(uint32_t c[4], uint32_t key, uint32_t other)
-{
-    for (int i = 0; i < 10; i++, key += 0x9E3779B9u, other += 0xBB67AE85u) {
-        uint64_t a = (uint64_t)c[0] * 0xD2511F53u, b = (uint64_t)c[2] * 0xCD9E8D57u;
-        uint32_t next[4] = { (uint32_t)(b >> 32) ^ c[1] ^ key, (uint32_t)b,
-            (uint32_t)(a >> 32) ^ c[3] ^ other, (uint32_t)a };
-        memcpy(c, next, sizeof next);
-    }
-}
-
 /* philox4x32 10 of kat_vectors in Random123, the library of the paper's authors: counter, key, answer. */
 static const uint32_t known[][10] = {
     { 0, 0, 0, 0, 0, 0, 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8 },
@@ -72,11 +62,6 @@ static void ref_dropout(float *y, const float *x, const uint32_t *draws, const s
         }
 }
 
-static uint32_t any_word(void)
-{
-    return (uint32_t)rig_between(0, 0xFFFF) << 16 | (uint32_t)rig_between(0, 0xFFFF);
-}
-
 Test(train_kernels, dropout_keeps_what_the_golden_program_keeps)
 {
     for (int round = 0; round < ROUNDS; round++) {
@@ -95,7 +80,7 @@ Test(train_kernels, dropout_keeps_what_the_golden_program_keeps)
         float *x = rig_random(count), *want = rig_empty(count);
         uint32_t draws[3 * TR_DRAW_WORDS];
         for (int i = 0; i < 3 * TR_DRAW_WORDS; i++)
-            draws[i] = any_word();
+            draws[i] = rig_word();
         draws[TR_DRAW_LEAST] = round % 5 ? draws[TR_DRAW_LEAST] : 0;
         ref_dropout(want, x, draws, &d);
         for (int s = 0; s < RIG_SETS; s++) {

@@ -8,6 +8,7 @@
 
 #include "tests/training/kernels/kernels_rig.h"
 #include "training/kernels/openblas.h"
+#include "training/kernels/sets.h"
 
 /* A product with random strides: rows and columns of a, b and c may lie in a larger matrix. */
 static struct tr_gemm product(int64_t m, int64_t n, int64_t chunks, int64_t chunk, int64_t k)
@@ -90,6 +91,17 @@ Test(train_kernels, gemm_of_large_matrices_which_it_packs_has_the_same_bits)
 {
     for (int i = 0; i < 4; i++)
         check_product(product(rig_between(180, 200), rig_between(70, 100), 8, 32, rig_between(225, 256)));
+}
+
+/* More rows are packed in turns, so scratch does not grow with them. */
+Test(train_kernels, gemm_of_many_rows_packs_some_at_a_time)
+{
+    for (int i = 0; i < 4; i++) {
+        struct tr_gemm few = product(TR_GEMM_ROWS, 40, 2, 8, rig_between(9, 16)), many = few;
+        many.m = 9 * TR_GEMM_ROWS;
+        cr_expect_eq(tr_scratch_gemm(&many), tr_scratch_gemm(&few));
+        check_product(product(TR_GEMM_ROWS + rig_between(1, 70), 40, 2, 8, rig_between(9, 16)));
+    }
 }
 
 /* Factors of sequences lie one behind the other, as tokens do: a[token][m], b[token][n]. With a place

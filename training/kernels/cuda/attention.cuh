@@ -3,7 +3,7 @@
  * training/kernels/attention.h defines it. */
 #ifndef TRAINING_KERNELS_CUDA_ATTENTION_CUH
 #define TRAINING_KERNELS_CUDA_ATTENTION_CUH
-#include "training/kernels/cuda/launch.cuh"
+#include "training/kernels/cuda/philox.cuh"
 
 /* Of the keys of block b, a query sees so many from the first on. */
 INLINE int64_t keys_seen(
@@ -33,6 +33,7 @@ struct attending {
     struct sequence_steps next;
     float scale;
     bool striped;
+    struct tr_unattended dropped; /* of the first sequence and head */
 
     /* Keys of block b that query t sees. */
     MEMBER int64_t sees(int64_t t, int64_t b) const
@@ -48,6 +49,27 @@ struct attending {
     MEMBER bool sees_key(int64_t t, int64_t key) const
     {
         return key % block < sees(t, key / block);
+    }
+    /* The token that key 0, or query t, and so many behind it, stand for. */
+    MEMBER int64_t token_of_key(int64_t key) const
+    {
+        const int64_t place = first_block * block + key;
+        return striped ? place % block * 8 + stripe_of(place / block) : place;
+    }
+    /* The least word that keeps a probability; 0: all are kept. */
+    MEMBER uint32_t least(int64_t sequence) const
+    {
+        return dropped.draws == nullptr ? 0 : dropped.draws[sequence * TR_DRAW_WORDS + TR_DRAW_LEAST];
+    }
+    /* The words of a counter of keys, for query t. */
+    MEMBER philox_words draw(int64_t sequence, int64_t head, int64_t t, int64_t counter) const
+    {
+        const uint32_t *by = dropped.draws + sequence * TR_DRAW_WORDS;
+        philox_words w = { { static_cast<uint32_t>(counter), static_cast<uint32_t>(token_of_key(t + shift)),
+            by[TR_DRAW_SEQUENCE] | 0x80000000u,
+            static_cast<uint32_t>((dropped.head + head) << 12 | dropped.layer) } };
+        w.draw(by[TR_DRAW_KEY], by[TR_DRAW_KEY_2]);
+        return w;
     }
 };
 
@@ -75,6 +97,7 @@ static inline attending attending_of(const struct tr_attention *s)
     d.row = quotient_up(s->tokens, 4) * 4;
     d.scale = 1 / sqrtf(static_cast<float>(s->size));
     d.striped = s->striped;
+    d.dropped = s->dropped;
     return d;
 }
 

@@ -168,10 +168,28 @@ struct weigh_back_each {
             const float score =
                 kept != nullptr ? kept[sequence * d.next.scores + own * d.tokens + key] : weight[at];
             e = exponential(score * d.scale - lse[sequence * d.next.lse + own]);
-            change = e * (slope[at] - along[row]) * d.scale;
+            const float by = kept_part(sequence, own / d.queries, own % d.queries, key);
+            change = e * (slope[at] * by - along[row]) * d.scale;
+            e = e * by;
         }
         weight[at] = e;
         slope[at] = change;
+    }
+
+    /* What the probability was multiplied by on its way to the values. */
+    MEMBER float kept_part(int64_t sequence, int64_t head, int64_t t, int64_t key) const
+    {
+        const uint32_t least = d.least(sequence);
+        const int64_t token = d.token_of_key(key);
+        if (least == 0)
+            return 1;
+        const philox_words w = d.draw(sequence, head, t, token / 64 * 16 + token % 16);
+        const int64_t word = token / 16 % 4;
+        const uint32_t own = word == 0   ? w.word[0]
+                             : word == 1 ? w.word[1]
+                             : word == 2 ? w.word[2]
+                                         : w.word[3];
+        return own >= least ? d.dropped.scale : 0.0f;
     }
 };
 
@@ -236,6 +254,10 @@ void tr_cuda_attention_dx(struct tr_context *x, float *dq, float *dkv, const flo
             const int64_t of_out = i * d.next.out + h * d.size, of_lse = i * d.next.lse + h * d.queries;
             d.sequences = lesser(first.sequences, s->sequences - i);
             d.heads = lesser(first.heads, s->heads - h);
+            d.dropped = s->dropped;
+            d.dropped.head += h;
+            if (d.dropped.draws != nullptr)
+                d.dropped.draws += i * TR_DRAW_WORDS;
             const float *kept = s->scores;
             if (kept != nullptr)
                 kept += i * d.next.scores + h * d.queries * d.tokens;

@@ -4,6 +4,7 @@
  * Its gradient has a sum for each row that tokens name. No atomic addition may decide the order of these, so
  * a block of threads has one place of the sequence: if no place before it has the same token, the block adds
  * up all places that have. */
+#include "training/kernels/cuda/philox.cuh"
 #include "training/kernels/cuda/places.cuh"
 
 struct embed_each {
@@ -132,23 +133,6 @@ struct position_dw_each {
     {
         const int64_t row = at.sequence(i) * at.p.rows + at.row(i);
         dw[row * at.p.columns + i % at.p.columns] = dy[i] + 0.0f;
-    }
-};
-
-/* The generator of dropout.h. */
-struct philox_words {
-    uint32_t word[4];
-
-    MEMBER void draw(uint32_t key, uint32_t other)
-    {
-        for (int round = 0; round < 10; round++, key += 0x9E3779B9u, other += 0xBB67AE85u) {
-            const uint64_t first = static_cast<uint64_t>(word[0]) * 0xD2511F53u;
-            const uint64_t second = static_cast<uint64_t>(word[2]) * 0xCD9E8D57u;
-            word[0] = static_cast<uint32_t>(second >> 32) ^ word[1] ^ key;
-            word[1] = static_cast<uint32_t>(second);
-            word[2] = static_cast<uint32_t>(first >> 32) ^ word[3] ^ other;
-            word[3] = static_cast<uint32_t>(first);
-        }
     }
 };
 

@@ -160,6 +160,29 @@ struct flash_tile {
         }
     }
 
+    /* Weights of the keys that query i sees are dropped, or scaled. */
+    MEMBER void drop(
+        const flash_params &p, const flash_place &at, const flash_keys &keys, flash_shared &shared) const
+    {
+        const uint32_t i = thread_index(), least = p.d.least(at.sequence);
+        const int32_t seen = keys.seen(static_cast<int32_t>(i));
+        const int32_t token = static_cast<int32_t>(p.d.token_of_key(keys.begin));
+        const int32_t first = p.d.striped ? keys.from : token + keys.from; /* in the run of keys */
+        ROLLED
+        for (int32_t n = first / 64 * 16; least != 0 && n / 16 * 64 < first + seen; n++) {
+            const philox_words w = p.d.draw(at.sequence, at.head, at.t + i, p.d.striped ? n * 8 + token : n);
+            UNROLL
+            for (int word = 0; word < 4; word++) {
+                const int32_t in_run =
+                    p.d.striped ? n / 2 * 8 + word * 2 + n % 2 : n / 16 * 64 + word * 16 + n % 16;
+                const int32_t key = in_run - first;
+                if (key >= 0 && key < seen)
+                    shared.weight[key][i] =
+                        w.word[word] >= least ? shared.weight[key][i] * p.d.dropped.scale : 0.0f;
+            }
+        }
+    }
+
     /* o += the products of weights and values: each query's sum ends with the last key that it sees. */
     MEMBER void multiply_values(
         const flash_params &p, const flash_place &at, const flash_keys &keys, flash_shared &shared)
@@ -225,6 +248,7 @@ struct flash_tile {
                 if (!weighing)
                     continue;
                 weigh(p, keys, shared);
+                drop(p, at, keys, shared);
                 multiply_values(p, at, keys, shared);
             }
         }
