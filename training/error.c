@@ -18,6 +18,12 @@ bool tr_fail(struct tr_error *e, const char *format, ...)
     return false;
 }
 
+const char *tr_why(const tutti_comm *comm)
+{
+    const char *ended = tutti_get_last_error(comm);
+    return *ended ? ended : tutti_get_last_error(NULL);
+}
+
 bool tr_offer(struct tr_error *e, const char *option, long value)
 {
     struct tr_offer *o = e->n_offers ? &e->offers[e->n_offers - 1] : NULL;

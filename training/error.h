@@ -6,6 +6,8 @@
 #ifndef TRAINING_ERROR_H
 #define TRAINING_ERROR_H
 
+#include "lib/tutti.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -22,6 +24,9 @@ struct tr_error {
 
 /* Sets the text, and returns false: `return tr_fail(e, ...)`. */
 bool tr_fail(struct tr_error *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Why this thread's call of the communicator failed: what ended it; or, if it goes on, why it was refused. */
+const char *tr_why(const tutti_comm *comm);
 
 /* After tr_fail, and false as well: a value of an option that would satisfy the rule that was broken. Another
  * rule may forbid it, so tr_run_make tries each, and names those that are legal. */

@@ -30,6 +30,8 @@ said 0 'data parallel    it is the answer' plan -n 2 --batch 8
 said 0 '2 ranks of a100, 80.0 GB each' plan -n 2 --batch 8 --precision bfloat16 --machine a100
 said 0 '"binds": "compute"' plan -n 2 --batch 8 --json
 said 1 'nothing fits 1024 bytes a rank' plan -n 2 --batch 8 --memory 1K
+said 1 'of the first it says: --zero3-keep, --zero3-prefetch and --zero3-persist say' plan --zero3-persist 3
+grep -q 'nothing fits' "$scratch/said" && fail "plan: what is refused is said not to fit"
 said 1 'the machines that have a name are host, selene' plan -n 2 --machine nowhere
 said 1 'plan knows no parameter servers' plan -n 3 --servers 1
 said 1 'nothing divides' plan -n 7 --batch 8 --layers 4
@@ -94,6 +96,8 @@ said 1 'binary is no text' data -o "$out" "$text/b/binary"
 said 1 'there is no text' data -o "$out" "$text/empty"
 said 1 'is no regular file' data -o "$scratch" "$text"
 mkfifo "$scratch/pipe"
+said 1 'pipe is a pipe or a device, and each rank reads all of it' train --data "$scratch/pipe" --steps 1
+said 1 'zero is a pipe or a device' train --data /dev/zero --steps 1
 said 1 'is no regular file' data -o "$scratch/pipe" "$text"
 said 1 'cannot be written: No such file' data -o "$scratch/none/out.bin" "$text"
 said 2 'legal are -o FILE' data --colour
@@ -132,6 +136,7 @@ said 0 'pp 64 x dp 6 x tp 8: 3072 ranks' mesh --pp 64 --dp 6 --tp 8
 said 1 '1048576 ranks: legal are up to 16384' mesh --pp 1048576
 said 1 'with --cp-ulysses 3' mesh --cp 4 --cp-attention ulysses+ring --cp-ulysses 3
 said 1 '3 ranks, but dp' mesh -n 3 --dp 2
+said 1 'of which there are 1; legal: --ep 1' mesh --ep 4096
 said 2 'the nearest is --chunks' mesh --chunk 2
 said 0 'usage: tutti-train mesh' mesh --help
 
@@ -227,6 +232,7 @@ while read -r drawings colours which; do
         fail "demo $which --svg: $(grep -c '^<g transform=' "$scratch/picture.svg") drawings of $drawings"
     found=$(grep -o 'class="k[0-9]"' "$scratch/picture.svg" | sort -u | wc -l)
     [ "$found" -eq "$colours" ] || fail "demo $which --svg: $found colours of $colours"
+    grep -q 'var(' "$scratch/picture.svg" && fail "demo $which --svg: colours that few programs know"
     grep -q 'href\|url(\|<script' "$scratch/picture.svg" && fail "demo $which --svg: it asks for other files"
     if command -v python3 >/dev/null; then
         python3 -c 'import sys, xml.dom.minidom as x; x.parse(sys.argv[1])' "$scratch/picture.svg" ||
@@ -242,8 +248,10 @@ done <<EOF
 2 3 server
 1 3 zero
 3 2 pipeline -n 3
+1 8 matmul --split w1 -n 8
+1 8 sequence -n 8
 EOF
-[ "$pictures" -eq 9 ] || fail "$pictures pictures of 9"
+[ "$pictures" -eq 11 ] || fail "$pictures pictures of 11"
 said 1 'cannot be written' demo zero --svg "$scratch/none/picture.svg"
 said 2 'legal are -n, each with a value' demo zero --svg
 

@@ -24,7 +24,8 @@ says()
 
 # --- 7-1: of gpt:nano 452608 bytes of parameters on a rank of two, so 905216 of m and v; 7666688 in all.
 asked 7-1
-says 'A rank may have 7214080 bytes' 'That are 905216 bytes of a rank' '452608 more than the limit' \
+says 'A rank may have 7214080 bytes' 'That are 905216 bytes of a rank, 2 times its' 'SGD keeps neither.' \
+    '452608 more than the limit' \
     'of three cures 3 fit and ran'
 [ "$(grep -c ' fits .* equal to one device$' "$scratch/out")" -eq 4 ] ||
     fail "7-1: not four fit and are equal"
@@ -35,6 +36,8 @@ asked 7-1 --memory 7666687 --steps 3
 says '1 more than the limit'
 asked 7-1 --model mlp:nano --steps 3
 says 'What helps:'
+asked 7-1 --precision bfloat16 --steps 3
+says 'That are 905216 bytes of a rank, 4 times its' 'both keep the float32 values'
 fails_with 'legal is what lies between, as 7214080' '^tp 2' "$train" exercise 7-1 --memory 8M
 fails_with 'legal is what lies between, as 7214080' '^tp 2' "$train" exercise 7-1 --memory 6M
 

@@ -45,6 +45,9 @@ shows '18 of the 18 that ran have all bits of one device' \
     "data-value=\"$((8 * (947712 + 882176)))\"" "data-value=\"$((2 * 2 * 7 * 947712 / 8))\"" \
     '18 of 18 configurations have the same curve to the last bit' '3.32 MB: 4.4 times as many' \
     'Left out, expert parallel'
+# Of three steps one is timed, which has no spread.
+[ "$(grep -c '<td data-of="spread">-</td>' "$page")" -eq 18 ] || fail "a step alone has a spread"
+shows 'the stronger the colour the more' 'computes while the others wait'
 shows "prefers-color-scheme:dark" "@media(max-width:900px)"
 if grep -q 'differs' "$page"; then fail "something differs"; fi
 

@@ -195,6 +195,24 @@ Test(advice, guesses_know_what_zero_sends)
     cr_expect_gt(c[1].seconds, 1.02 * c[0].seconds, "%g and %g", c[0].seconds, c[1].seconds);
 }
 
+/* Of 16 micro-batches the canonical tree keeps four sums, and any order one, where the gradient has to be. */
+Test(advice, guesses_know_how_many_sums_wait)
+{
+    struct tr_options o;
+    struct tr_machine m;
+    struct tr_sketch s;
+    struct tr_error e;
+    struct tr_choice c[2];
+    machine(&m, "a100");
+    for (int any = 0; any < 2; any++) {
+        options(&o, any ? "--model gpt2:124M --batch 64 --order free" : "--model gpt2:124M --batch 64");
+        cr_assert(tr_sketch_make(&s, &o, &e), "%s", e.text);
+        c[any] = (struct tr_choice){ .pp = 1, .cp = 1, .ep = 1, .tp = 1, .dp = 1, .micros = 16 };
+        tr_guess(&c[any], &s, &m);
+    }
+    cr_expect_eq(c[0].least - c[1].least, 3 * 4 * s.layers * s.in_layer);
+}
+
 /* By hand: a ring of n sends n - 1 parts of an n-th; two hosts of four first among four, then two by two. */
 Test(advice, messages_take_what_their_rings_take)
 {
@@ -385,7 +403,7 @@ Test(advice, times_are_near_published_ones)
         near += is_near && fits;
     }
     fclose(file);
-    cr_expect_geq(near, 8);
+    cr_expect_geq(near, 12);
 }
 
 /* ---- bad input ---- */

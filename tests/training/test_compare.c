@@ -6,6 +6,7 @@
 
 #include "tests/training/options_rig.h"
 #include "training/compare/compare.h"
+#include "training/exercise/exercise.h"
 #include "training/verify/verify.h"
 #include "training/parallel/registry.h"
 
@@ -210,4 +211,29 @@ Test(compare, verify_quick_has_every_paradigm_that_is_registered)
         cr_expect(found, "%s: no case has it", x->name);
     }
     free(cases);
+}
+
+/* Of times within a tenth of each other none is said to be better. */
+Test(compare, an_exercise_says_what_its_times_do)
+{
+    static const struct {
+        double one, threads, ranks;
+        int cores;
+        const char *said;
+    } of[] = {
+        { 100, 100, 50, 2, "It pays here: ranks meet" },
+        { 100, 60, 50, 2, "It pays here: ranks meet" },
+        { 100, 54, 50, 2, "It pays here against one thread; two threads do as well" },
+        { 100, 50, 54, 2, "It pays here against one thread; two threads do as well" },
+        { 100, 50, 60, 2, "It pays here against one thread, but threads do better" },
+        { 100, 50, 95, 2, "It does not pay here; threads do" },
+        { 100, 50, 200, 2, "It does not pay here; threads do" },
+        { 100, 95, 95, 2, "It does not pay here, and neither do threads" },
+        { 100, 120, 105, 2, "It does not pay here, and neither do threads" },
+        { 100, 50, 50, 1, "This machine gives one core" },
+    };
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        const char *said = tr_exercise_pays(of[i].one, of[i].threads, of[i].ranks, of[i].cores);
+        cr_expect(!strncmp(said, of[i].said, strlen(of[i].said)), "%zu: %s", i, said);
+    }
 }

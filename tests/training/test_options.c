@@ -25,6 +25,7 @@ Test(options, sizes_beyond_all_bounds_are_refused)
         { "--channels 1073741824", "multiples of 64 up to 1048576" },
         { "--context 1073741824", "multiples of 8 up to 1048576" },
         { "--layers 1073741824", "legal are 1 to 4096" },
+        { "--model moe:nano --cp 2 --cp-attention local", "legal with gpt and llama, not moe" },
         { "--dp 2 --bucket nan", "a number of bytes, with K, M, G or T" },
         { "--dp 2 --bucket 1e300", "a number of bytes, with K, M, G or T" },
     };
@@ -36,6 +37,16 @@ Test(options, sizes_beyond_all_bounds_are_refused)
         cr_assert(!taken, "%s is taken", cases[i].line);
         cr_expect(strstr(e.text, cases[i].words), "%s: %s", cases[i].line, e.text);
     }
+}
+
+Test(options, a_number_may_be_small_but_not_infinite)
+{
+    struct tr_options o;
+    struct tr_error e = { .text = "" };
+    cr_expect(rig_options(&o, "--clip 1e-320 --decay 1e-400", &e), "%s", e.text);
+    cr_expect(o.plan.optimizer.clip > 0 && o.plan.optimizer.decay == 0);
+    cr_assert(!rig_options(&o, "--rate 1e400", &e));
+    cr_expect(strstr(e.text, "not negative, nor infinite"), "%s", e.text);
 }
 
 /* Before any of them has to fit another one. */

@@ -247,3 +247,53 @@ Test(planning, what_is_said_has_one_element_type)
         tr_prepared_free(&p);
     }
 }
+
+/* ---- what a list keeps ---- */
+
+/* How many sums of the first parameter wait for other micro-batches, and the most memory of gradients. */
+static int sums_of(const char *line, int rank, int64_t *gradients)
+{
+    struct tr_prepared p;
+    int sums = 0;
+    rig_prepare(&p, line);
+    const struct tr_tape *t = tr_tapes_of(p.tapes, rank);
+    while (sums < 32 && t->states[0].level[sums] >= 0)
+        sums++;
+    *gradients = t->peak[TR_MEM_GRADIENT];
+    tr_prepared_free(&p);
+    return sums;
+}
+
+Test(planning, of_sums_in_any_order_one_waits)
+{
+    int64_t canonical, free_order, unused;
+    cr_expect_eq(sums_of("--batch 16 --micro 16", 0, &canonical), 4);
+    cr_expect_eq(sums_of("--batch 16 --micro 16 --order free", 0, &free_order), 1);
+    cr_expect_eq(sums_of("--batch 16 --micro 1 --order free", 0, &unused), 0);
+    cr_expect_eq(sums_of("--batch 16 --dp 16 --servers 1", 16, &unused), 4);
+    cr_expect_eq(sums_of("--batch 16 --dp 16 --servers 1 --order free", 16, &unused), 1);
+    cr_expect_gt(
+        canonical, 2 * free_order, "%lld bytes, and %lld", (long long)canonical, (long long)free_order);
+}
+
+static const struct tr_instr *first_of(const struct tr_tape *t, int op)
+{
+    for (int n = 0; n < t->n_instrs; n++)
+        if (t->instrs[n].code == TR_COMPUTE && t->instrs[n].op == op)
+            return &t->instrs[n];
+    cr_assert_fail("no operation %d", op);
+    return NULL;
+}
+
+/* Logits are the largest array of many a model, and their float32 image is twice as large. */
+Test(planning, what_is_worked_on_in_place_is_widened_where_the_result_is)
+{
+    struct tr_prepared p;
+    rig_prepare(&p, "--precision bfloat16");
+    const struct tr_tape *t = tr_tapes_of(p.tapes, 0);
+    cr_expect_eq(first_of(t, TR_SOFTMAX)->scratch, -1, "exp is float32");
+    const struct tr_instr *gelu = first_of(t, TR_GELU_DX);
+    int64_t elements = tr_count(t, gelu->out[0]);
+    cr_expect_eq(t->values[gelu->scratch].bytes, 2 * 4 * elements, "of dy and dx together, and of x");
+    tr_prepared_free(&p);
+}

@@ -110,3 +110,15 @@ Test(report, json)
     cr_expect_not_null(
         strstr(text, ", \"sent\": 448512, \"peak\": 4943360, \"messages\": []}\n"), "%s", text);
 }
+
+/* A call that is refused leaves the communicator as it was, without an error of its own. */
+Test(report, a_call_that_is_refused_has_a_reason)
+{
+    tutti_id id;
+    tutti_comm *comm, *part;
+    cr_assert_eq(tutti_get_id(&id), TUTTI_OK);
+    cr_assert_eq(tutti_comm_init_rank(1, 0, &id, NULL, &comm), TUTTI_OK);
+    cr_assert_eq(tutti_comm_split(comm, -7, 0, NULL, &part), TUTTI_INVALID_ARGUMENT);
+    cr_expect_not_null(strstr(tr_why(comm), "color"), "%s", tr_why(comm));
+    cr_expect_eq(tutti_comm_destroy(comm), TUTTI_OK);
+}

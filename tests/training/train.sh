@@ -6,6 +6,7 @@ set -u
 # shellcheck source=tests/training/gate.sh
 . "$(dirname "$0")/gate.sh"
 gpt=$PWD/training/reference/gpt
+llama=$PWD/training/reference/llama
 mlp=$PWD/training/reference/mlp
 cnn=$PWD/training/reference/cnn
 
@@ -71,8 +72,13 @@ for mesh in "" "--dp 2 --tp 2 --sp"; do
         >"$scratch/out" 2>&1 || fail "dropout and an evaluation, $mesh: $(cat "$scratch/out")"
     cmp -s "$scratch/out" "$scratch/golden_eval" || fail "dropout and an evaluation, $mesh: other numbers"
 done
-for model in llama:nano moe:nano mlp:nano; do
-    refused "legal with a GPT, and $model is none" --model $model --dropout 0.1
+"$llama" steps=2 eval=1 batches=2 dropout=0.2 layers=2 >"$scratch/golden_eval"
+"$train" --model llama:nano --layers 2 --hex --quiet --data grammar --steps 2 --eval-every 1 \
+    --eval-batches 2 --dropout 0.2 --cp 2 --cp-attention ring >"$scratch/out" 2>&1 ||
+    fail "dropout of a Llama: $(cat "$scratch/out")"
+cmp -s "$scratch/out" "$scratch/golden_eval" || fail "dropout of a Llama and an evaluation: other numbers"
+for model in mlp:nano cnn:nano; do
+    refused "legal with gpt, llama and moe, and not with $model" --model $model --dropout 0.1
 done
 refused 'legal are 0, for none, and what is below 1' --dropout 1
 "$train" --steps 2 --eval-every 2 --json >"$scratch/out" 2>&1
@@ -95,12 +101,15 @@ refused 'warmup 5 takes longer than --rate-steps 3' --rate-schedule cosine --rat
 refused 'legal is --rate-schedule constant without --warmup' --dp 2 --servers 1 --server-mode async --warmup 2
 
 # Free order: other bits than the canonical ones, and the same loss to six digits.
-"$train" --order free --hex --data grammar --steps 2 --dp 2 --tp 2 >"$scratch/free" 2>"$scratch/said" ||
-    fail "--order free: $(cat "$scratch/said")"
-grep -q '^# sums are in free order, products by ' "$scratch/free" ||
-    fail "--order free says nothing: $(cat "$scratch/free")"
-[ "$(grep '^step' "$scratch/free" | cut -d ' ' -f 1-4)" = "$(cut -d ' ' -f 1-4 "$scratch/golden")" ] ||
-    fail "--order free: $(cat "$scratch/free")"
+for options in '--dp 2 --tp 2' '--micro 8' '--pp 2 --micro 4 --dp 2 --zero 2'; do
+    # shellcheck disable=SC2086 # words
+    "$train" --order free --hex --data grammar --steps 2 $options >"$scratch/free" 2>"$scratch/said" ||
+        fail "--order free $options: $(cat "$scratch/said")"
+    grep -q '^# sums are in free order, products by ' "$scratch/free" ||
+        fail "--order free $options says nothing: $(cat "$scratch/free")"
+    [ "$(grep '^step' "$scratch/free" | cut -d ' ' -f 1-4)" = "$(cut -d ' ' -f 1-4 "$scratch/golden")" ] ||
+        fail "--order free $options: $(cat "$scratch/free")"
+done
 refused '--cp 8 --cp-map zigzag cuts a sequence into 16 runs' --cp 8 --cp-map zigzag
 refused 'legal is --cp-map contiguous, or no --sp' --cp 2 --tp 2 --sp --cp-map zigzag
 refused 'legal with gather and ring' --cp 2 --cp-attention ulysses --cp-map zigzag

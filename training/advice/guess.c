@@ -54,7 +54,8 @@ bool tr_sketch_make(struct tr_sketch *s, const struct tr_options *o, struct tr_e
         .experts = g->experts,
         .batch = o->plan.batch,
         .narrow = o->plan.numbers.bfloat16,
-        .sgd = o->plan.optimizer.sgd };
+        .sgd = o->plan.optimizer.sgd,
+        .free_order = o->plan.numbers.free_order };
     struct tr_stage_costs all;
     int layers = (int)g->layers;
     tr_price_stages(g, &layers, 1, &all);
@@ -72,13 +73,14 @@ bool tr_sketch_make(struct tr_sketch *s, const struct tr_options *o, struct tr_e
 
 /* ---- the least memory ---- */
 
-/* How many sums of micro-batches wait at most: the ones in the binary form of a number below m. */
-static int waiting_sums(int micros)
+/* How many sums of micro-batches wait at most: the ones in the binary form of a number below m; in any order
+ * one. */
+static int waiting_sums(const struct tr_sketch *s, int micros)
 {
     int sums = 0;
     while (micros >> (sums + 1))
         sums++;
-    return sums;
+    return s->free_order && sums ? 1 : sums;
 }
 
 /* What the first stage keeps of the micro-batches that are under way when one comes back: of each layer its
@@ -104,8 +106,8 @@ static int64_t least_memory(const struct tr_choice *c, const struct tr_sketch *s
     int64_t whole = s->in_layer - s->in_experts;
     int64_t mine = s->layers * (whole / c->tp + s->in_experts / c->tp / c->ep) / c->pp;
     int64_t shares = c->dp * c->cp, sum = mine * 4 / (c->zero >= 2 ? shares : 1);
-    int under_way = c->micros > c->pp ? waiting_sums(c->micros - c->pp) : 0;
-    int64_t waiting = waiting_sums(c->micros) * sum, running = under_way * sum + least_activations(c, s);
+    int under_way = c->micros > c->pp ? waiting_sums(s, c->micros - c->pp) : 0;
+    int64_t waiting = waiting_sums(s, c->micros) * sum, running = under_way * sum + least_activations(c, s);
     int64_t values = mine * width / (c->zero == 3 ? shares : 1),
             states = mine * state / (c->zero ? shares : 1);
     int64_t gradients = mine * width / (c->zero ? shares : 1);

@@ -29,7 +29,7 @@ struct tr_choice {
 /* What formulas need to know of a model: of one sequence on one device. */
 struct tr_sketch {
     int64_t layers, channels, heads, context, experts, batch;
-    bool narrow, sgd; /* bfloat16; else AdamW */
+    bool narrow, sgd, free_order; /* bfloat16; else AdamW; else sums are canonical */
     double layer[3], ends[3]; /* operations of F, I and W: of a layer, of both ends together */
     double attention; /* of a layer, forward */
     int64_t in_layer, in_experts, outside; /* parameters: matrices of a layer, experts among them; the rest */

@@ -91,8 +91,8 @@ static void say_others(const struct tr_search *s, FILE *to)
         if (s->alone[k] >= 0)
             say_alone(s, &s->evaluated[s->alone[k]], to);
         else
-            fprintf(to,
-                "does not divide the model, the batch or the ranks, or needs more memory than there is\n");
+            fprintf(to, "does not divide the model, the batch or the ranks, is refused, or needs more memory "
+                        "than there is\n");
     }
 }
 
@@ -106,6 +106,16 @@ static void say_tightest(const struct tr_search *s, FILE *to)
     fprintf(to, "%s\n", s->sketch.sgd ? "" : ", or with --optimizer sgd");
 }
 
+/* Not for want of memory: the options that were given exclude each other, say. */
+static void say_refused(const struct tr_search *s, FILE *to)
+{
+    const char *why = "";
+    for (int i = s->n_evaluated - 1; i >= 0; i--)
+        if (s->evaluated[i].fate == TR_REFUSED)
+            why = s->evaluated[i].estimate.why;
+    fprintf(to, "\nthe trainer refuses all that was tried; of the first it says: %s\n", why);
+}
+
 void tr_search_say(
     const struct tr_search *s, const struct tr_options *o, const struct tr_machine *m, FILE *to)
 {
@@ -117,7 +127,9 @@ void tr_search_say(
         say_best(s, to);
         say_binding(s, to);
         say_rules(s, m, to);
-    } else
+    } else if (s->fates[TR_REFUSED] && !s->fates[TR_TOO_LARGE] && !s->fates[TR_NO_FIT])
+        say_refused(s, to);
+    else
         say_tightest(s, to);
     say_others(s, to);
 }

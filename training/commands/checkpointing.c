@@ -98,6 +98,8 @@ static void say_loaded(const struct tr_checkpointing *k, const struct tr_head *h
         fprintf(to, "; the precision was %s", h->bfloat16 ? "bfloat16" : "float32");
     if (all && h->bfloat16 && p->numbers.bfloat16 && h->stochastic != p->numbers.stochastic)
         fprintf(to, "; the rounding was %s", h->stochastic ? "stochastic" : "nearest");
+    if (h->version > 4 && h->dropout != g->dropout.part)
+        fprintf(to, "; the dropout was %g", h->dropout);
     say_other_data(to, h, g, k->runner->data);
     fprintf(to, "\n");
 }
@@ -136,7 +138,7 @@ bool tr_checkpointing_open(struct tr_checkpointing *k, const struct tr_options *
     tutti_config config = { .size = sizeof config, .flags = TUTTI_COMM_EXACT, .name = "keeper" };
     *k = (struct tr_checkpointing){ .options = o, .runner = r };
     if (world && tutti_comm_split(world, 0, tutti_comm_rank(world), &config, &k->ranks) != TUTTI_OK)
-        return tr_fail(e, "group keeper: %s", tutti_get_last_error(world));
+        return tr_fail(e, "group keeper: %s", tr_why(world));
     if (world)
         tr_replicas_open(&k->replicas, r);
     if (o->files.check_replicas > 0 && !say_compared(k, e))
@@ -163,7 +165,7 @@ static bool agree(const struct tr_checkpointing *k, int32_t *asked, struct tr_er
     return !k->ranks ||
            tutti_all_reduce(asked, asked, 1, TUTTI_INT32, TUTTI_MAX, k->ranks, tutti_no_stream()) ==
                TUTTI_OK ||
-           tr_fail(e, "after step %" PRId64 ": %s", k->runner->step - 1, tutti_get_last_error(k->ranks));
+           tr_fail(e, "after step %" PRId64 ": %s", k->runner->step - 1, tr_why(k->ranks));
 }
 
 static void say_ended(const struct tr_checkpointing *k, int32_t asked)

@@ -18,7 +18,7 @@ static bool gather(struct place *all, const struct place *mine, tutti_comm *worl
     all[0] = *mine;
     return !world ||
            tutti_all_gather(mine, all, sizeof *mine, TUTTI_UINT8, world, tutti_no_stream()) == TUTTI_OK ||
-           tr_fail(e, "the devices of all ranks: %s", tutti_get_last_error(world));
+           tr_fail(e, "the devices of all ranks: %s", tr_why(world));
 }
 
 static bool same_machine(const struct place *a, const struct place *b)
@@ -79,7 +79,7 @@ static bool join(struct tr_seat *s, tutti_comm *world, struct tr_error *e)
     snprintf(options, sizeof options, "device=%d", s->device.number);
     tutti_config config = { .size = sizeof config, .name = "devices", .options = options };
     s->own = tutti_comm_split(world, 0, tutti_comm_rank(world), &config, &s->ranks) == TUTTI_OK;
-    return s->own || tr_fail(e, "%s", tutti_get_last_error(world));
+    return s->own || tr_fail(e, "%s", tr_why(world));
 }
 
 static bool sit_down(

@@ -126,8 +126,11 @@ int tr_command_mesh(int argc, char **argv)
     }
     struct tr_plan plan;
     const struct tr_mesh *mesh = &plan.mesh;
-    if (!tr_options_mesh(&plan, &o, &e))
+    if (!tr_options_mesh(&plan, &o, &e)) {
+        if (tr_run_make(&run, &o, &e)) /* which says what would be legal, too */
+            tr_run_free(&run);
         return tr_refuse(1, &e);
+    }
     if (mesh->n > MOST)
         return tr_fail(&e, "%d ranks: legal are up to %d", mesh->n, MOST), tr_refuse(1, &e);
     char text[64];

@@ -72,7 +72,7 @@ bool tr_same_options(const struct tr_options *o, tutti_comm *world, struct tr_er
     struct tr_options *all = tr_new((size_t)n, sizeof *all);
     bool ok = n == 1 ||
               tutti_all_gather(o, all, sizeof *o, TUTTI_UINT8, world, tutti_no_stream()) == TUTTI_OK ||
-              tr_fail(e, "the options of all ranks: %s", tutti_get_last_error(world));
+              tr_fail(e, "the options of all ranks: %s", tr_why(world));
     for (int r = 1; ok && r < n; r++)
         ok = tr_options_same(&all[0], &all[r], first, other) ||
              tr_fail(e, "rank 0 has %s, and rank %d %s; legal are the same options on all ranks", first, r,

@@ -233,13 +233,13 @@ bool tr_server_report_run(const struct tr_options *o, const struct tr_prepared *
     struct histogram h = { .behind = { 0 } };
     fflush(stdout); /* what rank 0 says comes before what server 0 says */
     if (tutti_barrier(world, tutti_no_stream()) != TUTTI_OK)
-        return tr_fail(e, "%s", tutti_get_last_error(world));
+        return tr_fail(e, "%s", tr_why(world));
     if (!(r->tape->server < 0 ? work(o, r, e) : serve(o, r, &h, e)))
         return tr_asked() && tr_fail(e, "ended by a signal before all pushes were applied; nothing is saved");
     uint64_t sum = checksum(r);
     if (tutti_all_reduce(&sum, &sum, 1, TUTTI_UINT64, TUTTI_SUM, world, tutti_no_stream()) != TUTTI_OK ||
         tutti_all_reduce(&h, &h, 2 * BINS, TUTTI_INT64, TUTTI_SUM, world, tutti_no_stream()) != TUTTI_OK)
-        return tr_fail(e, "%s", tutti_get_last_error(world));
+        return tr_fail(e, "%s", tr_why(world));
     if (r->tape->server != 0)
         return true;
     if (!o->shown.json && !o->shown.quiet) {

@@ -118,13 +118,13 @@ static int to_ours(const struct tr_dialect *d, const struct tr_words *keys, int6
 
 /* Behind the trainer's name, up to --: -n N and --from FILE, and nothing else; false if there is something
  * else, and so a run of options. */
-static bool asks_back(int argc, char **argv, int *flags, const char **file, int64_t *ranks)
+static bool asks_back(int argc, char **argv, int *flags, const char **file, char **ranks)
 {
     int i = 2;
-    *file = NULL, *ranks = 0, *flags = 0;
+    *file = NULL, *ranks = NULL, *flags = 0;
     for (; i + 1 < argc && (!strcmp(argv[i], "-n") || !strcmp(argv[i], "--from")); i += 2)
         if (argv[i][1] == 'n')
-            *ranks = strtoll(argv[i + 1], NULL, 10);
+            *ranks = argv[i + 1];
         else
             *file = argv[i + 1];
     if (i < argc && !strcmp(argv[i], "--"))
@@ -138,7 +138,7 @@ int tr_command_translate(int argc, char **argv)
     struct tr_options o;
     struct tr_words keys = { .n = 0 };
     const char *file;
-    int64_t ranks;
+    char *ranks, option[] = "-n";
     int flags, status;
     if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) {
         fprintf(argc < 2 ? stderr : stdout, "usage: tutti-train %s\n", usage);
@@ -155,9 +155,12 @@ int tr_command_translate(int argc, char **argv)
                    by_flags ? "-- and its flags" : "--from FILE")
                    ? 0
                    : tr_refuse(2, &e);
+    tr_options_default(&o);
+    if (ranks && !tr_options_parse(&o, 2, (char *[]){ option, ranks }, &e))
+        return tr_refuse(2, &e);
     bool ok = file ? tr_words_file(&keys, d->form, file, &e)
                    : tr_words_flags(&keys, argc - flags, argv + flags, &e);
-    status = ok ? to_ours(d, &keys, ranks) : tr_refuse(1, &e);
+    status = ok ? to_ours(d, &keys, o.ranks) : tr_refuse(1, &e);
     free(keys.of);
     return status;
 }

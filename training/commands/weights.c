@@ -14,6 +14,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char export_usage[] = "export CHECKPOINT FILE\n"
@@ -37,6 +38,13 @@ static const char import_usage[] =
     "are those of train: the run\n"
     "that will begin with the checkpoint by --load.";
 
+/* The file that is written would take the place of the one that is read. */
+static bool is_same(const char *one, const char *other)
+{
+    struct stat a, b;
+    return stat(one, &a) == 0 && stat(other, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
 /* The first two words, which are files; false: status says how the command
  * ends. */
 static bool two_files(int argc, char **argv, const char *usage, int *status)
@@ -48,6 +56,8 @@ static bool two_files(int argc, char **argv, const char *usage, int *status)
     else if (argc < 3 || argv[1][0] == '-' || argv[2][0] == '-')
         fprintf(stderr, "tutti-train %s: two files are needed; legal is %.*s\n", argv[0],
             (int)strcspn(usage, "\n"), usage);
+    else if (is_same(argv[1], argv[2]))
+        fprintf(stderr, "tutti-train %s: %s and %s are one file; legal are two\n", argv[0], argv[1], argv[2]);
     else
         return true;
     return false;

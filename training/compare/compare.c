@@ -132,6 +132,11 @@ static void sum_up(struct tr_contender *x)
     x->measured = QUARTER(x, measured, 2), x->exposed = QUARTER(x, exposed, 2);
 }
 
+double tr_compare_spread(const struct tr_contender *x)
+{
+    return x->options.steps > 3 ? x->high - x->low : NAN;
+}
+
 /* Rank 0 hears of the verdict of all, and what memory the largest rank touched. */
 static bool conclude(struct tr_contender *x, const struct tr_trial *t, tutti_comm *world, struct tr_error *e)
 {
@@ -146,13 +151,13 @@ static bool conclude(struct tr_contender *x, const struct tr_trial *t, tutti_com
             tutti_no_stream()) != TUTTI_OK ||
         tutti_all_reduce(&x->counted, &x->counted, 2, TUTTI_INT64, TUTTI_MAX, world, tutti_no_stream()) !=
             TUTTI_OK)
-        return tr_fail(e, "%s", tutti_get_last_error(world));
+        return tr_fail(e, "%s", tr_why(world));
     double *last = &x->reports[x->options.steps - 1].loss;
     *last =
         x->prepared.run.plan.servers.async && !(t->comm && t->runner.tape->server == 0) ? -INFINITY : *last;
     if (x->prepared.run.plan.servers.async &&
         tutti_all_reduce(last, last, 1, TUTTI_FLOAT64, TUTTI_MAX, world, tutti_no_stream()) != TUTTI_OK)
-        return tr_fail(e, "%s", tutti_get_last_error(world));
+        return tr_fail(e, "%s", tr_why(world));
     sum_up(x);
     return true;
 }
@@ -186,7 +191,7 @@ static bool serve(struct tr_contender *x, struct tr_trial *t, tutti_comm *world,
     if (!tr_trial_server(t, &x->options, e))
         return false;
     if (tutti_barrier(t->comm, tutti_no_stream()) != TUTTI_OK)
-        return tr_fail(e, "%s", tutti_get_last_error(world));
+        return tr_fail(e, "%s", tr_why(world));
     for (long s = 0; s < x->options.steps; s++)
         x->reports[s] = (struct tr_report){ .loss = t->loss,
             .ms = (double)(tr_now_ns() - begun) / 1e6 / (double)x->options.steps,
@@ -231,7 +236,7 @@ static bool step(struct tr_contender *x, struct tr_trial *t, long s, tutti_comm 
 {
     struct tr_error why;
     if (tutti_barrier(world, tutti_no_stream()) != TUTTI_OK)
-        return tr_fail(e, "%s", tutti_get_last_error(world));
+        return tr_fail(e, "%s", tr_why(world));
     bool async = x->prepared.run.plan.servers.async;
     return !t->comm || (async && s > 0) || (async ? serve(x, t, world, &why) : trial_step(x, t, s, &why)) ||
            tr_fail(e, "%s: %.900s", x->name, why.text);
@@ -342,7 +347,7 @@ static bool keep_to_devices(
     snprintf(c->device, sizeof c->device, "%s", seat->device.facts.name);
     c->devices = seat->devices;
     if (tutti_all_reduce(&bytes, &bytes, 1, TUTTI_INT64, TUTTI_MIN, world, tutti_no_stream()) != TUTTI_OK)
-        return tr_fail(e, "%s", tutti_get_last_error(world));
+        return tr_fail(e, "%s", tr_why(world));
     for (int i = 0; i < c->n; i++) {
         struct tr_contender *x = &c->all[i];
         struct tr_error why;

@@ -94,6 +94,8 @@ bool tr_compare_account(struct tr_comparison *c, struct tr_error *e);
 /* A is equal to one device because nothing is added in another order; B because sums are canonical trees. C
  * is as near as other orders, or rounding, come; D computes something else, and is equal to a simulator. */
 char tr_compare_class(const struct tr_contender *x);
+/* Of the times of steps, between their quartiles; NAN where one step alone was timed. */
+double tr_compare_spread(const struct tr_contender *x);
 /* What it is compared with: the golden program, one rank, a simulator. */
 const char *tr_compare_with(const struct tr_contender *x);
 bool tr_compare_near(

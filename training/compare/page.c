@@ -52,7 +52,7 @@ static void row(struct tr_page *p, const struct tr_comparison *c, const struct t
     number(p, x->runs, "%.6f", x->runs ? x->reports[x->options.steps - 1].loss : NAN);
     tr_page_cell(p, verdict(x), NAN);
     number(p, x->runs, "%.1f ms", x->ms);
-    number(p, x->runs, "%.1f ms", x->high - x->low);
+    number(p, x->runs, "%.1f ms", tr_compare_spread(x));
     number(p, x->would.n > 0, "%.1f ms", 1e3 * x->would.end);
     number(p, x->runs, "%.0f %%", 100 * x->exposed);
     number(p, x->runs, "%.0f %%", 100 * x->measured);

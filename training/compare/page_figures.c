@@ -235,9 +235,10 @@ void tr_page_sends(struct tr_page *p, const struct tr_comparison *c)
     if (!n)
         return;
     tr_page_section(p, "Who sends to whom");
-    tr_page_say(p, "A row is who sends, a column who gets it, and the darker the more. What a group sums up "
-                   "or gathers is "
-                   "shown as shared out among its ranks, each of which must send as much by any algorithm.");
+    tr_page_say(p,
+        "A row is who sends, a column who gets it, and the stronger the colour the more. What a group "
+        "sums up or gathers is shown as shared out among its ranks, each of which must send as "
+        "much by any algorithm.");
     say_undrawn(p, c);
     tr_page_figures(p);
     for (int i = 0; i < drawn(c); i++)

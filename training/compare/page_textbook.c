@@ -84,7 +84,7 @@ static void paradigms(struct tr_page *p, const struct tr_comparison *c)
 {
     static const struct {
         const char *word, *title, *what;
-    } of[] = { { "mp", "Model parallel: layers in a row", "waits for the others most of the time" },
+    } of[] = { { "mp", "Model parallel: layers in a row", "computes while the others wait" },
         { "dp", "Data parallel: replicas", "has all of the model and a part of the batch" },
         { "tp", "Tensor parallel: a part of each layer", "has a part of each matrix and all of the batch" } };
     tr_page_say(p, "A model on %ld ranks (figure 7-2), and a sequence (figure 7-3):", c->base.ranks);

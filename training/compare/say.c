@@ -108,7 +108,7 @@ static void distance(const struct tr_contender *x, int index, char *to)
 /* ms, spread, tokens/s, bubble by formula, simulated, measured, exposed. */
 static void time_of(const struct tr_contender *x, int index, char *to)
 {
-    const double values[] = { x->ms, x->high - x->low, tokens(x), 100 * x->formula, 100 * x->simulated,
+    const double values[] = { x->ms, tr_compare_spread(x), tokens(x), 100 * x->formula, 100 * x->simulated,
         100 * x->measured, 100 * x->exposed };
     real(to, x, index == 2 ? "%.0f" : "%.1f", values[index]);
 }

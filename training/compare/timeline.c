@@ -58,7 +58,7 @@ static bool begin_of(const struct tr_runner *r, tutti_comm *comm, int64_t *origi
     *origin = r->clock[0];
     return !comm || tr_launched() ||
            tutti_all_reduce(origin, origin, 1, TUTTI_INT64, TUTTI_MIN, comm, tutti_no_stream()) == TUTTI_OK ||
-           tr_fail(e, "the timeline of a step: %s", tutti_get_last_error(comm));
+           tr_fail(e, "the timeline of a step: %s", tr_why(comm));
 }
 
 static bool gather(
@@ -85,7 +85,7 @@ static bool gather(
     free(lengths);
     if (s != TUTTI_OK || !first) {
         free(spans), free(begin);
-        return s == TUTTI_OK || tr_fail(e, "the timeline of a step: %s", tutti_get_last_error(comm));
+        return s == TUTTI_OK || tr_fail(e, "the timeline of a step: %s", tr_why(comm));
     }
     *to = (struct tr_timeline){ spans, begin, (int)n, 0 };
     for (int k = 0; k < begin[n]; k++)

@@ -33,6 +33,8 @@ static bool is_text(const uint8_t *bytes, int64_t count)
 
 static void append(struct tr_corpus *c, const uint8_t *bytes, int64_t count)
 {
+    if (count == 0)
+        return;
     if (c->count + count > c->room) {
         c->room = 2 * (c->count + count);
         uint8_t *larger = tr_new((size_t)c->room, 1);

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { HEADER_BYTES = 4 * 256, MAGIC = 20240520, GRAMMAR_TOKENS = 1 << 16 };
 
@@ -164,6 +165,12 @@ bool tr_data_open(struct tr_data *d, const char *path, uint64_t seed, int64_t vo
     if (path != NULL) {
         uint8_t *bytes;
         int64_t count;
+        struct stat s;
+        if (stat(path, &s) == 0 && !S_ISREG(s.st_mode) && !S_ISDIR(s.st_mode)) /* before an open that waits */
+            return tr_fail(e,
+                "%s is a pipe or a device, and each rank reads all of it; legal is a file, which tutti-train "
+                "data makes of a pipe, too",
+                path);
         if (!tr_read_file(&bytes, &count, path, e))
             return false;
         bool ok = tr_data_from_bytes(d, path, bytes, count, seed, vocabulary, context, e);

@@ -411,5 +411,13 @@ const struct tr_planting tr_plantings[] = {
           "--dropout 0.1 --micro 2"),
         TR_ON_EACH, tr_redirect, .at = { .code = TR_COMPUTE, .op = TR_DROPOUT, .micro = 2 },
         SECOND(TR_ANYWHERE, COMPUTE(TR_DROPOUT, NULL)), OPERANDS(1, 1), .places_stay = true },
+    { BY_TYPES("attention-drops-again", "attention in the second micro-batch drops what it did in the first",
+          "--dropout 0.1 --micro 2"),
+        TR_ON_EACH, tr_redirect, .at = { .code = TR_COMPUTE, .op = TR_ATTENTION, .micro = 2 },
+        SECOND(TR_ANYWHERE, COMPUTE(TR_ATTENTION, NULL)), OPERANDS(1, 1), .places_stay = true },
+    { BY_TYPES("window-of-the-first-tokens",
+          "each rank drops as if its window were the first of the sequence",
+          "--dropout 0.1 --cp 4 --cp-attention local"),
+        TR_ON_ANY, tr_set, .at = COMPUTE(TR_ATTEND_WINDOW, NULL), .every = true, SET(first, 0) },
 };
 const int tr_n_plantings = sizeof tr_plantings / sizeof *tr_plantings;

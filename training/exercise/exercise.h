@@ -19,6 +19,9 @@ const struct tr_contender *tr_exercise_of(const struct tr_comparison *c, const c
 const struct tr_tape *tr_exercise_tape(const struct tr_contender *x); /* of the rank that needs most */
 double tr_exercise_percent(double part, double of);
 
+/* 7-2: whether two ranks pay here, by the times of a step of one rank, of it with two threads, and of two. */
+const char *tr_exercise_pays(double one, double threads, double ranks, int cores);
+
 int tr_exercise_memory(int argc, char **argv);
 int tr_exercise_processors(int argc, char **argv);
 int tr_exercise_claims(int argc, char **argv);

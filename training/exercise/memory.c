@@ -21,7 +21,8 @@ static const char sgd[] = "tp 2, SGD", adam[] = "tp 2, Adam";
 static const struct {
     const char *name, *words, *why;
 } cures[] = {
-    { "ZeRO 1", "--dp 2 --tp 2 --zero 1", "two replicas share the optimizer's state, each has half of it" },
+    { "ZeRO 1", "--dp 2 --tp 2 --zero 1",
+        "two replicas have half of the batch each, and half of the optimizer's state" },
     { "offload", "--tp 2 --offload optimizer", "m and v are in the host's memory, which updates there" },
     { "recomputation", "--tp 2 --recompute full",
         "m and v stay, and activations make room: they are computed "
@@ -50,11 +51,14 @@ static void say_why(const struct tr_comparison *c)
                          *without = tr_exercise_tape(tr_exercise_of(c, sgd));
     int64_t more = with->peak[TR_MEM_OPTIMIZER] - without->peak[TR_MEM_OPTIMIZER];
     printf("\nWhy: Adam keeps two numbers beside each parameter, m and v. That are %" PRId64
-           " bytes of a rank, twice its\nparameters (%" PRId64 "); SGD keeps %" PRId64
-           ". All else is the same. With Adam the rank needs %" PRId64 ",\n%" PRId64
-           " more than the limit. Tensor parallelism cuts m and v already, as it cuts the parameters.\n",
-        more, with->peak[TR_MEM_PARAMETER], without->peak[TR_MEM_OPTIMIZER], with->arena,
-        with->arena - c->base.shown.memory);
+           " bytes of a rank, %.3g times its\nparameters (%" PRId64 "); SGD keeps neither%s.\n",
+        more, (double)more / (double)with->peak[TR_MEM_PARAMETER], with->peak[TR_MEM_PARAMETER],
+        without->peak[TR_MEM_OPTIMIZER]
+            ? ", and both keep the float32 values that parameters are rounded from"
+            : "");
+    printf("All else is the same. With Adam the rank needs %" PRId64 ", %" PRId64
+           " more than the limit. Tensor parallelism cuts\nm and v already, as it cuts the parameters.\n",
+        with->arena, with->arena - c->base.shown.memory);
 }
 
 static bool say(struct tr_comparison *c, struct tr_error *e)

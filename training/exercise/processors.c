@@ -42,57 +42,68 @@ static void say_line(const struct tr_contender *x, const struct tr_contender *on
         tr_compare_equal(x) ? "same bits" : "OTHER BITS");
 }
 
-/* Of one model: which way is faster. A tenth is within what a busy machine does to a step. */
+/* A tenth is within what a busy machine does to a step. */
+static bool as_long(double a, double b)
+{
+    return a < 1.1 * b && b < 1.1 * a;
+}
+
+/* Of one model: which way is faster. */
 static void say_model(const struct tr_contender *of)
 {
     const struct tr_graph *g = &of->prepared.run.graph;
     const struct tr_contender *faster = of[RANKS].ms < of[THREADS].ms ? &of[RANKS] : &of[THREADS];
-    double ratio = of[THREADS].ms / of[RANKS].ms;
     printf("\n%s: %" PRId64 " layers of %" PRId64 " channels, a batch of %d\n", of->options.model.name,
         g->layers, g->channels, of->options.plan.batch);
     for (int w = 0; w < WAYS; w++)
         say_line(&of[w], &of[ONE]);
-    if (ratio > 0.9 && ratio < 1.1)
-        printf("  here both take as long, within a tenth\n");
+    if (as_long(of[RANKS].ms, of[THREADS].ms))
+        printf("  here both ways to use two cores take as long, within a tenth\n");
     else
         printf("  here %s is %.2f times as fast as the other way to use two cores\n", faster->name,
-            ratio > 1 ? ratio : 1 / ratio);
+            (faster == &of[RANKS] ? of[THREADS].ms : of[RANKS].ms) / faster->ms);
 }
 
-static const char *times(double x, char text[48])
+static const char *times(double one, double other, char text[48])
 {
     snprintf(text, 48,
-        x > 1.1   ? "%.2f times as fast"
-        : x < 0.9 ? "%.2f times as fast, so slower"
-                  : "as fast",
-        x);
+        as_long(one, other) ? "as fast"
+        : other < one       ? "%.2f times as fast"
+                            : "%.2f times as fast, so slower",
+        one / other);
     return text;
+}
+
+const char *tr_exercise_pays(double one, double threads, double ranks, int cores)
+{
+    bool pays = ranks < one && !as_long(ranks, one), others = threads < one && !as_long(threads, one);
+    if (cores < 2)
+        return "This machine gives one core to this run, so neither can be faster: ask again with two.";
+    if (!pays)
+        return others ? "It does not pay here; threads do, with one copy of the model."
+                      : "It does not pay here, and neither do threads: the step is too small, or something "
+                        "else has the cores.";
+    if (as_long(ranks, threads))
+        return "It pays here against one thread; two threads do as well, with one copy of the model.";
+    return ranks < threads ? "It pays here: ranks meet once in a step, and threads in every product."
+                           : "It pays here against one thread, but threads do better, with one copy of the "
+                             "model.";
 }
 
 static void say_answer(const struct tr_comparison *c)
 {
     const struct tr_contender *of = &c->all[c->n - WAYS];
     char ranks[48], threads[48], one[TR_PAGE_TEXT], two[TR_PAGE_TEXT], sent[TR_PAGE_TEXT];
-    int cores = tr_cores();
-    bool pays = of[RANKS].ms * 1.1 < of[ONE].ms, best = of[RANKS].ms < of[THREADS].ms;
     printf("\nAnswer: data parallelism needs no GPU: its bits are the same, and two ranks are %s as one\nof "
            "%s. ",
-        times(of[ONE].ms / of[RANKS].ms, ranks), of->options.model.name);
-    printf("Two threads of one rank are %s.\n", times(of[ONE].ms / of[THREADS].ms, threads));
+        times(of[ONE].ms, of[RANKS].ms, ranks), of->options.model.name);
+    printf("Two threads of one rank are %s.\n", times(of[ONE].ms, of[THREADS].ms, threads));
     printf(
         "What it costs is memory: %s of both ranks against %s, as parameters, gradients and the optimizer's\n"
         "state are there twice, and %s are sent in a step. Threads have one copy, and send nothing.\n",
         tr_page_bytes((double)together(&of[RANKS]), two), tr_page_bytes((double)together(&of[ONE]), one),
         tr_page_bytes((double)of[RANKS].sent_all, sent));
-    if (cores < 2)
-        printf("This machine gives one core to this run, so neither can be faster: ask again with two.\n");
-    else if (pays && best)
-        printf("It pays here: ranks meet once in a step, and threads in every product.\n");
-    else if (pays)
-        printf("It pays here against one thread, but threads do better, with one copy of the model.\n");
-    else
-        printf("It does not pay here: a rank's part of the step is too small, or something else has the "
-               "cores.\n");
+    printf("%s\n", tr_exercise_pays(of[ONE].ms, of[THREADS].ms, of[RANKS].ms, tr_cores()));
     printf(
         "It pays where a step is long against the reduction, and each rank has some sequences of the batch;\n"
         "where the model hardly fits the memory once, threads are the way.\n");

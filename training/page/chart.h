@@ -44,7 +44,7 @@ struct tr_chart_row {
 void tr_chart_times(FILE *to, const struct tr_chart_row *rows, int n, const char *const *names, int kinds,
     double end, const char *unit, int columns);
 
-/* of[from * n + to]: the darker the more; `each`: so many ranks are one row. */
+/* of[from * n + to]: the stronger the colour the more; `each`: so many ranks are one row. */
 void tr_chart_matrix(FILE *to, const double *of, int n, int each);
 
 /* Curves through points, with axes. */

@@ -98,6 +98,35 @@ static void say_marks(FILE *to)
             k, k, k, k, k, k);
 }
 
+/* Each var(--NAME) is what NAME is in `names`: many programs that draw SVG know no variables. */
+static void say_plainly(FILE *to, const char *css, const char *names)
+{
+    for (const char *at; (at = strstr(css, "var(")) != NULL; css = strchr(at, ')') + 1) {
+        char name[16];
+        snprintf(name, sizeof name, "%.*s:", (int)strcspn(at + 4, ")"), at + 4);
+        const char *value = strstr(names, name) + strlen(name);
+        fprintf(to, "%.*s%.*s", (int)(at - css), css, (int)strcspn(value, ";}"), value);
+    }
+    fputs(css, to);
+}
+
+static void say_picture_style(FILE *to)
+{
+    char *css = NULL;
+    size_t size;
+    FILE *text = open_memstream(&css, &size);
+    if (!text)
+        return;
+    say_marks(text);
+    if (fclose(text) == 0) {
+        say_plainly(to, css, colours);
+        fputs("@media(prefers-color-scheme:dark){", to);
+        say_plainly(to, css, strstr(colours, "dark){"));
+        fputs("}", to);
+    }
+    free(css);
+}
+
 void tr_page_picture(FILE *to, double height, const char *title, const char *drawings)
 {
     enum { EDGE = 12 };
@@ -107,10 +136,8 @@ void tr_page_picture(FILE *to, double height, const char *title, const char *dra
         2 * (TR_CHART_WIDTH + 2 * EDGE), 2 * (height + 2 * EDGE), -EDGE, -EDGE, TR_CHART_WIDTH + 2 * EDGE,
         height + 2 * EDGE);
     tr_page_escape(to, title);
-    fputs("</title>\n<style>", to);
-    fputs(colours, to);
-    fputs("text{font-family:system-ui,'DejaVu Sans',sans-serif}", to);
-    say_marks(to);
+    fputs("</title>\n<style>text{font-family:system-ui,'DejaVu Sans',sans-serif}", to);
+    say_picture_style(to);
     fprintf(to,
         "</style>\n<rect class=\"i\" x=\"%d\" y=\"%d\" width=\"100%%\" height=\"100%%\"/>\n%s</svg>\n", -EDGE,
         -EDGE, drawings);

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { WIDTH = TR_CHART_WIDTH, DRAWN = 6 };
+enum { WIDTH = TR_CHART_WIDTH, DRAWN = TR_CHART_KINDS };
 
 static const char *class_of(int rank, char class[16])
 {
@@ -88,8 +88,8 @@ void tr_sketch_model(FILE *to, int layers, int ranks, enum tr_sketch_share share
         tr_svg_box(to, left - 4, 18, inside + 8, height - 20, "b", NULL);
         for (int l = 0; l < all; l++) {
             bool here = share != TR_SKETCH_LAYERS || l * n / all == r;
-            double w = share == TR_SKETCH_PARTS ? inside / n : inside,
-                   x = share == TR_SKETCH_PARTS ? left + r * inside / n : left;
+            double w = share == TR_SKETCH_PARTS ? inside / ranks : inside,
+                   x = share == TR_SKETCH_PARTS ? left + r * inside / ranks : left;
             if (here)
                 tr_svg_box(to, x, TOP + l * ROW, w, ROW - 4, class_of(r, class), NULL);
         }
@@ -109,9 +109,11 @@ void tr_sketch_sequence(FILE *to, long tokens, int ranks)
     enum { MOST_CELLS = 24 };
     int n = ranks < DRAWN ? ranks : DRAWN, cells = tokens < MOST_CELLS ? (int)tokens : MOST_CELLS;
     double cell = (double)WIDTH / cells, width = (double)WIDTH / n;
-    char class[16], text[48];
+    char class[16], text[64];
     tr_svg_begin(to, 112, "a sequence cut over ranks");
-    snprintf(text, sizeof text, "a sequence of %ld tokens", tokens);
+    snprintf(text, sizeof text,
+        n < ranks ? "a sequence of %ld tokens, as %d ranks would cut it" : "a sequence of %ld tokens", tokens,
+        n);
     tr_svg_text(to, 0, 12, 's', true, text);
     for (int k = 0; k < cells; k++)
         tr_svg_box(to, k * cell, 18, cell - 1, 14, class_of(k * n / cells, class), NULL);

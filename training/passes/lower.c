@@ -11,9 +11,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+static struct tr_current *current(const struct tr_lowering *l, int shard, int micro)
+{
+    if (!l->now[shard]) {
+        l->now[shard] = tr_new((size_t)l->p->plan->micros, sizeof **l->now);
+        for (int m = 0; m < l->p->plan->micros; m++)
+            l->now[shard][m].value = -1;
+    }
+    return &l->now[shard][micro];
+}
+
 int *tr_now(const struct tr_lowering *l, int shard, int micro)
 {
-    return &l->now[(int64_t)shard * l->p->plan->micros + micro];
+    return &current(l, shard, micro)->value;
 }
 
 static enum tr_memory memory_of(const struct tr_placed *p, int shard)
@@ -50,14 +60,14 @@ static void emit(struct tr_lowering *l, const struct tr_step *s, const struct tr
 static void renew(struct tr_lowering *l, int shard, const struct tr_slot *slot, int unit)
 {
     int maker = l->producer[shard];
-    if (slot->part == TR_F || maker < 0 || l->renewed[(int64_t)shard * l->p->plan->micros + slot->micro])
+    if (slot->part == TR_F || maker < 0 || current(l, shard, slot->micro)->renewed)
         return;
     const struct tr_step *s = &l->p->steps[maker];
-    if (tr_stage_of(l->p, s->unit) != slot->stage || !tr_passes_again(l, s))
+    if (tr_stage_of(l->p, s->unit) != slot->stage || !l->again[maker])
         return;
     emit(l, s, slot, unit);
     for (int x = 0; x < s->outs; x++)
-        l->renewed[(int64_t)s->out[x] * l->p->plan->micros + slot->micro] = true;
+        current(l, s->out[x], slot->micro)->renewed = true;
 }
 
 static int input_value(struct tr_lowering *l, int shard, const struct tr_slot *slot, int unit)
@@ -89,6 +99,12 @@ static bool may_take(const struct tr_step *s)
     return s->code == TR_COMPUTE && tr_op(s->op)->in_place;
 }
 
+/* What is widened cannot lie where it was narrow, even if there is room: elements would overwrite others. */
+static bool is_wider(const struct tr_tape *t, int value, int than)
+{
+    return tr_element_bytes(t->values[value].element) > tr_element_bytes(t->values[than].element);
+}
+
 /* What the operation's row says of it here. */
 static int64_t scratch_bytes(const struct tr_placed *p, const struct tr_step *s, const struct tr_call *c)
 {
@@ -96,35 +112,50 @@ static int64_t scratch_bytes(const struct tr_placed *p, const struct tr_step *s,
     return floats * 4 + tr_float_image_bytes(p, s);
 }
 
-static void put_site(struct tr_instr *i, const struct tr_call *c)
+static const struct tr_site *site_of(struct tr_lowering *l, const struct tr_step *s)
 {
-    i->first = c->first, i->second = c->second, i->striped = c->striped;
-    i->valid = c->valid, i->place = c->earlier, i->scale = c->scale;
+    struct tr_site *site = &l->sites[s - l->p->steps];
+    if (site->known)
+        return site;
+    struct tr_call c = tr_site_of(l->p, s, l->t->at);
+    *site = (struct tr_site){ .known = true,
+        .scratch = scratch_bytes(l->p, s, &c),
+        .flops = tr_work(l->p, s, &c),
+        .scale = c.scale,
+        .first = c.first,
+        .second = c.second,
+        .valid = c.valid,
+        .place = c.earlier,
+        .striped = c.striped };
+    return site;
+}
+
+static void put_site(struct tr_instr *i, const struct tr_site *x)
+{
+    i->first = x->first, i->second = x->second, i->striped = x->striped;
+    i->valid = x->valid, i->place = x->place, i->scale = x->scale;
+    i->flops = x->flops;
 }
 
 static void emit(struct tr_lowering *l, const struct tr_step *s, const struct tr_slot *slot, int unit)
 {
     const struct tr_placed *p = l->p;
-    bool computes = s->code == TR_COMPUTE;
-    struct tr_call c = { .op = s->op };
     int in[TR_INS];
     for (int n = 0; n < s->ins; n++)
         in[n] = input_value(l, s->in[n], slot, unit);
-    if (computes)
-        c = tr_site_of(p, s, l->t->at);
-    int64_t scratch = computes ? scratch_bytes(p, s, &c) : 0;
-    int scratch_value = scratch ? tr_add_value(l->t, -1, slot->micro, TR_MEM_SCRATCH, scratch) : -1;
+    const struct tr_site *site = s->code == TR_COMPUTE ? site_of(l, s) : NULL;
+    int scratch =
+        site && site->scratch ? tr_add_value(l->t, -1, slot->micro, TR_MEM_SCRATCH, site->scratch) : -1;
     struct tr_instr *i = tr_add_in_slot(l->t, s->code, slot, unit);
     i->shift = s->shift, i->axis = s->axis;
-    i->op = s->op, i->ins = s->ins, i->outs = s->outs, i->scratch = scratch_value;
+    i->op = s->op, i->ins = s->ins, i->outs = s->outs, i->scratch = scratch;
     memcpy(i->in, in, sizeof in);
     for (int n = 0; n < s->outs; n++)
         i->out[n] = tr_new_value(l, s->out[n], slot->micro);
-    if (may_take(s))
+    if (may_take(s) && !is_wider(l->t, i->out[0], i->in[0]))
         l->t->values[i->out[0]].takes = i->in[0];
-    if (computes) {
-        put_site(i, &c);
-        i->flops = tr_work(p, s, &c);
+    if (site) {
+        put_site(i, site);
         return;
     }
     /* A collective: of the whole at once, or, where it cuts tokens, of each sequence. */
@@ -163,7 +194,7 @@ static void count_in(struct tr_lowering *l, const struct tr_step *s, const struc
     int v = tr_passes_gradient(l, h, *tr_now(l, shard, slot->micro), slot, s->unit);
     int micros = tr_update_micros(plan);
     if (micros > 1) {
-        for (int level = 0; (micros - 1) >> level; level++)
+        for (int level = 0; level < tr_waiting_sums(l->t->step.free_order, micros); level++)
             if (h->level[level] < 0)
                 h->level[level] = tr_add_value(l->t, shard, -1, TR_MEM_GRADIENT, l->t->values[v].bytes);
         struct tr_instr *i = tr_add_in_slot(l->t, TR_ACCUMULATE, slot, s->unit);
@@ -249,6 +280,13 @@ static void list_steps(struct tr_lowering *l)
             l->steps[l->n_steps++] = n;
 }
 
+/* Passes are asked once: there may be hundreds of micro-batches. */
+static void list_what_is_computed_again(struct tr_lowering *l)
+{
+    for (int n = 0; n < l->n_steps; n++)
+        l->again[l->steps[n]] = tr_passes_again(l, &l->p->steps[l->steps[n]]);
+}
+
 bool tr_lower(
     struct tr_tape *t, const struct tr_placed *p, const struct tr_schedule *s, int rank, struct tr_error *e)
 {
@@ -264,18 +302,19 @@ bool tr_lower(
         .p = p,
         .slots = s->slots[t->at[TR_PP]],
         .n_slots = s->count[t->at[TR_PP]],
-        .now = tr_new(shards * micros, sizeof(int)),
+        .now = tr_new(shards, sizeof *l.now),
         .producer = tr_new(shards, sizeof(int)),
         .steps = tr_new((size_t)p->n_steps, sizeof(int)),
-        .renewed = tr_new(shards * micros, sizeof(bool)),
+        .sites = tr_new((size_t)p->n_steps, sizeof *l.sites),
+        .again = tr_new((size_t)p->n_steps, sizeof(bool)),
         .losses = tr_new(micros, sizeof(int)) };
-    memset(l.now, -1, shards * micros * sizeof(int));
     memset(l.losses, -1, micros * sizeof(int));
     list_producers(&l);
     list_steps(&l);
     tr_list_borders(&l);
     tr_hold_parameters(&l);
     tr_passes_begin(&l);
+    list_what_is_computed_again(&l);
     for (int i = 0; i < l.n_slots; i++)
         lower_slot(&l, &l.slots[i]);
     tr_wait_for_all(&l);
@@ -284,7 +323,9 @@ bool tr_lower(
     tr_passes_rewrite(&l);
     tr_plan_memory(t);
     tr_passes_end(&l);
-    free(l.now), free(l.producer), free(l.steps), free(l.borders), free(l.renewed);
-    free(l.sent_back), free(l.sent_ahead), free(l.losses);
+    for (size_t i = 0; i < shards; i++)
+        free(l.now[i]);
+    free(l.now), free(l.producer), free(l.steps), free(l.borders);
+    free(l.sites), free(l.again), free(l.sent_back), free(l.sent_ahead), free(l.losses);
     return true;
 }

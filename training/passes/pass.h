@@ -76,17 +76,32 @@ struct tr_gathered {
     const struct tr_slot *slot;
 };
 
+struct tr_current {
+    int value; /* or -1 */
+    bool renewed; /* it was computed again */
+};
+
+/* Of a step that computes: what its instruction has in each micro-batch. */
+struct tr_site {
+    bool known;
+    int64_t scratch; /* bytes */
+    double flops, scale;
+    int64_t first, second, valid, place;
+    bool striped;
+};
+
 struct tr_lowering {
     struct tr_tape *t;
     const struct tr_placed *p;
     const struct tr_slot *slots; /* the parts that this rank runs, in their order */
     int n_slots;
-    int *now; /* [shard][micro]: its value, or -1 */
+    struct tr_current **now; /* [shard][micro]; of shards that this rank has nothing to do with NULL */
     int *losses; /* of each micro-batch: a value, or -1 */
     /* lower.c */
     int *producer; /* of each shard: the step that makes it, or -1 */
     int *steps, n_steps; /* those of this rank's stages, in their order */
-    bool *renewed; /* [shard][micro]: its value was computed again */
+    struct tr_site *sites; /* of each step */
+    bool *again; /* of each step, if it is one of those: what it gives is computed again */
     bool summed_elsewhere; /* another rank sums up the gradients that this one has, and ties them */
     /* versions.c, zero.c */
     struct tr_versions *versions; /* of weights, in an asynchronous pipeline */

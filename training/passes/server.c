@@ -165,7 +165,7 @@ static void take_all(struct tr_lowering *l, struct tr_param_state *h)
 {
     struct tr_tape *t = l->t;
     int shard = gradient_shard(t->placed, h->parameter);
-    for (int level = 0; (workers(t) - 1) >> level; level++)
+    for (int level = 0; level < tr_waiting_sums(t->step.free_order, workers(t)); level++)
         h->level[level] = tr_add_value(t, shard, -1, TR_MEM_GRADIENT, h->shard_count * 4);
     for (int w = 0; w < workers(t); w++) {
         h->gradient = tr_add_value(t, shard, -1, TR_MEM_GRADIENT, h->shard_count * 4);

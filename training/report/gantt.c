@@ -62,7 +62,7 @@ bool tr_gantt(FILE *to, const struct tr_runner *r, const struct tr_schedule *s, 
     tutti_status status =
         tutti_gather(mine, all, (size_t)room * 2, TUTTI_FLOAT64, 0, r->groups.world, tutti_no_stream());
     if (status != TUTTI_OK)
-        tr_fail(e, "--gantt: %s", tutti_get_last_error(r->groups.world));
+        tr_fail(e, "--gantt: %s", tr_why(r->groups.world));
     else if (r->tape->rank == 0)
         draw(to, r, s, all, room);
     free(mine);

@@ -98,7 +98,7 @@ static bool fold(const struct tr_runner *r, int64_t *x, size_t count, tutti_op o
 {
     tutti_comm *world = r->groups.world;
     return !world || tutti_all_reduce(x, x, count, TUTTI_INT64, op, world, tutti_no_stream()) == TUTTI_OK ||
-           tr_fail(e, "the report of a step: %s", tutti_get_last_error(world));
+           tr_fail(e, "the report of a step: %s", tr_why(world));
 }
 
 bool tr_report_make(

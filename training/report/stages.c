@@ -45,7 +45,7 @@ bool tr_stages_measured(FILE *to, const struct tr_runner *r, struct tr_tapes *ta
             found[stage] = tr_stage_room(r->tape, stage, r->audit.touched).most;
     bool ok = tutti_all_reduce(found, found, stages, TUTTI_INT64, TUTTI_MAX, r->groups.world,
                   tutti_no_stream()) == TUTTI_OK ||
-              tr_fail(e, "the memory of the stages: %s", tutti_get_last_error(r->groups.world));
+              tr_fail(e, "the memory of the stages: %s", tr_why(r->groups.world));
     if (ok && r->tape->rank == 0)
         tr_stages_say(to, "# ", tapes, s, found);
     free(found);

@@ -114,7 +114,7 @@ static char *join(const struct tr_runner *r, const char *mine, size_t *length, s
     free(lengths);
     *length = all;
     if (s != TUTTI_OK)
-        tr_fail(e, "--trace: %s", tutti_get_last_error(world));
+        tr_fail(e, "--trace: %s", tr_why(world));
     else if (text || r->tape->rank > 0)
         return text ? text : tr_new(1, 1);
     free(text);

@@ -2,10 +2,25 @@
 /* bfloat16.c: bfloat16 in memory, float32 in kernels. */
 #include "training/run/bfloat16.h"
 
+#include "training/tape/site_of.h"
+
+static void widen(const struct tr_runner *r, float *to, int value)
+{
+    r->x->k->bfloat16.to_float(r->x, to, tr_at(r, value), tr_count(r->tape, value));
+}
+
+static bool shares_image(const struct tr_tape *t, const struct tr_instr *i)
+{
+    return i->ins && i->outs &&
+           tr_shares_image(i->op, t->values[i->in[0]].element, tr_count(t, i->in[0]),
+               t->values[i->out[0]].element, tr_count(t, i->out[0]));
+}
+
 void tr_operands_to_float(const struct tr_runner *r, const struct tr_instr *i, struct tr_call *c)
 {
     const struct tr_tape *t = r->tape;
-    for (int x = 0; x < i->ins + i->outs; x++) {
+    bool shared = shares_image(t, i);
+    for (int x = shared; x < i->ins + i->outs; x++) {
         bool reads = x < i->ins;
         int value = reads ? i->in[x] : i->out[x - i->ins];
         struct tr_operand *o = reads ? &c->in[x] : &c->out[x - i->ins];
@@ -14,7 +29,11 @@ void tr_operands_to_float(const struct tr_runner *r, const struct tr_instr *i, s
         o->p = c->scratch;
         c->scratch += tr_lines(tr_count(t, value));
         if (reads)
-            r->x->k->bfloat16.to_float(r->x, o->p, tr_at(r, value), tr_count(t, value));
+            widen(r, o->p, value);
+    }
+    if (shared) {
+        c->in[0].p = c->out[0].p;
+        widen(r, c->in[0].p, i->in[0]);
     }
 }
 

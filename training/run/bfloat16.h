@@ -7,7 +7,8 @@
 #include "training/ops/site.h"
 #include "training/run/compute.h"
 
-/* Operands become their float32 images, which lie before the kernels' scratch; then results are rounded. */
+/* Operands become their float32 images, which lie before the kernels' scratch, or where a result is made in
+ * the place of the first; then results are rounded. */
 void tr_operands_to_float(const struct tr_runner *r, const struct tr_instr *i, struct tr_call *c);
 void tr_results_to_bfloat16(const struct tr_runner *r, const struct tr_instr *i, const struct tr_call *c);
 

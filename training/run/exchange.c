@@ -69,7 +69,7 @@ bool tr_run_exchange(struct tr_runner *r, const struct tr_instr *i, struct tr_er
     entry->bytes += bytes, entry->least += bytes - kept, entry->wire += bytes - kept;
     tr_ledger_count(&r->counted, t, i, i->code, (int64_t)send->sum * 4);
     return s == TUTTI_OK || tr_fail(e, "step %lld, rank %d: all_to_all_v of %s: %s", (long long)r->step,
-                                t->rank, tr_instr_name(t, i), tutti_get_last_error(comm));
+                                t->rank, tr_instr_name(t, i), tr_why(comm));
 }
 
 void tr_exchange_begin(struct tr_ledger *predicted)

@@ -80,7 +80,7 @@ bool tr_run_halo(struct tr_runner *r, const struct tr_instr *i, struct tr_error 
         (size_t)row };
     if (exchange_all(&x) != TUTTI_OK)
         return tr_fail(e, "step %lld, rank %d: %s of %s: %s", (long long)r->step, t->rank,
-            tr_codes[i->code].name, tr_instr_name(t, i), tutti_get_last_error(x.comm));
+            tr_codes[i->code].name, tr_instr_name(t, i), tr_why(x.comm));
     for (int64_t n = 0; n < i->times * (i->first + i->second); n++) {
         tr_ledger_count(&r->counted, t, i, TR_SEND, row);
         tr_ledger_count(&r->counted, t, i, TR_RECV, row);

@@ -22,7 +22,7 @@ static bool failed(
     const struct tr_runner *r, const struct tr_instr *i, const tutti_comm *comm, struct tr_error *e)
 {
     return tr_fail(e, "step %lld, rank %d: %s of %s: %s", (long long)r->step, r->tape->rank,
-        tr_codes[i->code].name, tr_instr_name(r->tape, i), tutti_get_last_error(comm));
+        tr_codes[i->code].name, tr_instr_name(r->tape, i), tr_why(comm));
 }
 
 /* What works on elements itself, and not by kernels, does so in the host's memory. */
@@ -387,6 +387,15 @@ static bool run_tie(struct tr_runner *r, const struct tr_instr *i, struct tr_err
 
 /* ---- the rest ---- */
 
+/* In any order the sum that waits and the one that comes are a tree of two, and what that gives waits. */
+static void count_on(struct tr_context *x, float *sum, float *const *level, int64_t count, int j, int n)
+{
+    if (j > 0)
+        x->k->tree_in(x, sum, level, count, 1, 2);
+    if (j < n - 1)
+        x->k->tree_in(x, sum, level, count, 0, 2);
+}
+
 static void run_count(struct tr_runner *r, const struct tr_instr *i)
 {
     const struct tr_tape *t = r->tape;
@@ -397,7 +406,11 @@ static void run_count(struct tr_runner *r, const struct tr_instr *i)
     float *level[32] = { NULL };
     for (int l = 0; l < 32 && h->level[l] >= 0; l++)
         level[l] = tr_at(r, h->level[l]);
-    r->x->k->tree_in(r->x, tr_at(r, i->in[0]), level, i->count, i->micro % (int)i->times, (int)i->times);
+    int n = (int)i->times, j = i->micro % n;
+    if (t->step.free_order)
+        count_on(r->x, tr_at(r, i->in[0]), level, i->count, j, n);
+    else
+        r->x->k->tree_in(r->x, tr_at(r, i->in[0]), level, i->count, j, n);
 }
 
 static void run_norm(struct tr_runner *r, const struct tr_instr *i)

@@ -20,7 +20,7 @@ static bool failed(
 {
     bool works = r->tape->server < 0;
     return tr_fail(e, "step %lld, %s %d: %s of %s: %s", (long long)r->step, works ? "worker" : "server",
-        works ? r->tape->rank : r->tape->server, what, name, tutti_get_last_error(pair));
+        works ? r->tape->rank : r->tape->server, what, name, tr_why(pair));
 }
 
 /* A slow worker is busy for longer, before its first push. */

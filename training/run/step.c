@@ -95,8 +95,7 @@ static bool calls_ran(const struct tr_runner *r, int n, struct tr_error *e)
     const tutti_comm *failed = NULL;
     if (r->arena.b->apart && n == r->tape->values[r->tape->leaves].last)
         failed = tr_groups_failed(&r->groups);
-    return !failed || tr_fail(e, "step %lld, rank %d: %s", (long long)r->step, r->tape->rank,
-                          tutti_get_last_error(failed));
+    return !failed || tr_fail(e, "step %lld, rank %d: %s", (long long)r->step, r->tape->rank, tr_why(failed));
 }
 
 /* What is begun there is a range of profilers. */

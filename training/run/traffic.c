@@ -69,7 +69,7 @@ static bool add(struct tr_traffic *to, int at, tutti_comm *comm, struct tr_error
     if (!comm)
         return true;
     if (tutti_comm_traffic(comm, &t) != TUTTI_OK)
-        return tr_fail(e, "what was sent: %s", tutti_get_last_error(comm));
+        return tr_fail(e, "what was sent: %s", tr_why(comm));
     to->calls[at] += (int64_t)t.calls;
     to->called[at] += (int64_t)t.called_bytes;
     to->sent[at] += (int64_t)t.sent_bytes;

@@ -80,13 +80,13 @@ static bool gather(float *scores, int64_t count, tutti_comm *ranks, struct tr_er
     return !ranks ||
            tutti_all_reduce(scores, scores, (size_t)count, TUTTI_UINT32, TUTTI_SUM, ranks,
                tutti_no_stream()) == TUTTI_OK ||
-           tr_fail(e, "the scores: %s", tutti_get_last_error(ranks));
+           tr_fail(e, "the scores: %s", tr_why(ranks));
 }
 
 static bool tell(int32_t *token, tutti_comm *ranks, struct tr_error *e)
 {
     return !ranks || tutti_broadcast(token, token, 1, TUTTI_INT32, 0, ranks, tutti_no_stream()) == TUTTI_OK ||
-           tr_fail(e, "the next token: %s", tutti_get_last_error(ranks));
+           tr_fail(e, "the next token: %s", tr_why(ranks));
 }
 
 /* Who reads may have had enough. */
@@ -192,7 +192,7 @@ static bool sample(tutti_comm *world, void *context, struct tr_error *e)
     s->text = tr_new((size_t)(s->count + o.tokens), sizeof *s->text);
     memcpy(s->text, ((const struct sampling *)context)->text, (size_t)s->count * sizeof *s->text);
     if (world && tutti_comm_split(world, 0, rank, &config, &ranks) != TUTTI_OK)
-        return tr_fail(e, "group sample: %s", tutti_get_last_error(world));
+        return tr_fail(e, "group sample: %s", tr_why(world));
     bool ok = tr_seat_take(&seat, &o, world, e) && tr_limits_kept(&p, &o, seat.bytes, e);
     if (ok) {
         ok = tr_runner_open(&runner, tr_tapes_of(p.tapes, rank), seat.kernels, &window, seat.ranks, e) &&
