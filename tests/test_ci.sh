@@ -44,7 +44,7 @@ plant()
     play "$scratch/bin/pkg-config" "[ \$2 != \"\${WITHOUT:-}\" ]"
     : >"$scratch/asked"
     play "$scratch/tree/start" 'exit 0'
-    play "$scratch/tree/configure" "printf '$built check:\n' >Makefile"
+    play "$scratch/tree/configure" "printf '$built compiled:\n' >Makefile"
     play "$scratch/tree/tests/training/same_bits.sh" 'exit 0'
     echo 'checking' >"$scratch/tree/build/tests/a.log"
     echo 'checking' >"$scratch/tree/build/tests/training/c.log"
@@ -78,16 +78,16 @@ unset WITHOUT
 plant
 play "$scratch/tree/configure" 'exit 1'
 mkdir "$scratch/tree/build-clang"
-echo 'check:' >"$scratch/tree/build-clang/Makefile"
+echo 'compiled:' >"$scratch/tree/build-clang/Makefile"
 run 1 'configure fails with clang'
 says 'the build with clang failed' 'configure fails with clang'
 
 plant
-play "$scratch/tree/configure" "printf '$built:\ncheck:\n\tfalse\n' >Makefile"
+play "$scratch/tree/configure" "printf '$built:\ncompiled:\n\tfalse\n' >Makefile"
 run 1 'clang fails'
 
 plant
-play "$scratch/tree/configure" "printf 'check:\n$built:\n\tfalse\n' >Makefile"
+play "$scratch/tree/configure" "printf 'compiled:\n$built:\n\tfalse\n' >Makefile"
 run 1 'clang fails with the trainer'
 
 plant
