@@ -506,9 +506,8 @@ KERNEL void AT_MOST_THREADS(TT_DIRECT_BLOCK) direct_kernel(const PARAMS tt_direc
     enum { MAPS = Operations::MOVES || sizeof(typename Number::element) > 1 }; /* as tt_direct_maps says */
     SHARED(meeting, m);
     uint64_t epoch = begin_direct(p);
-    patience waits{ epoch, p.signature, 0, load_relaxed(&p.pads[p.rank]->is_left) != 0 };
+    patience waits{ epoch, p.signature, 0, !begin_meetings(p, m) };
     const bool maps = MAPS && p.maps != 0;
-    begin_meetings(m);
     if (maps) {
         bool mapped = false;
         waits.is_over = waits.is_over || !find_places(p, m, waits, epoch, mapped);
@@ -530,7 +529,7 @@ KERNEL void AT_MOST_THREADS(TT_DIRECT_BLOCK) direct_kernel(const PARAMS tt_direc
         direct_round part = block_round(from, all - from < once ? all - from : once);
         const uint64_t most = part.piece;
         part.piece = ll ? most : p.segment / p.blocks / 16 * 16;
-        if (from > p.begin) {
+        if (from > p.begin && goes) { /* else another block may end, and tell so, with an earlier epoch */
             begin_part(p, p.signature, epoch);
             slots.waits.epoch = epoch;
         }

@@ -16,7 +16,7 @@ static_assert(sizeof(tt_direct_words) == 128 && offsetof(tt_direct_words, begun)
 #if defined(__CUDACC__)
 enum { POLLS_PER_LOOK = 1024 };
 #else
-enum { POLLS_PER_LOOK = 32 }; /* emulated, a poll takes as long as other threads run */
+enum { POLLS_PER_LOOK = 4 }; /* emulated, a poll takes as long as other threads run */
 #endif
 
 /* Functions of `Params` serve a call that has a kernel, and a list. */
@@ -99,12 +99,19 @@ struct meeting {
     uint8_t missed[TT_FUSED_RANKS];
     const uint8_t *source[TT_FUSED_RANKS], *result[TT_FUSED_RANKS]; /* MAPPED */
     uint32_t stays; /* of the first block: the host has not told it to leave */
+    uint32_t left; /* a kernel of this rank, or another block of this one, had when the block began */
 };
 
-INLINE void begin_meetings(meeting &m)
+/* False: the block has nothing to do but to count on. One thread looks for all of them: another block may
+ * leave at this moment, and all threads have to be at the same meetings. */
+INLINE bool begin_meetings(const tt_direct_params &p, meeting &m)
 {
     for (uint32_t k = thread_index(); k < TT_FUSED_RANKS; k += block_threads())
         m.missed[k] = 0;
+    if (thread_index() == 0)
+        m.left = load_relaxed(&p.pads[p.rank]->is_left);
+    sync_block();
+    return m.left == 0;
 }
 
 /* True: this block has heard of all ranks. All threads take part. */
@@ -170,7 +177,6 @@ INLINE const uint8_t *address_of(const tt_direct_params &p, uint64_t place, bool
 INLINE bool find_places(const tt_direct_params &p, meeting &m, patience waits, uint64_t epoch, bool &mapped)
 {
     tt_pad *own = p.pads[p.rank];
-    sync_block();
     if (block_index() == 0)
         tell_places(p, m, epoch);
     for (uint32_t k = thread_index(); k < p.ranks; k += block_threads()) {

@@ -4,6 +4,7 @@
  * leave when the host says so. */
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -262,6 +263,125 @@ Test(cuda_direct, calls_that_differ, .timeout = 60)
         cr_expect(rig->words[2].differs == 1 || rig->words[2].differs == 2);
         direct_rig_free(rig);
     }
+}
+
+enum { MOVED = 2 * TT_DIRECT_BLOCK * 16 };
+static _Alignas(64) uint8_t given[MOVED], got[MOVED];
+
+/* What rank 1 of two launches to have what rank 0 gives, where it is, by two blocks; or else by four parts. */
+static struct tt_direct_params move_in_place(struct direct_rig *rig)
+{
+    const struct tt_rect rect = { .count = MOVED, .sources = 1, .dsts = 3 };
+    struct tt_direct_params p = { .out = got,
+        .words = &rig->words[1],
+        .segment = MOVED / 4,
+        .part = MOVED / 4,
+        .way = TT_DIRECT_PADS,
+        .ranks = 2,
+        .rank = 1,
+        .maps = 1 };
+    memcpy(p.pads, rig->pads, sizeof p.pads);
+    cr_assert_not(tt_direct_set(&p, &rect, 1, 1));
+    return p;
+}
+
+static void run_block(const struct tt_direct_params *p, uint32_t block, uint32_t order)
+{
+    struct tt_dev_kernel found = { 0 };
+    cr_assert(tt_dev_kernel_find(tt_kernel_number(TT_KERNEL_DIRECT_MOVE, 0, 0), &found));
+    struct tt_emulated_launch launch = { found.function, p, 2, 1, TT_DIRECT_BLOCK, TT_EMULATE_FIBERS, order };
+    tt_emulate_block(&launch, block);
+}
+
+/* Both ranks have come to this epoch, and told where their buffers are. */
+static void come(struct tt_pad *pad, uint64_t epoch)
+{
+    for (int k = 0; k < 2; k++) {
+        pad->place[k][0] = tt_direct_place((uintptr_t)given);
+        pad->place[k][1] = tt_direct_place(0);
+        __atomic_store_n(&pad->placed[k], epoch, __ATOMIC_RELEASE);
+    }
+}
+
+static _Atomic bool has_begun, is_enough;
+
+static void *leave_and_stay(void *pad)
+{
+    atomic_store(&has_begun, true);
+    while (!atomic_load(&is_enough))
+        __atomic_xor_fetch(&((struct tt_pad *)pad)->is_left, 1, __ATOMIC_RELAXED);
+    return NULL;
+}
+
+/* The last of two blocks runs while the other one tells that it has left, and, for the sake of this test,
+ * takes that back: at any moment between the beginnings of its threads. All of them do the call, or none. */
+Test(cuda_direct, a_block_leaves_as_a_whole, .timeout = 60)
+{
+    enum { ROUNDS = 4000 };
+    struct direct_rig *rig = direct_rig_create(2, 0);
+    struct tt_direct_params p = move_in_place(rig);
+    struct tt_pad *pad = rig->pads[1];
+    pthread_t thread;
+    memset(given, 1, sizeof given);
+    come(pad, UINT64_MAX);
+    pad->flag[1][0] = UINT64_MAX;
+    cr_assert_eq(pthread_create(&thread, NULL, leave_and_stay, pad), 0);
+    while (!atomic_load(&has_begun))
+        ;
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        pad->blocks_over = 0;
+        memset(got, 0, sizeof got);
+        run_block(&p, 1, i % 2);
+        for (int at = MOVED / 2; at < MOVED; at += 16)
+            cr_assert_eq(got[at], got[MOVED / 2], "a part of it is done");
+    }
+    atomic_store(&is_enough, true);
+    pthread_join(thread, NULL);
+    direct_rig_free(rig);
+}
+
+static _Thread_local bool is_held;
+
+/* Where the second block polls, it is held up. */
+static void hold(void)
+{
+    if (is_held)
+        atomic_store(&has_begun, true);
+    while (is_held && !atomic_load(&is_enough))
+        usleep(100);
+}
+
+static void *run_second(void *params)
+{
+    is_held = true;
+    run_block(params, 1, 0);
+    return NULL;
+}
+
+/* The first block has left when the second one hears of all ranks and goes on where their buffers are, with
+ * other epochs than parts have: the host sees the kernel leave, which then waits until it is released. */
+Test(cuda_direct, blocks_that_part, .timeout = 60)
+{
+    static const struct tt_emulated_runtime runtime = { same_address, hold };
+    struct direct_rig *rig = direct_rig_create(2, 4);
+    struct tt_direct_params p = move_in_place(rig);
+    struct tt_direct_words *words = &rig->words[1];
+    pthread_t thread;
+    tt_emulate_for(&runtime);
+    cr_assert_eq(pthread_create(&thread, NULL, run_second, &p), 0);
+    while (!atomic_load(&has_begun))
+        usleep(100);
+    __atomic_store_n(&words->abort, TT_DIRECT_LEAVE, __ATOMIC_RELAXED);
+    run_block(&p, 0, 0);
+    cr_expect_eq(words->left, 0);
+    come(rig->pads[1], 5);
+    atomic_store(&is_enough, true);
+    while (__atomic_load_n(&words->left, __ATOMIC_ACQUIRE) == 0)
+        usleep(100);
+    cr_expect_geq(words->left, words->begun, "begun %d", (int)words->begun);
+    __atomic_store_n(&words->abort, TT_DIRECT_RELEASED, __ATOMIC_RELEASE);
+    pthread_join(thread, NULL);
+    direct_rig_free(rig);
 }
 
 /* --- What is sent and received. */
