@@ -21,7 +21,7 @@
 #include "base/wait.h"
 #include "transports/arena.h"
 
-enum { LEAVE_MS = 1000, GONE_MS = 1000, NAMED = 64 };
+enum { LEAVE_MS = 10000, GONE_MS = 1000, NAMED = 64 };
 
 static struct tt_spin *spin_of(struct tt_meeting *meeting)
 {

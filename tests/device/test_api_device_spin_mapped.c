@@ -456,7 +456,7 @@ Test(api_device_spin_mapped, groups)
 /* --- The end: who has its stream back frees at once what others' kernels were reading. A root reads for long
  * what the others have only to give. */
 
-enum { LARGE = 4 << 20 };
+enum { LARGE = 1 << 20 };
 
 static void reduce(const struct desk *k, const void *from, void *to, size_t bytes)
 {
