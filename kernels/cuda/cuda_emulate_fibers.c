@@ -8,9 +8,14 @@
  * Threads begin in the order that the launch says. Fibers keep it, for each has begun with the next thread,
  * but where it is drawn: then those that wait are shuffled before each turn. The first one in the order that
  * can go on does, so a warp runs ahead of the others as far as barriers of the block let it: if all were in
- * step, a barrier that is missing would do no harm. */
+ * step, a barrier that is missing would do no harm.
+ *
+ * A thread of the system keeps its stacks for its next block: a new one costs a page fault for each page,
+ * which is more than what a small block computes. Not under sanitizers, which tell an old frame by its
+ * stack. */
 #include "kernels/cuda/cuda_emulate_block.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -56,9 +61,12 @@ struct turns {
     uint8_t is_over[TT_BLOCK_MOST];
     struct fiber *fiber_of[TT_BLOCK_MOST]; /* of each thread that has begun */
     struct place scheduler;
-    struct fiber fibers[TT_BLOCK_MOST]; /* those that have begun; the rest are not even cleared */
+    /* What follows is not cleared for each block. */
+    uint32_t stacks; /* the fibers that have one */
+    struct fiber fibers[TT_BLOCK_MOST]; /* those that have begun */
 };
 static __thread struct turns *turns;
+static pthread_key_t kept; /* by a thread, from block to block */
 
 /* Returns when somebody goes back `from` here. */
 static void go(struct place *from, struct place *to)
@@ -141,7 +149,10 @@ static void begin_fiber(struct turns *t)
     t->turn[t->fiber_count] = t->fiber_count;
     struct fiber *f = &t->fibers[t->fiber_count++];
     f->at.jumps = false;
-    f->stack = malloc(STACK_BYTES);
+    if (t->fiber_count > t->stacks) {
+        f->stack = malloc(STACK_BYTES);
+        t->stacks++;
+    }
     tt_emulated_demand(f->stack != NULL && getcontext(&f->at.context) == 0, "no memory for a stack");
     f->at.context.uc_stack.ss_sp = f->stack;
     f->at.context.uc_stack.ss_size = STACK_BYTES;
@@ -206,12 +217,43 @@ static enum turn take_turns(struct turns *t)
     return turn;
 }
 
+static void free_turns(void *thing)
+{
+    struct turns *t = thing;
+    for (uint32_t i = 0; i < t->stacks; i++)
+        free(t->fibers[i].stack);
+    free(t);
+}
+
+static void make_key(void)
+{
+    tt_emulated_demand(pthread_key_create(&kept, free_turns) == 0, "no key for what a thread keeps");
+}
+
+static struct turns *begin_turns(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_key);
+    struct turns *t = pthread_getspecific(kept);
+    if (t == NULL) {
+        t = malloc(sizeof *t);
+        tt_emulated_demand(t != NULL, "no memory for its threads");
+        t->stacks = 0;
+    }
+    memset(t, 0, offsetof(struct turns, stacks));
+    return t;
+}
+
+static void end_turns(struct turns *t)
+{
+    if (!JUMPS || pthread_setspecific(kept, t) != 0)
+        free_turns(t);
+}
+
 void tt_emulate_fibers(struct tt_emulated_block *block)
 {
     struct tt_wait wait;
-    struct turns *t = malloc(sizeof *t);
-    tt_emulated_demand(t != NULL, "no memory for its threads");
-    memset(t, 0, offsetof(struct turns, fibers));
+    struct turns *t = begin_turns();
     block->sync = sync_fibers;
     block->pause = pause_fiber;
     tt_emulated_block = block;
@@ -228,9 +270,7 @@ void tt_emulate_fibers(struct tt_emulated_block *block)
         else
             tt_wait_awake(&wait);
     }
-    for (uint32_t i = 0; i < t->fiber_count; i++)
-        free(t->fibers[i].stack);
-    free(t);
+    end_turns(t);
     turns = NULL;
     tt_emulated_block = NULL;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* stub_launch.c: kernels. A block has a thread of its own and a place on a multiprocessor, of which there
  * are sms times blocks_per_sm; it keeps its place until it has ended, so a kernel that waits for one that
- * finds no place waits for ever. What blocks compute is not the stub's: tests, or the emulated kernels, say
- * it.
+ * finds no place waits for ever. Its thread then waits for another block, because a new one for each was
+ * most of what a small kernel took. What blocks compute is not the stub's: tests, or the emulated kernels,
+ * say it.
  *
  * Addresses of device memory among a kernel's parameters are replaced by the stub's own (stub_memory.c):
  * any aligned word of them that is such an address. What a kernel reads from memory it gives to
@@ -12,6 +13,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "stub_internal.h"
 
@@ -66,12 +68,21 @@ struct block {
     int *running; /* blocks of this launch, with the lock held */
 };
 
-static void *block_run(void *argument)
+/* A thread that runs blocks, one after the other. */
+struct hand {
+    struct block block;
+    bool works;
+    pthread_cond_t wake;
+    struct hand *next; /* of those that are idle */
+};
+static struct hand *idle; /* with the lock held: the last one first, whose memory the caches have */
+static pid_t idle_in; /* the process that has those threads; a child has none of them */
+
+/* With the lock held; it is open while the block runs. */
+static void run(const struct block *block)
 {
-    struct block *block = argument;
     struct stub_device *device = block->device;
     runs_on = device;
-    pthread_mutex_lock(&tt_stub_runtime.lock);
     tt_stub_context_enter(device);
     pthread_mutex_unlock(&tt_stub_runtime.lock);
     kernels->run(block->launch, block->index);
@@ -80,9 +91,41 @@ static void *block_run(void *argument)
     device->places_taken -= block->places;
     --*block->running;
     pthread_cond_broadcast(&tt_stub_runtime.changed);
-    pthread_mutex_unlock(&tt_stub_runtime.lock);
-    free(block);
+}
+
+static void *hand_run(void *argument)
+{
+    struct hand *hand = argument;
+    pthread_mutex_lock(&tt_stub_runtime.lock);
+    for (;;) {
+        run(&hand->block);
+        hand->works = false;
+        hand->next = idle;
+        idle = hand;
+        while (!hand->works)
+            pthread_cond_wait(&hand->wake, &tt_stub_runtime.lock);
+    }
     return NULL;
+}
+
+/* With the lock held. */
+static void begin(const struct block *block)
+{
+    if (idle_in != getpid())
+        idle = NULL;
+    idle_in = getpid();
+    struct hand *hand = idle;
+    if (hand == NULL) {
+        hand = tt_stub_new(sizeof *hand);
+        *hand = (struct hand){ .block = *block, .works = true };
+        pthread_cond_init(&hand->wake, NULL);
+        tt_stub_thread_start(hand_run, hand);
+        return;
+    }
+    idle = hand->next;
+    hand->block = *block;
+    hand->works = true;
+    pthread_cond_signal(&hand->wake);
 }
 
 /* False: a parameter is an address of pinned memory by which devices do not know it. */
@@ -116,9 +159,7 @@ void tt_stub_launch_run(const struct tt_dev_launch *launch, struct stub_device *
             pthread_cond_wait(&tt_stub_runtime.changed, &tt_stub_runtime.lock);
         device->places_taken += places;
         running++;
-        struct block *block = tt_stub_new(sizeof *block);
-        *block = (struct block){ device, &own, i, places, &running };
-        tt_stub_thread_start(block_run, block);
+        begin(&(struct block){ device, &own, i, places, &running });
     }
     while (running > 0)
         pthread_cond_wait(&tt_stub_runtime.changed, &tt_stub_runtime.lock);
