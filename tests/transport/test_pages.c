@@ -4,7 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "transports/pages.h"
 
 enum { HUGE = 2 << 20, BYTES = 4 * HUGE };
@@ -39,6 +42,27 @@ Test(pages, small_ones_are_never_huge)
     }
 }
 
+static int64_t best_read_ns(uint8_t *from)
+{
+    static uint8_t to[TT_PAGES_LEAST];
+    struct iovec local = { to, sizeof to }, remote = { from, sizeof to };
+    int64_t best = INT64_MAX;
+    for (int i = 0; i < 100; i++) {
+        int64_t began = tt_now_ns();
+        cr_assert_eq(process_vm_readv(getpid(), &local, 1, &remote, 1, 0), (ssize_t)sizeof to);
+        int64_t took = tt_now_ns() - began;
+        best = took < best ? took : best;
+    }
+    return best;
+}
+
+/* Newer processors and kernels look up small pages fast, too: 0.8 of the time was seen. Clearly so, for the
+ * test is about machines where it is less than two thirds. */
+static bool is_clearly_faster(uint8_t *huge)
+{
+    return 2 * best_read_ns(huge) < best_read_ns(area(MADV_NOHUGEPAGE));
+}
+
 Test(pages, both_ways_agree)
 {
     uint8_t *memory = area(MADV_HUGEPAGE);
@@ -46,6 +70,8 @@ Test(pages, both_ways_agree)
     cr_assert(told != NULL && timed != NULL);
     if (count_huge(told, memory, 4) < 4)
         cr_skip_test("the system gives no huge pages, or does not tell");
+    if (!is_clearly_faster(memory))
+        cr_skip_test("what lies on huge pages is not read in half the time here");
     int huge = 0;
     for (int tries = 0; huge < 4 && tries < 20; tries++) { /* a busy machine disturbs the clock */
         tt_pages_close(timed);
