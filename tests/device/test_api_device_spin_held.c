@@ -28,16 +28,32 @@ static bool advance_late(struct tt_meeting *meeting, const struct tt_gate *gate,
     return slow.advance(meeting, gate, signature);
 }
 
+/* The sum of the ranks' numbers, from 1 on; returns when the stream is through. */
+static void sum_ranks(struct local_desk *d)
+{
+    int32_t given = d->me->rank + 1;
+    local_give(d, GIVEN, &given, sizeof given);
+    ranks_ok(d->me,
+        tutti_all_reduce(d->areas[GIVEN], d->areas[GOT], 1, TUTTI_INT32, TUTTI_SUM, d->comm, local_on(d)),
+        "all_reduce");
+    local_drains(d);
+}
+
+static void has_sum(struct local_desk *d)
+{
+    int32_t got;
+    memcpy(&got, local_take(d, GOT, sizeof got), sizeof got);
+    ranks_expect(d->me, got == N * (N + 1) / 2, "the sum is %d", got);
+}
+
 static void leave_at_once(struct ranks_me *me)
 {
     for (int round = 0; round < 2 * N; round++) {
         struct local_desk d;
-        int32_t given = me->rank + 1, got;
         _Atomic int *destroyed = (_Atomic int *)me->shared + round;
         ranks_at(me, "rank %d is held, step %d", round / 2, round % 2);
         if (!spin_sit_down(me, &d, SPIN_LONG_MS))
             return;
-        local_give(&d, GIVEN, &given, sizeof given);
         if (me->rank == round / 2) {
             struct tt_meeting *meeting = &spin_of(d.comm)->meeting;
             slow.told = round % 2;
@@ -46,12 +62,8 @@ static void leave_at_once(struct ranks_me *me)
             meeting->advance = advance_late;
         }
         ranks_meet(me);
-        ranks_ok(me,
-            tutti_all_reduce(d.areas[GIVEN], d.areas[GOT], 1, TUTTI_INT32, TUTTI_SUM, d.comm, local_on(&d)),
-            "all_reduce");
-        local_drains(&d);
-        memcpy(&got, local_take(&d, GOT, sizeof got), sizeof got);
-        ranks_expect(me, got == N * (N + 1) / 2, "the sum is %d", got);
+        sum_ranks(&d);
+        has_sum(&d);
         ranks_ok(me, tutti_comm_state(d.comm), "the end of the call");
         spin_get_up(&d);
         atomic_fetch_add(destroyed, 1);
@@ -94,12 +106,10 @@ static void abort_at_once(struct ranks_me *me)
 {
     for (int round = 0; round < 4; round++) {
         struct local_desk d;
-        int32_t given = me->rank + 1, got;
         _Atomic int *aborted = (_Atomic int *)me->shared + round;
         ranks_at(me, "round %d", round);
         if (!spin_sit_down(me, &d, SPIN_LONG_MS))
             return;
-        local_give(&d, GIVEN, &given, sizeof given);
         struct tt_meeting *meeting = &spin_of(d.comm)->meeting;
         slow.destroyed = aborted;
         slow.advance = meeting->advance;
@@ -107,17 +117,13 @@ static void abort_at_once(struct ranks_me *me)
         ranks_meet(me);
         if (me->rank == 2)
             ranks_sleep_us(200000); /* longer than who waits leaves the others alone */
-        ranks_ok(me,
-            tutti_all_reduce(d.areas[GIVEN], d.areas[GOT], 1, TUTTI_INT32, TUTTI_SUM, d.comm, local_on(&d)),
-            "all_reduce");
-        local_drains(&d);
+        sum_ranks(&d);
         if (me->rank == 0) {
             ranks_ok(me, tutti_comm_abort_local(d.comm), "abort_local");
             atomic_store(aborted, 1);
         }
         ranks_meet(me);
-        memcpy(&got, local_take(&d, GOT, sizeof got), sizeof got);
-        ranks_expect(me, got == N * (N + 1) / 2, "the sum is %d", got);
+        has_sum(&d);
         ranks_sleep_us(100000);
         ranks_expect(
             me, me->rank == 0 || tutti_comm_state(d.comm) == TUTTI_OK, "%s", tutti_get_last_error(d.comm));
@@ -132,10 +138,8 @@ static void abort_before_the_worker_comes(struct ranks_me *me)
 {
     const bool *held = me->context;
     struct local_desk d;
-    int32_t given = me->rank + 1, got;
     if (!spin_sit_down(me, &d, SPIN_LONG_MS))
         return;
-    local_give(&d, GIVEN, &given, sizeof given);
     struct tt_meeting *meeting = &spin_of(d.comm)->meeting;
     slow.destroyed = me->shared;
     slow.idle = 0;
@@ -145,17 +149,13 @@ static void abort_before_the_worker_comes(struct ranks_me *me)
     if (me->rank == 1 && *held)
         meeting->advance = advance_long_after;
     ranks_meet(me);
-    ranks_ok(me,
-        tutti_all_reduce(d.areas[GIVEN], d.areas[GOT], 1, TUTTI_INT32, TUTTI_SUM, d.comm, local_on(&d)),
-        "all_reduce");
-    local_drains(&d);
+    sum_ranks(&d);
     ranks_meet(me);
     if (me->rank == 0) {
         ranks_ok(me, tutti_comm_abort_local(d.comm), "abort_local");
         atomic_store(slow.destroyed, 1);
     }
-    memcpy(&got, local_take(&d, GOT, sizeof got), sizeof got);
-    ranks_expect(me, got == N * (N + 1) / 2, "the sum is %d", got);
+    has_sum(&d);
     if (me->rank > 0)
         ranks_ok(me, tutti_comm_flush(d.comm, SPIN_LONG_MS), "flush");
     ranks_expect(
