@@ -271,7 +271,9 @@ static tutti_status inspect_peers(struct tt_pending *p)
     }
     bool before = p->missed; /* a kernel may have ended the call since the last poll: one more decides */
     p->missed = false;
-    for (int peer = 0; peer < p->call.comm->n && !p->missed && !tt_exec_is_served(op); peer++) {
+    if (tt_exec_is_served(op))
+        return TUTTI_OK;
+    for (int peer = 0; peer < p->call.comm->n && !p->missed; peer++) {
         if (peer == p->call.comm->rank)
             continue;
         enum tt_peer_state state = control->peer_state(op->endpoint, peer, &place);

@@ -268,7 +268,7 @@ Test(cuda_direct, calls_that_differ, .timeout = 60)
 enum { MOVED = 2 * TT_DIRECT_BLOCK * 16 };
 static _Alignas(64) uint8_t given[MOVED], got[MOVED];
 
-/* What rank 1 of two launches to have what rank 0 gives, where it is, by two blocks; or else by four parts. */
+/* What rank 1 of two launches to have what rank 0 gives, where it is, by two blocks; else by four parts. */
 static struct tt_direct_params move_in_place(struct direct_rig *rig)
 {
     const struct tt_rect rect = { .count = MOVED, .sources = 1, .dsts = 3 };
