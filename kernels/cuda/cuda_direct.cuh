@@ -506,7 +506,7 @@ KERNEL void AT_MOST_THREADS(TT_DIRECT_BLOCK) direct_kernel(const PARAMS tt_direc
     enum { MAPS = Operations::MOVES || sizeof(typename Number::element) > 1 }; /* as tt_direct_maps says */
     SHARED(meeting, m);
     uint64_t epoch = begin_direct(p);
-    patience waits{ epoch, p.signature, 0, !begin_meetings(p, m) };
+    patience waits{ epoch, p.signature, 0, begin_meetings(p, m) };
     const bool maps = MAPS && p.maps != 0;
     if (maps) {
         bool mapped = false;

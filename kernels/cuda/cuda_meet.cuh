@@ -99,19 +99,15 @@ struct meeting {
     uint8_t missed[TT_FUSED_RANKS];
     const uint8_t *source[TT_FUSED_RANKS], *result[TT_FUSED_RANKS]; /* MAPPED */
     uint32_t stays; /* of the first block: the host has not told it to leave */
-    uint32_t left; /* a kernel of this rank, or another block of this one, had when the block began */
 };
 
-/* False: the block has nothing to do but to count on. One thread looks for all of them: another block may
- * leave at this moment, and all threads have to be at the same meetings. */
+/* True: the block is to leave, as a kernel of this rank, or another block of this one, has done. That may
+ * happen at this moment, so threads tell each other, for all have to be at the same meetings. */
 INLINE bool begin_meetings(const tt_direct_params &p, meeting &m)
 {
     for (uint32_t k = thread_index(); k < TT_FUSED_RANKS; k += block_threads())
         m.missed[k] = 0;
-    if (thread_index() == 0)
-        m.left = load_relaxed(&p.pads[p.rank]->is_left);
-    sync_block();
-    return m.left == 0;
+    return any_in_block(load_relaxed(&p.pads[p.rank]->is_left) != 0);
 }
 
 /* True: this block has heard of all ranks. All threads take part. */

@@ -75,6 +75,11 @@ INLINE void sync_block()
 {
     __syncthreads();
 }
+/* The same for all threads of the block, which all take part: whether it is so for some of them. */
+INLINE bool any_in_block(bool is_so)
+{
+    return __syncthreads_or(is_so) != 0;
+}
 INLINE void sync_warp()
 {
     __syncwarp();
@@ -355,6 +360,18 @@ INLINE uint32_t load_shared(const uint32_t *from)
 INLINE void store_shared(uint32_t *to, uint32_t value)
 {
     store_relaxed(to, value);
+}
+INLINE bool any_in_block(bool is_so)
+{
+    SHARED(uint32_t, any);
+    sync_block(); /* the last answer has been read */
+    if (thread_index() == 0)
+        store_shared(&any, 0);
+    sync_block();
+    if (is_so)
+        store_shared(&any, 1);
+    sync_block();
+    return load_shared(&any) != 0;
 }
 INLINE void fence_system()
 {
