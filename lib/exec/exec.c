@@ -490,6 +490,8 @@ static int32_t lacks(const struct tt_op *op, const struct tt_slice *slice, uint3
 {
     const struct tt_step *step = &op->schedule->steps[unit];
     struct tt_view like = tt_exec_view(op, slice, step->dst_buffer, step->dst_chunk, step->nchunks);
+    if (tt_exec_may_stand(op, slice, unit)) /* whoever asks for a slice decides that it is one */
+        return step->peer;
     for (int i = 0; i < step->fold_count; i++) {
         struct tt_arrival a;
         struct tt_link *link = tt_exec_link(op, step[i].peer);

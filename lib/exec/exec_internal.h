@@ -146,6 +146,12 @@ void tt_exec_offer(const struct tt_op *op, const struct tt_slice *slice, const s
     struct tt_message *message);
 void tt_exec_offered(struct tt_op *op, const struct tt_slice *slice, const struct tt_active *active,
     const struct tt_message *message);
+/* True if the message of this step's first slice, which this is, may stand for all of them. */
+static inline bool tt_exec_may_stand(const struct tt_op *op, const struct tt_slice *slice, uint32_t step)
+{
+    return op->policy.wholes && slice->index == 0 && op->policy.whole[step] &&
+           op->progress.whole_waits[step] == 0;
+}
 /* True if a step's message may still turn out to be one for its whole chunk. */
 static inline bool tt_exec_is_offered(const struct tt_op *op, const struct tt_active *active)
 {

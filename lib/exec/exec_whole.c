@@ -50,12 +50,6 @@ void tt_exec_start_whole(struct tt_op *op)
     memcpy(op->progress.whole_waits, op->order.opening, s->nsteps * sizeof *op->order.opening);
 }
 
-/* True if the first slice of this step may stand for all. */
-static bool may_stand(const struct tt_op *op, const struct tt_slice *slice, uint32_t step)
-{
-    return slice->index == 0 && op->policy.whole[step] && op->progress.whole_waits[step] == 0;
-}
-
 /* All slices of this step are done: what waits for it waits in none. */
 static void came(struct tt_op *op, uint32_t step)
 {
@@ -77,7 +71,7 @@ void tt_exec_offer(const struct tt_op *op, const struct tt_slice *slice, const s
 {
     const struct tt_step *step = &op->schedule->steps[active->step];
     struct tt_link *link = tt_exec_link(op, step->peer);
-    if (!op->policy.wholes || link->ops->give == NULL || !may_stand(op, slice, active->step))
+    if (link->ops->give == NULL || !tt_exec_may_stand(op, slice, active->step))
         return;
     message->whole = bytes_of(op, step->src_chunk);
     message->halves = !op->policy.busy;
@@ -146,7 +140,7 @@ enum tt_whole tt_exec_take(struct tt_op *op, const struct tt_slice *slice, const
             link->ops->release(link, number);
         return TT_WHOLE_DONE;
     }
-    if (link->ops->take == NULL || !may_stand(op, slice, active->step))
+    if (link->ops->take == NULL || !tt_exec_may_stand(op, slice, active->step))
         return TT_WHOLE_NOT;
     struct tt_view first = tt_exec_view(op, slice, step->dst_buffer, step->dst_chunk, 1);
     enum tt_whole now =
