@@ -135,6 +135,43 @@ Test(slow_calls, a_group_says_it_once)
     all_said(LATE);
 }
 
+/* Each start of a program is a call anew. */
+static void start_late(struct ranks_me *me)
+{
+    const bool *on_stream = me->context;
+    tutti_config config = { .size = sizeof config, .name = "the trainer", .timeout_ms = -1 };
+    tutti_comm *comm = ranks_join(me, &config);
+    tutti_stream on = tutti_no_stream();
+    tutti_program *program = NULL;
+    int64_t value = 1;
+    if (comm == NULL || (*on_stream && !ranks_ok(me, tutti_stream_create(&on), "tutti_stream_create")))
+        return;
+    ranks_ok(me, tutti_group_start(), "group_start");
+    ranks_ok(me, sum(comm, &value, on), "all_reduce");
+    ranks_ok(me, tutti_group_keep(&program), "group_keep");
+    for (int start = 0; start < 2; start++) {
+        char words[sizeof all_reduce_words + 16];
+        snprintf(words, sizeof words, "WARN|operation %d, |not called yet by rank 2", start);
+        if (me->rank == LATE)
+            await_lines(me, words);
+        ranks_ok(me, tutti_program_start(program), "program_start");
+        ranks_ok(me, tutti_comm_flush(comm, -1), "flush");
+        ranks_meet(me);
+    }
+    ranks_ok(me, tutti_program_destroy(program), "program_destroy");
+    ranks_part(me, comm);
+}
+
+Test(slow_calls, each_start_of_a_program_says_it)
+{
+    static const bool ways[] = { false, true };
+    for (int i = 0; i < 2; i++) {
+        log_to_file("200");
+        ranks_run(&(struct ranks_plan){ .n = N, .run = start_late, .context = &ways[i] });
+        all_said(2 * LATE);
+    }
+}
+
 /* With a deadline, which tells in the end, it is info; and 0 is never. */
 static void come_late_in_silence(struct ranks_me *me)
 {
