@@ -250,11 +250,29 @@ Test(api_graph_ends, refusals)
     graph_run({ "queues=8", 2, RANKS_PROCESSES, refuse, NULL, 0 });
 }
 
-/* A replay that is reached while a call that no stream orders is under way. */
-static void *open_soon(void *word)
+/* How many calls the communicator has had: a line each. */
+static int count_calls(const struct graph_rig *rig)
 {
+    static char text[64 << 10];
+    int lines = 0;
+    tutti_query(rig->comm, "recorder", text, sizeof text);
+    for (const char *at = text; (at = strchr(at, '\n')) != NULL; at++)
+        lines++;
+    return lines;
+}
+
+/* A replay that is reached while a call that no stream orders is under way. */
+struct opening {
+    const struct graph_rig *rig;
+    int calls; /* before that one */
+};
+static void *open_during_a_call(void *of)
+{
+    const struct opening *o = of;
+    for (int ms = 0; ms < TRIES && count_calls(o->rig) == o->calls; ms++)
+        ranks_sleep_us(1000);
     ranks_sleep_us(50000);
-    __atomic_store_n((uint32_t *)word, 1, __ATOMIC_RELEASE);
+    __atomic_store_n(o->rig->word, 1, __ATOMIC_RELEASE);
     return NULL;
 }
 
@@ -294,7 +312,8 @@ static void overlap(struct ranks_me *me)
     if (me->rank == 0) {
         graph_fine(&rig, rig.dev->wait_word(rig.streams[0], rig.word, 1));
         graph_fine(&rig, rig.dev->graph.launch(runnable, rig.streams[0]));
-        pthread_create(&thread, NULL, open_soon, rig.word);
+        struct opening opening = { &rig, count_calls(&rig) };
+        pthread_create(&thread, NULL, open_during_a_call, &opening);
         tutti_status status = call_meanwhile(&rig, expected->other, another);
         ranks_expect(me, status == TUTTI_INVALID_USAGE, "status %d", status);
         pthread_join(thread, NULL);
