@@ -498,7 +498,7 @@ INLINE bool run_part(
  * left the next ones only count on.
  * PTX of direct_kernel: ld.relaxed.sys.global.v2.u64 st.relaxed.sys.global.v2.u64 ld.relaxed.sys.global.u64
  * PTX of direct_kernel: ld.global.v4.u32 st.global.v4.u32 ld.acquire.sys.global.u64 bar.sync
- * PTX of direct_kernel: atom.acq_rel.gpu.global.add.u32 st.release.sys.global.u64
+ * PTX of direct_kernel: atom.acq_rel.gpu.global.add.u32 st.release.sys.global.u64 bar.red.or.pred
  * PTX of direct_kernelI14float32_number: fence.sc.sys */
 template <class Number, class Operations, bool releases>
 KERNEL void AT_MOST_THREADS(TT_DIRECT_BLOCK) direct_kernel(const PARAMS tt_direct_params p)

@@ -30,6 +30,16 @@ template <uint32_t missing> KERNEL void AT_MOST_THREADS(1024) probe_exchange(tt_
     p.result[grid_index()] = sum;
 }
 
+/* PTX of probe_any: bar.red.or.pred */
+KERNEL void AT_MOST_THREADS(1024) probe_any(tt_probe_params p)
+{
+    const uint32_t asked[3] = { 0, block_threads(), block_threads() - 1 };
+    uint32_t answers = 0;
+    for (uint32_t round = 0; round < 3; round++)
+        answers |= static_cast<uint32_t>(any_in_block(thread_index() == asked[round])) << round;
+    p.result[grid_index()] = answers;
+}
+
 /* PTX of probe_hand_over: ld.acquire.sys.global.u32 ld.global.v4.u32 st.global.v4.u32
  * PTX of probe_hand_overILb1: st.release.sys.global.u32 */
 template <bool releases> KERNEL void probe_hand_over(tt_probe_params p)
@@ -114,6 +124,7 @@ const void *const tt_probe_list_apart = KERNEL_FUNCTION(tt_direct_list_params, l
 const void *const tt_probe_exchange = KERNEL_FUNCTION(tt_probe_params, probe_exchange<0>);
 const void *const tt_probe_exchange_unwritten = KERNEL_FUNCTION(tt_probe_params, probe_exchange<1>);
 const void *const tt_probe_exchange_overwritten = KERNEL_FUNCTION(tt_probe_params, probe_exchange<2>);
+const void *const tt_probe_any = KERNEL_FUNCTION(tt_probe_params, probe_any);
 const void *const tt_probe_hand_over = KERNEL_FUNCTION(tt_probe_params, probe_hand_over<true>);
 const void *const tt_probe_hand_over_relaxed = KERNEL_FUNCTION(tt_probe_params, probe_hand_over<false>);
 const void *const tt_probe_count = KERNEL_FUNCTION(tt_probe_params, probe_count);

@@ -25,6 +25,9 @@ struct tt_probe_params {
 extern const void *const tt_probe_exchange;
 extern const void *const tt_probe_exchange_unwritten;
 extern const void *const tt_probe_exchange_overwritten;
+/* In each of three rounds the threads of a block ask whether it is so for some of them: for the first one,
+ * for none, for the last one. Bit r of the result is the answer of round r. */
+extern const void *const tt_probe_any;
 /* Block 0 writes 16 bytes of data and lets block 1 see it by a flag; block 1 adds them up in its results.
  * The second one forgets to release. */
 extern const void *const tt_probe_hand_over;

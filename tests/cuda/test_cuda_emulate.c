@@ -53,6 +53,18 @@ Test(cuda_emulate, threads_of_a_block_exchange)
         }
 }
 
+Test(cuda_emulate, threads_of_a_block_ask_each_other)
+{
+    static const uint32_t blocks[] = { 1, 2, 33, 1024 };
+    for (int way = 0; way < WAYS; way++)
+        for (size_t b = 0; b < sizeof blocks / sizeof blocks[0]; b++) {
+            struct tt_emulated_launch launch = probe(tt_probe_any, 2, blocks[b], way);
+            tt_emulate_grid(&launch);
+            for (uint32_t i = 0; i < 2 * blocks[b]; i++)
+                cr_assert_eq(result[i], 5, "way %d, thread %u of %u has %u", way, i, blocks[b], result[i]);
+        }
+}
+
 /* A kernel that lacks a barrier has wrong results in some order, whichever thread each one reads from. In one
  * order alone it may be right: where each reads what the one before it wrote, in ascending order. */
 Test(cuda_emulate, a_missing_barrier_is_found)
