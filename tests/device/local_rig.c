@@ -114,6 +114,21 @@ void local_drains(const struct local_desk *d)
     ranks_expect(d->me, error == TT_DEV_OK, "the stream is not through");
 }
 
+void *local_capture(const struct local_desk *d, tutti_status (*call)(const struct local_desk *d))
+{
+    void *graph = NULL, *runnable = NULL;
+    ranks_meet(d->me); /* what another thread does meanwhile would break it */
+    local_fine(d, d->dev->graph.capture_begin(d->stream));
+    ranks_ok(d->me, call(d), "captured");
+    local_fine(d, d->dev->graph.capture_end(d->stream, &graph));
+    ranks_meet(d->me);
+    local_fine(d, d->dev->graph.instantiate(graph, &runnable));
+    local_fine(d, d->dev->graph.destroy(graph));
+    local_fine(d, d->dev->graph.launch(runnable, d->stream));
+    local_settle(d);
+    return runnable;
+}
+
 double local_price(struct ranks_me *me, const tutti_comm *comm, const char *question)
 {
     char text[64] = "", *end = text;

@@ -30,6 +30,8 @@ bool local_sit_down(struct ranks_me *me, struct local_desk *d, int64_t timeout_m
 tutti_comm *local_join(struct ranks_me *me, const char *more, int64_t timeout_ms);
 /* From now on its calls wait no longer than this: who connects it may take longer, on a busy machine. */
 void local_hurry(const tutti_comm *comm, int64_t timeout_ms);
+/* Captures this call, while all ranks do, or meet as often, and launches it once. Returns what was. */
+void *local_capture(const struct local_desk *d, tutti_status (*call)(const struct local_desk *d));
 /* The predicted microseconds of a call, as tutti_query tells them; 0, and a failure, if it does not. */
 double local_price(struct ranks_me *me, const tutti_comm *comm, const char *question);
 void local_run_threads(const char *stub, int n, ranks_fn run);

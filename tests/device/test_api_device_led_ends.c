@@ -219,25 +219,12 @@ Test(api_device_led_ends, kills_of_processes_of_two_ranks)
 
 /* --- Graphs */
 
-static void *capture(const struct local_desk *d)
-{
-    void *graph = NULL, *runnable = NULL;
-    ranks_meet(d->me); /* what another thread does meanwhile would break it */
-    local_fine(d, d->dev->graph.capture_begin(d->stream));
-    ranks_ok(d->me, sum(d), "captured");
-    local_fine(d, d->dev->graph.capture_end(d->stream, &graph));
-    local_fine(d, d->dev->graph.instantiate(graph, &runnable));
-    local_fine(d, d->dev->graph.destroy(graph));
-    local_fine(d, d->dev->graph.launch(runnable, d->stream));
-    local_settle(d);
-    return runnable;
-}
-
 /* What another rank captures, this one calls. */
 static void *call_beside(const struct local_desk *d)
 {
     ranks_meet(d->me);
     ranks_ok(d->me, sum(d), "called");
+    ranks_meet(d->me); /* as in local_capture */
     local_settle(d);
     return NULL;
 }
@@ -269,7 +256,7 @@ static void replay_to_the_end(struct ranks_me *me)
             ranks_at(me, "%s, rank %d first", ends[k].name, first);
             if (!led_sit_down(me, &d, LED_LONG_MS))
                 return;
-            void *runnable = capture(&d);
+            void *runnable = local_capture(&d, sum);
             memset(led_cell(&d), POISON, COUNT * 4);
             ranks_meet(me);
             if (me->rank != first && first >= 0)
@@ -303,7 +290,7 @@ static void lead_again(struct ranks_me *me)
     if (!led_sit_down(me, &d, LED_LONG_MS))
         return;
     const uint8_t *cell = led_cell(&d);
-    void *runnable = led_leads(&d) ? capture(&d) : call_beside(&d);
+    void *runnable = led_leads(&d) ? local_capture(&d, sum) : call_beside(&d);
     ranks_ok(me, tutti_comm_destroy(d.comm), "tutti_comm_destroy");
     ranks_meet(me);
     if (!led_sit_down(me, &next, LED_LONG_MS))

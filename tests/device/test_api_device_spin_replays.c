@@ -18,28 +18,13 @@ static tutti_status sum(const struct local_desk *d)
         d->areas[GIVEN], d->areas[GOT], COUNT, TUTTI_INT32, TUTTI_SUM, d->comm, local_on(d));
 }
 
-static void *capture(const struct local_desk *d)
-{
-    void *graph = NULL, *runnable = NULL;
-    ranks_meet(d->me); /* what another thread does meanwhile would break it */
-    local_fine(d, d->dev->graph.capture_begin(d->stream));
-    ranks_ok(d->me, sum(d), "captured");
-    local_fine(d, d->dev->graph.capture_end(d->stream, &graph));
-    ranks_meet(d->me);
-    local_fine(d, d->dev->graph.instantiate(graph, &runnable));
-    local_fine(d, d->dev->graph.destroy(graph));
-    local_fine(d, d->dev->graph.launch(runnable, d->stream));
-    local_settle(d);
-    return runnable;
-}
-
 /* Of replays no worker knows: a rank that does not launch its own is named all the same. */
 static void replay_alone(struct ranks_me *me)
 {
     struct local_desk d;
     if (!spin_sit_down(me, &d, SPIN_LONG_MS))
         return;
-    void *runnable = capture(&d);
+    void *runnable = local_capture(&d, sum);
     local_hurry(d.comm, SHORT_MS);
     ranks_meet(me);
     if (me->rank != 1)
@@ -59,7 +44,7 @@ static void replay_and_call(struct ranks_me *me)
     struct local_desk d;
     if (!spin_sit_down(me, &d, SPIN_LONG_MS))
         return;
-    void *runnable = capture(&d);
+    void *runnable = local_capture(&d, sum);
     local_hurry(d.comm, 4 * SHORT_MS);
     ranks_meet(me);
     if (me->rank != 1)
@@ -82,7 +67,7 @@ static void replay_and_die(struct ranks_me *me)
     struct local_desk d;
     if (!spin_sit_down(me, &d, SPIN_LONG_MS))
         return;
-    void *runnable = capture(&d);
+    void *runnable = local_capture(&d, sum);
     ranks_meet(me);
     if (me->rank == 1)
         raise(SIGKILL);
@@ -113,7 +98,7 @@ static void replay_to_the_end(struct ranks_me *me)
             ranks_at(me, "%s, rank %d first", fails ? "aborted" : "destroyed", first);
             if (!spin_sit_down(me, &d, SPIN_LONG_MS))
                 return;
-            void *runnable = capture(&d);
+            void *runnable = local_capture(&d, sum);
             ranks_meet(me);
             if (fails && ends)
                 ranks_ok(me, tutti_comm_abort(d.comm), "tutti_comm_abort");
