@@ -13,7 +13,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "stub_internal.h"
 
@@ -76,7 +75,6 @@ struct hand {
     struct hand *next; /* of those that are idle */
 };
 static struct hand *idle; /* with the lock held: the last one first, whose memory the caches have */
-static pid_t idle_in; /* the process that has those threads; a child has none of them */
 
 /* With the lock held; it is open while the block runs. */
 static void run(const struct block *block)
@@ -111,9 +109,6 @@ static void *hand_run(void *argument)
 /* With the lock held. */
 static void begin(const struct block *block)
 {
-    if (idle_in != getpid())
-        idle = NULL;
-    idle_in = getpid();
     struct hand *hand = idle;
     if (hand == NULL) {
         hand = tt_stub_new(sizeof *hand);
