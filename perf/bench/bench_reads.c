@@ -30,7 +30,7 @@
 #include "perf/collperf/clock.h"
 #include "tutti.h"
 
-enum { RANKS = 16, TURNS = 21, WARM = 3, HUGE = 2 << 20 };
+enum { RANKS = 16, TURNS = 21, WARM = 3, HUGEPAGE = 2 << 20 };
 enum call { SENDRECV, BROADCAST, ALL_GATHER, ALL_TO_ALL, CALLS };
 enum memory { HUGE_PAGES, SMALL_PAGES, MEMORIES };
 static const char *const call_names[CALLS] = { "sendrecv", "broadcast", "all_gather", "all_to_all" };
@@ -162,11 +162,11 @@ static void bench(struct rank *r, enum call call, const char *memory)
 
 static uint8_t *map_area(uint64_t bytes, enum memory memory)
 {
-    uint8_t *at =
-        mmap(NULL, bytes + HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    uint8_t *at = mmap(
+        NULL, bytes + HUGEPAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED)
         exit(1);
-    at += (HUGE - (uintptr_t)at % HUGE) % HUGE;
+    at += (HUGEPAGE - (uintptr_t)at % HUGEPAGE) % HUGEPAGE;
     (void)madvise(at, bytes, memory == HUGE_PAGES ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     memset(at, 1, bytes);
     return at;

@@ -5,6 +5,7 @@
  * here asks which class it is; tests/test_hosts.sh does, on networks that it makes. */
 #include <criterion/criterion.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

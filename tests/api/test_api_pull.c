@@ -3,6 +3,7 @@
  * for every length and place, for memory that cannot be written, or read by the kernel, or that a child has
  * a copy of; and wherever the system refuses, at once or later, copies serve. Most tests ask for it whatever
  * the pages are (pull=always). */
+#include <asm/unistd.h>
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <linux/audit.h>
@@ -25,7 +26,7 @@
 #include "tests/rig/ranks.h"
 #include "transports/shm_segment.h"
 
-enum { SLICE = 128 << 10, ROOM = 4 << 20, HUGE = 2 << 20 };
+enum { SLICE = 128 << 10, ROOM = 4 << 20, HUGEPAGE = 2 << 20 };
 
 static uint8_t value(int rank, uint64_t i, int round)
 {
@@ -65,8 +66,8 @@ static tutti_comm *join(struct ranks_me *me, const char *options)
 
 static uint8_t *map_area(int advice)
 {
-    uint8_t *memory = mmap(NULL, ROOM + HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    memory += (HUGE - (uintptr_t)memory % HUGE) % HUGE;
+    uint8_t *memory = mmap(NULL, ROOM + HUGEPAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memory += (HUGEPAGE - (uintptr_t)memory % HUGEPAGE) % HUGEPAGE;
     madvise(memory, ROOM, advice);
     memset(memory, 1, ROOM);
     return memory;
@@ -436,11 +437,10 @@ static void read_only(struct ranks_me *me)
 /* Memory that the processor may read and the kernel may not; NULL: there is none. */
 static uint8_t *secret_area(void)
 {
-    int fd = (int)syscall(SYS_memfd_secret, 0);
-    if (fd < 0 || ftruncate(fd, ROOM) != 0)
-        return NULL;
+    int fd = (int)syscall(__NR_memfd_secret, 0); /* mmap refuses what is none */
+    bool is_long = ftruncate(fd, ROOM) == 0;
     uint8_t *memory = mmap(NULL, ROOM, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    return memory != MAP_FAILED ? memory : NULL;
+    return is_long && memory != MAP_FAILED ? memory : NULL;
 }
 
 /* What cannot be pulled is copied after all; both from there, and to there. */

@@ -10,14 +10,15 @@
 #include "base/clock.h"
 #include "transports/pages.h"
 
-enum { HUGE = 2 << 20, BYTES = 4 * HUGE };
+enum { HUGEPAGE = 2 << 20, BYTES = 4 * HUGEPAGE };
 
 /* On huge pages, as far as the system gives them, or small ones. */
 static uint8_t *area(int advice)
 {
-    uint8_t *memory = mmap(NULL, BYTES + HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint8_t *memory =
+        mmap(NULL, BYTES + HUGEPAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     cr_assert_neq(memory, MAP_FAILED);
-    memory += (HUGE - (uintptr_t)memory % HUGE) % HUGE;
+    memory += (HUGEPAGE - (uintptr_t)memory % HUGEPAGE) % HUGEPAGE;
     madvise(memory, BYTES, advice);
     memset(memory, 1, BYTES);
     return memory;
@@ -27,7 +28,7 @@ static int count_huge(struct tt_pages *pages, uint8_t *memory, int calls)
 {
     int huge = 0;
     for (int i = 0; i < calls; i++)
-        huge += tt_pages_huge(pages, (uintptr_t)memory + (uintptr_t)(i % 4) * HUGE + 77, 200000);
+        huge += tt_pages_huge(pages, (uintptr_t)memory + (uintptr_t)(i % 4) * HUGEPAGE + 77, 200000);
     return huge;
 }
 
@@ -91,7 +92,7 @@ Test(pages, what_changes_is_seen)
     if (count_huge(pages, memory, 4) < 4)
         cr_skip_test("the system gives no huge pages, or does not tell");
     for (int span = 0; span < 4; span++) /* splits it */
-        mprotect(memory + span * HUGE, HUGE / 2, PROT_READ);
+        mprotect(memory + span * HUGEPAGE, HUGEPAGE / 2, PROT_READ);
     cr_expect_lt(count_huge(pages, memory, 80000), 80000, "an answer is kept for ever");
     cr_expect_eq(count_huge(pages, memory, 4), 0);
     tt_pages_close(pages);
