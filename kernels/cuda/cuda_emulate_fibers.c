@@ -10,9 +10,9 @@
  * can go on does, so a warp runs ahead of the others as far as barriers of the block let it: if all were in
  * step, a barrier that is missing would do no harm.
  *
- * A thread of the system keeps its stacks for its next block: a new one costs a page fault for each page,
- * which is more than what a small block computes. Not under sanitizers, which tell an old frame by its
- * stack. */
+ * A thread of the system keeps its fibers for its next block: a new stack costs a page fault for each page,
+ * and a new context two calls of the system, which is more than what a small block computes. Not under
+ * sanitizers, which tell an old frame by its stack. */
 #include "kernels/cuda/cuda_emulate_block.h"
 
 #include <pthread.h>
@@ -93,16 +93,18 @@ static void leave(enum state state)
 static void run_threads(void)
 {
     struct turns *t = turns;
-    while (t->begun < tt_emulated_block->launch->block) {
-        struct fiber *f = &t->fibers[t->now];
-        f->place = tt_emulated_place_of(tt_emulated_block, t->thread[t->begun++]);
-        uint32_t thread = f->place.thread;
-        t->fiber_of[thread] = f;
-        tt_emulated_run(&f->place);
-        t->is_over[thread] = 1;
-        t->ended++;
+    for (;;) {
+        while (t->begun < tt_emulated_block->launch->block) {
+            struct fiber *f = &t->fibers[t->now];
+            f->place = tt_emulated_place_of(tt_emulated_block, t->thread[t->begun++]);
+            uint32_t thread = f->place.thread;
+            t->fiber_of[thread] = f;
+            tt_emulated_run(&f->place);
+            t->is_over[thread] = 1;
+            t->ended++;
+        }
+        leave(OVER); /* until the next block */
     }
-    leave(OVER);
 }
 
 static void sync_fibers(uint32_t first, uint32_t last)
@@ -148,17 +150,17 @@ static void begin_fiber(struct turns *t)
 {
     t->turn[t->fiber_count] = t->fiber_count;
     struct fiber *f = &t->fibers[t->fiber_count++];
+    f->state = READY;
+    if (t->fiber_count <= t->stacks)
+        return; /* it goes on where it left the last block */
     f->at.jumps = false;
-    if (t->fiber_count > t->stacks) {
-        f->stack = malloc(STACK_BYTES);
-        t->stacks++;
-    }
+    f->stack = malloc(STACK_BYTES);
+    t->stacks++;
     tt_emulated_demand(f->stack != NULL && getcontext(&f->at.context) == 0, "no memory for a stack");
     f->at.context.uc_stack.ss_sp = f->stack;
     f->at.context.uc_stack.ss_size = STACK_BYTES;
     f->at.context.uc_link = NULL;
     makecontext(&f->at.context, run_threads, 0);
-    f->state = READY;
 }
 
 static bool waits(const struct turns *t, uint32_t thread, uint32_t first, uint32_t last)
