@@ -113,7 +113,7 @@ struct tt_spin {
     struct tt_spin_setup its;
     struct tt_comm *comm;
     const struct tt_dev *dev;
-    int n, me;
+    int n, me; /* n is 0 if it was refused before ranks connected */
     bool serves;
     char why[TT_SPIN_WHY]; /* it does not */
     uint32_t blocks; /* of a kernel, on all ranks */

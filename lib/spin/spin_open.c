@@ -160,7 +160,7 @@ tutti_status tt_spin_connect(
     spin->its = *setup;
     spin->comm = comm;
     spin->dev = setup->dev;
-    spin->n = comm->n;
+    spin->n = why == NULL ? comm->n : 0; /* there may be more ranks than it has room for */
     spin->me = comm->rank;
     *made = spin;
     tt_spin_set_meeting(spin);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "run/comm.h"
 #include "spin/spin.h"
 #include "spin_rig.h"
 
@@ -182,4 +183,24 @@ Test(api_device_spin_choice, by_prices)
     spin_run({ "queues=8", 2, 1, choose, NULL, 0, 0 });
     close(file);
     unlink(rules);
+}
+
+/* More ranks than kernels serve, on however many hosts. Their end touches nothing but what is its own. */
+Test(api_device_spin_choice, the_end_of_many_ranks)
+{
+    enum { BESIDE = 100000 };
+    struct tt_comm *comm = calloc(1, sizeof *comm);
+    struct tt_spin_row row = { .blocks = 0 };
+    struct tt_spin_setup setup = { .comm = comm, .row = &row };
+    struct tt_spin *spin = NULL;
+    comm->n = 4096;
+    cr_assert_eq(tt_spin_connect(&setup, NULL, &spin), TUTTI_OK);
+    cr_expect_str_eq(spin->why, "they serve 2 to 8 ranks");
+    uint8_t *beside = malloc(BESIDE);
+    memset(beside, 1, BESIDE);
+    tt_spin_free(spin, true);
+    for (int i = 0; i < BESIDE; i++)
+        cr_assert_eq(beside[i], 1, "byte %d is another", i);
+    free(beside);
+    free(comm);
 }
