@@ -11,6 +11,7 @@
 
 void led_run_all(const struct led_plan *plans, size_t count)
 {
+    plugin_must_have_kernels();
     setenv("TUTTI_DEVICE_LIBRARY", PLUGIN_STUB, 0);
     for (const struct led_plan *p = plans; p < plans + count; p++) {
         setenv("STUB_GPU", p->stub, 1);

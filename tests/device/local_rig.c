@@ -55,6 +55,7 @@ bool local_sit_down(struct ranks_me *me, struct local_desk *d, int64_t timeout_m
 
 void local_run_threads(const char *stub, int n, ranks_fn run)
 {
+    plugin_must_have_kernels();
     setenv("STUB_GPU", stub, 1);
     setenv("TUTTI_DEVICE_LIBRARY", PLUGIN_STUB, 0);
     ranks_run(&(struct ranks_plan){ .n = n, .kind = RANKS_THREADS, .run = run, .seed = 7, .limit_s = 100 });

@@ -14,6 +14,7 @@
 void spin_run_all(const struct spin_plan *plans, size_t count)
 {
     char file[] = "/tmp/tutti-spin-XXXXXX", stub[256];
+    plugin_must_have_kernels();
     int fd = mkstemp(file);
     setenv("TUTTI_DEVICE_LIBRARY", PLUGIN_STUB, 0);
     for (const struct spin_plan *p = plans; p < plans + count; p++) {

@@ -269,6 +269,7 @@ static void run_processes(const char *stub)
 
 static void run_threads(const char *stub)
 {
+    plugin_must_have_kernels();
     run_with(stub, 2, RANKS_TOGETHER);
     run_with(stub, 3, RANKS_THREADS);
     run_with(stub, 5, RANKS_THREADS);
@@ -315,6 +316,7 @@ Test(api_device, threads_by_the_host)
 /* Collectives that one of the processes leads, and what it does not lead, by turns (device_led.h). */
 Test(api_device, led_processes)
 {
+    plugin_must_have_kernels();
     setenv("TUTTI_EXECUTOR", "led", 1);
     run_with("queues=1,delay=30", 2, RANKS_PROCESSES);
     run_with("queues=2", 3, RANKS_PROCESSES);
@@ -327,8 +329,9 @@ static void run_each_on_its_own(const char *queues, int n, enum ranks_kind kind)
 {
     static const bool own = true;
     char file[] = "/tmp/tutti-devices-XXXXXX", stub[96];
-    int fd = mkstemp(file);
     plugin_must_be_stub();
+    plugin_must_have_kernels();
+    int fd = mkstemp(file);
     snprintf(stub, sizeof stub, "devices=%d,share=%s,%s", n, file, queues);
     setenv("STUB_GPU", stub, 1);
     setenv("TUTTI_DEVICE_LIBRARY", PLUGIN_STUB, 0);

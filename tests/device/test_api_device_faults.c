@@ -373,6 +373,7 @@ static void call_ungrouped(struct ranks_me *me)
 
 Test(api_device_faults, one_thread_with_two_ranks_must_group)
 {
+    plugin_must_have_kernels();
     setenv("STUB_GPU", "queues=1", 1);
     ranks_run(&(struct ranks_plan){ .n = 1, .run = call_ungrouped });
 }

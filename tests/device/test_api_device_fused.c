@@ -282,6 +282,7 @@ static void enqueue_many(struct ranks_me *me)
 Test(api_device_fused, a_group_of_thousands_returns_at_once)
 {
     plugin_must_be_stub();
+    plugin_must_have_kernels();
     setenv("STUB_GPU", "queues=8", 1);
     calls = MANY;
     singles = 100; /* beside which there is no room for a copy of each */
@@ -518,6 +519,7 @@ static void group_in_turn(struct ranks_me *me)
 Test(api_device_fused, communicators_in_turn)
 {
     plugin_must_be_stub();
+    plugin_must_have_kernels();
     static const char *const stubs[] = { "queues=1", "queues=2,copy_delay=100", "queues=8" };
     setenv("TUTTI_EXECUTOR", "host", 1);
     for (size_t i = 0; i < sizeof stubs / sizeof stubs[0]; i++) {

@@ -181,6 +181,7 @@ static void in_any_order(struct ranks_me *me)
 static void run_all(const struct parts *parts)
 {
     plugin_must_be_stub();
+    plugin_must_have_kernels();
     setenv("TUTTI_DEVICE_LIBRARY", PLUGIN_STUB, 0);
     setenv("STUB_GPU", "queues=1", 1);
     ranks_run(&(struct ranks_plan){ .n = N, .run = in_any_order, .context = parts });

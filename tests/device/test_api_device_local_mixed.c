@@ -213,6 +213,7 @@ static void mix(struct ranks_me *me)
 
 static void run_mixed(const char *stub, int n, uint64_t seed)
 {
+    plugin_must_have_kernels();
     setenv("STUB_GPU", stub, 1);
     setenv("TUTTI_DEVICE_LIBRARY", PLUGIN_STUB, 0);
     ranks_run(&(struct ranks_plan){
@@ -292,6 +293,7 @@ static void group_then_host(struct ranks_me *me)
 
 static void run_groups(const char *stub, int many)
 {
+    plugin_must_have_kernels();
     setenv("STUB_GPU", stub, 1);
     setenv("TUTTI_DEVICE_LIBRARY", PLUGIN_STUB, 0);
     ranks_run(&(struct ranks_plan){ .n = RANKS,

@@ -476,6 +476,7 @@ static void capture(struct ranks_me *me)
 
 Test(api_device_local_p2p, graphs)
 {
+    plugin_must_have_kernels();
     static const char *const stubs[] = { "queues=8", "queues=1", "queues=2,words=0" };
     setenv("TUTTI_DEVICE_LIBRARY", PLUGIN_STUB, 0);
     for (int k = 0; k < 5; k++) { /* the last without what only the host serves */

@@ -137,6 +137,7 @@ static void operate(struct ranks_me *me)
 
 Test(api_device_more, operators)
 {
+    plugin_must_have_kernels();
     ranks_run(&(struct ranks_plan){ .n = 3, .run = operate });
     ranks_run(&(struct ranks_plan){ .n = 2, .kind = RANKS_THREADS, .run = operate });
 }
@@ -205,6 +206,7 @@ static void group_streams(struct ranks_me *me)
 
 Test(api_device_more, streams_of_a_group)
 {
+    plugin_must_have_kernels();
     setenv("STUB_GPU", "queues=8,copy_delay=5000", 1);
     ranks_run(&(struct ranks_plan){ .n = 2, .run = group_streams });
     ranks_run(&(struct ranks_plan){ .n = 2, .kind = RANKS_THREADS, .run = group_streams });
@@ -313,6 +315,7 @@ static void cross_contexts(struct ranks_me *me)
 Test(api_device_more, a_stream_of_another_context)
 {
     plugin_must_be_stub();
+    plugin_must_have_kernels();
     ranks_run(&(struct ranks_plan){ .n = 3, .run = cross_contexts });
     ranks_run(&(struct ranks_plan){ .n = 2, .kind = RANKS_THREADS, .run = cross_contexts });
 }

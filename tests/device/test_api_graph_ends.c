@@ -426,6 +426,7 @@ static void in_one_thread(struct ranks_me *me)
 
 Test(api_graph_ends, ranks_of_one_thread)
 {
+    plugin_must_have_kernels();
     graph_run({ "queues=8", 1, RANKS_PROCESSES, in_one_thread, NULL, 0 },
         { "queues=1", 1, RANKS_PROCESSES, in_one_thread, NULL, 0 });
 }

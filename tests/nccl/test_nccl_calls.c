@@ -144,6 +144,7 @@ static void nothing(struct nccl_desk *d)
 
 Test(nccl_calls, nothing)
 {
+    plugin_must_have_kernels();
     nccl_run(&(struct nccl_plan){ "nothing", NCCL_EVERYWHERE, 0, nothing, 0, false });
     nccl_run(&(struct nccl_plan){ "nothing of three", NCCL_EVERYWHERE, 3, nothing, 0, true });
 }

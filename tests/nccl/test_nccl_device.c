@@ -95,6 +95,7 @@ static void device_memory(struct nccl_desk *d)
 
 Test(nccl_device, device_memory)
 {
+    plugin_must_have_kernels();
     nccl_run(&(struct nccl_plan){ "memory of a device", NCCL_ON_STUB, 2, device_memory, 0, false });
 }
 
@@ -172,6 +173,7 @@ static void small_calls(struct nccl_desk *d)
 
 Test(nccl_device, small_calls_of_a_group_go_together)
 {
+    plugin_must_have_kernels();
     nccl_run(&(struct nccl_plan){ "small calls", NCCL_ON_STUB, 2, small_calls, 0, true });
 }
 

@@ -32,3 +32,11 @@ void plugin_must_be_stub(void)
     if (!plugin_is_stub())
         cr_skip_test("it needs the stub's controls, or two devices");
 }
+
+void plugin_must_have_kernels(void)
+{
+#ifdef STUB_WITHOUT_KERNELS
+    if (plugin_is_stub())
+        cr_skip_test("no C++ compiler emulates kernels");
+#endif
+}

@@ -14,5 +14,7 @@ bool plugin_is_stub(void); /* by its name: also before it is loaded */
 /* Some tests count what the stub was asked, make it fail, or want a second device; elsewhere they are
  * skipped. */
 void plugin_must_be_stub(void);
+/* The stub has kernels where a C++ compiler built it; elsewhere tests of what they do are skipped. */
+void plugin_must_have_kernels(void);
 
 #endif
