@@ -208,13 +208,13 @@ Test(api_split, a_child_has_what_it_does_not_set_of_its_parent)
  * the options, of the child's rank 0 for all. */
 static void deadlines(struct ranks_me *me)
 {
-    enum { SOON_MS = 300, LATE_MS = 100000 };
+    enum { SOON_MS = 1000, LATE_MS = 100000 }; /* also of a start */
     static const struct {
         int64_t parent_ms, timeout_ms;
         const char *options, *of_others; /* of rank 0, and of rank 1 */
     } cases[] = { { SOON_MS, 0, NULL, NULL }, { SOON_MS, 0, "slice=16K", NULL },
-        { LATE_MS, SOON_MS, NULL, NULL }, { LATE_MS, 0, "timeout=300", "timeout=300" },
-        { LATE_MS, 0, "timeout=300", NULL }, { SOON_MS, 0, NULL, "timeout=100000" } };
+        { LATE_MS, SOON_MS, NULL, NULL }, { LATE_MS, 0, "timeout=1000", "timeout=1000" },
+        { LATE_MS, 0, "timeout=1000", NULL }, { SOON_MS, 0, NULL, "timeout=100000" } };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tutti_config config = { .size = sizeof config, .timeout_ms = cases[i].parent_ms };
         tutti_config own = { .size = sizeof own, .name = "child", .timeout_ms = cases[i].timeout_ms };

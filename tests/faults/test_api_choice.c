@@ -259,11 +259,11 @@ Test(api_choice, a_rank_is_late_while_it_chooses)
 static void wait_no_longer(struct ranks_me *me)
 {
     static float in[COUNT], out[COUNT];
-    tutti_config config = { .size = sizeof config, .timeout_ms = 200 };
+    tutti_config config = { .size = sizeof config, .timeout_ms = 1000 };
     tutti_comm *comm = ranks_join(me, &config);
     if (comm == NULL)
         return;
-    ranks_expect(me, cache_of(comm)->host.patience_ms == 200, "patience is %lld ms",
+    ranks_expect(me, cache_of(comm)->host.patience_ms == 1000, "patience is %lld ms",
         (long long)cache_of(comm)->host.patience_ms);
     if (me->rank == 1)
         claim(me, comm, TT_ALL_REDUCE);
