@@ -99,12 +99,6 @@ static bool may_take(const struct tr_step *s)
     return s->code == TR_COMPUTE && tr_op(s->op)->in_place;
 }
 
-/* What is widened cannot lie where it was narrow, even if there is room: elements would overwrite others. */
-static bool is_wider(const struct tr_tape *t, int value, int than)
-{
-    return tr_element_bytes(t->values[value].element) > tr_element_bytes(t->values[than].element);
-}
-
 /* What the operation's row says of it here. */
 static int64_t scratch_bytes(const struct tr_placed *p, const struct tr_step *s, const struct tr_call *c)
 {
@@ -152,7 +146,7 @@ static void emit(struct tr_lowering *l, const struct tr_step *s, const struct tr
     memcpy(i->in, in, sizeof in);
     for (int n = 0; n < s->outs; n++)
         i->out[n] = tr_new_value(l, s->out[n], slot->micro);
-    if (may_take(s) && !is_wider(l->t, i->out[0], i->in[0]))
+    if (may_take(s))
         l->t->values[i->out[0]].takes = i->in[0];
     if (site) {
         put_site(i, site);

@@ -46,12 +46,12 @@ static void lifetimes(struct tr_tape *t)
 }
 
 /* Whether v may really begin in the place of the value it would take: that one must end here, and be as
- * large. */
+ * large, or elements that were narrow before would overwrite others. */
 static bool takes(const struct tr_tape *t, const struct tr_value *v)
 {
     const struct tr_value *from = v->takes >= 0 ? &t->values[v->takes] : NULL;
     return from && !from->lasts && from->within < 0 && v->within < 0 && from->last == v->first &&
-           aligned(from->bytes) >= aligned(v->bytes);
+           from->bytes >= v->bytes;
 }
 
 struct block {
