@@ -28,6 +28,8 @@ bool nccl_refused(
     if (!ranks_expect(
             d->me, result == expected, "%s: %d, expected %d: %s", call, (int)result, (int)expected, text))
         return false;
+    if (d->me->kind != RANKS_PROCESSES && d->me->n > 1)
+        return true; /* the text is the process's, in which another rank may have failed since */
     snprintf(copy, sizeof copy, "%s", names);
     for (char *rest = copy, *name; (name = strsep(&rest, "|")) != NULL;)
         if (!ranks_expect(d->me, strstr(text, name) != NULL, "%s: \"%s\" does not name %s", call, text, name))
