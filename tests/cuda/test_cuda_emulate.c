@@ -65,6 +65,23 @@ Test(cuda_emulate, threads_of_a_block_ask_each_other)
         }
 }
 
+/* A thread that runs one block after the other keeps what it has, and needs no more for the next; of what a
+ * sanitizer keeps this says nothing. */
+Test(cuda_emulate, blocks_use_the_memory_of_those_before)
+{
+    enum { BLOCKS = 1000, MOST_KIB = 32 << 10 };
+    struct tt_emulated_launch launch = probe(tt_probe_exchange, 1, 64, 0);
+    struct rusage before, after;
+    tt_emulate_block(&launch, 0);
+    getrusage(RUSAGE_SELF, &before);
+    for (int i = 0; i < BLOCKS; i++)
+        tt_emulate_block(&launch, 0);
+    getrusage(RUSAGE_SELF, &after);
+#ifndef __SANITIZE_ADDRESS__
+    cr_expect_lt(after.ru_maxrss - before.ru_maxrss, MOST_KIB);
+#endif
+}
+
 /* A kernel that lacks a barrier has wrong results in some order, whichever thread each one reads from. In one
  * order alone it may be right: where each reads what the one before it wrote, in ascending order. */
 Test(cuda_emulate, a_missing_barrier_is_found)
